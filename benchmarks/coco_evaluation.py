@@ -109,7 +109,7 @@ def bytes_per_thousand(folder: Path) -> float:
     annotations = scored_files.read_annotations(folder / "annotations.json")
     results = scored_files.read_results(folder / "results.json", annotations)
     matched = scored_files.build_match_table(annotations, results, "bbox")
-    packed = matched._replace(scores=matched.scores.astype(np.float32)).packed()
+    packed = matched._replace(scores=matched.scores.astype(np.float32)).pack()
     return len(pickle.dumps(packed, protocol=pickle.HIGHEST_PROTOCOL)) * 1000 / len(annotations.image_ids)
 
 

@@ -137,7 +137,7 @@ class Group:
 
         self.rank, self.size = rank(), world_size()
         self._collectives = collectives
-        self.ways = {NETWORK: collectives.network_of_group()}
+        self.ways = {NETWORK: collectives.get_channel()}
 
     def timed(self, function: Callable[[], Any], calls: int = 1) -> Callable[[], float]:
         """Seconds of one of ``calls`` calls that all ranks begin together."""

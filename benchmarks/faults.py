@@ -7,7 +7,7 @@
 - checkpoints: 16 damages to the newest checkpoint, and 6 of the folder around it.
 - store: twelve kinds of garbage for the port on which ranks meet.
 
-Right is: the exit code and last line that docs/faults.md announces, within a minute, no process and no file in
+Right is: the exit code and last line of docs/explanation/failure_modes.md within a minute, no process and no file in
 /dev/shm left behind, and after ``-resume=auto`` the weights of a run that was never disturbed, to the bit. The peer is
 that undisturbed run. About 40 minutes on two cores.
 """

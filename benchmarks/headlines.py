@@ -2,7 +2,7 @@
 
     python benchmarks/headlines.py [--all] [--peer-python PYTHON] [--only NAME]
 
-``make bench`` is one row per section of docs/benchmarks.md in less than 25 minutes on the machine named there;
+``make bench`` is one row per section of docs/explanation/benchmarks.md in less than 25 minutes on the machine there;
 ``make bench-all`` is every benchmark in full. Each has its own line ``RESULT {...}``, whose figures the table repeats.
 A benchmark that fails or overruns its time is named, the others run on, and the exit code is 1.
 """
@@ -24,7 +24,7 @@ ALL_SECONDS = 7200
 
 
 class Headline(NamedTuple):
-    """A benchmark's most telling figure; ``stored`` is docs/benchmarks.md's, ``goal`` the bound that it is to keep."""
+    """A benchmark's main figure; ``stored`` is from docs/explanation/benchmarks.md, ``goal`` is the bound to keep."""
 
     name: str
     command: str  # of ``make bench``

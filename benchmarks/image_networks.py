@@ -132,7 +132,7 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
             drawn = [criterion.noise.draw(*one, (side, side), generator) for one in zip(corners, labels)]
             batch.update(criterion.noise.collate(drawn, counts, OBJECTS))
         on_device = {key: paddle.to_tensor(value) for key, value in batch.items()}
-        noise = DenoisingQueries.of(on_device) if criterion.noise else None
+        noise = DenoisingQueries.from_batch(on_device) if criterion.noise else None
         given = [on_device[key] for key in ("boxes", "labels", "sizes")]
         targets = DetectionTargets(*given, np.array(counts), denoising=noise)
         terms = criterion.terms(model(images, given[2], targets), targets)

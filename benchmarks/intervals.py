@@ -165,7 +165,7 @@ def coverage_of_ap(quality: float, number: int, sets: int, resamples: int) -> tu
 
     def scores_of(chosen: list[Any]) -> Callable[[np.ndarray], Any]:
         renamed = [one._replace(image_ids=np.array([place], np.int64)) for place, one in enumerate(chosen)]
-        found = {"": (DetectionCurves.of(MatchTable.joined(renamed)), np.arange(len(chosen)))}
+        found = {"": (DetectionCurves.from_table(MatchTable.joined(renamed)), np.arange(len(chosen)))}
         return lambda weights: {"AP": named_scores(found, names, weights)["AP"]}
 
     truth = float(scores_of(tables)(np.ones((1, POPULATION)))["AP"][0])

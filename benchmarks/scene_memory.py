@@ -121,7 +121,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     from paddlevit_dist import settings
     from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.points.data.samples import compile_loops, join
+    from paddlevit_dist.points.data.samples import collate_samples, compile_loops
     from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
     from paddlevit_dist.points.instances.input import InstanceSamples, build_steps, compile_loop
@@ -140,7 +140,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     def collate(scenes: list[Any]) -> dict[str, Any]:
         if not spec:
             return {name: value for name, value in collate_scenes(scenes).items() if name != "id"}
-        fields = {**join(scenes), **instance_fields(scenes)}
+        fields = {**collate_samples(scenes), **instance_fields(scenes)}
         return {**fields, **build_plan(fields.pop("coordinates"), spec, len(scenes))}
 
     loader = DeviceLoader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), prefetch=1, seed=0)

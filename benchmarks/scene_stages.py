@@ -31,17 +31,18 @@ Stage = tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 def stages(folder: Path) -> list[Stage]:
     """Each step with what the step before has given, plain and ours."""
     from paddlevit_dist import settings
-    from paddlevit_dist.points.data.augment import apply_matrix, displace, grid_shape
+    from paddlevit_dist.points.data.augment import apply_matrix
+    from paddlevit_dist.points.data.elastic import displace, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
     from paddlevit_dist.points.instances.batches import collate_scenes
     from paddlevit_dist.points.instances.input import (
         InstanceSamples,
-        ToOrigin,
+        ShiftToOrigin,
         VoxelPlacement,
         build_steps,
+        compute_instance_table,
         crop,
-        instance_table,
-        without_gaps,
+        remove_gaps,
     )
 
     path = scene_file(folder, "scene00000")
@@ -75,7 +76,7 @@ def stages(folder: Path) -> list[Stage]:
         ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
         ("map and scale", lambda: (xyz @ matrix) * 50, lambda: apply_matrix(xyz.astype(np.float64), matrix) * 50),
         ("elastic, both passes", lambda: distorted(plain_scenes.distort), lambda: distorted(displace)),
-        ("offset", lambda: moved - moved.min(axis=0), lambda: ToOrigin()(placed, None).xyz),
+        ("offset", lambda: moved - moved.min(axis=0), lambda: ShiftToOrigin()(placed, None).xyz),
         (
             "crop",
             lambda: plain_scenes.crop(moved, CROPPED, default_rng(3)),
@@ -84,12 +85,12 @@ def stages(folder: Path) -> list[Stage]:
         (
             "labels without gaps",
             lambda: plain_scenes.relabel(instance[kept]),
-            lambda: without_gaps(instances[kept]),
+            lambda: remove_gaps(instances[kept]),
         ),
         (
             "instance information",
             lambda: plain_scenes.instance_info(xyz, instance)[0],
-            lambda: instance_table(xyz, instances).of_points(instances),
+            lambda: compute_instance_table(xyz, instances).gather_for_points(instances),
         ),
         (
             "whole scene",

@@ -29,21 +29,21 @@ def sizes() -> np.ndarray:
 def make_store(folder: Path, number: int) -> None:
     """A prepared store and, beside each scene, the pickled arrays of the plain ways."""
     from paddlevit_dist.points.data.augment import CropToBudget
-    from paddlevit_dist.points.data.rooms import make_room
+    from paddlevit_dist.points.data.rooms import generate_room
     from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
     from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
-    from paddlevit_dist.points.instances.input import without_gaps
+    from paddlevit_dist.points.instances.input import remove_gaps
 
     (folder / "scenes").mkdir(parents=True)
     (folder / "plain").mkdir()
     for index, points in enumerate(sizes()):
         spacing = 0.0225 * (150_000 / points) ** 0.5
-        room = make_room(3 + 5 * index, (7, 0), spacing, "room")
+        room = generate_room(3 + 5 * index, (7, 0), spacing, "room")
         while len(room.xyz) < points:
             spacing *= 0.9
-            room = make_room(3 + 5 * index, (7, 0), spacing, "room")
+            room = generate_room(3 + 5 * index, (7, 0), spacing, "room")
         room = CropToBudget(int(points))(room, np.random.default_rng(index))
-        room = room._replace(instance=without_gaps(room.instance.astype(np.int32)).astype(room.instance.dtype))
+        room = room._replace(instance=remove_gaps(room.instance.astype(np.int32)).astype(room.instance.dtype))
         write_scene(Path(scene_file(folder, f"base{index}")), room)
         colors = room.rgb.astype(np.float32) / 127.5 - 1
         plain = (room.xyz, colors, room.semantic.astype(np.float64), room.instance.astype(np.float64))

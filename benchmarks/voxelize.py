@@ -34,12 +34,12 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 def scenes() -> list[Arrays]:
     """float32 xyz, float32 colors and int16 classes of each scene."""
     from paddlevit_dist.points.data.augment import CropToBudget
-    from paddlevit_dist.points.data.rooms import make_room
+    from paddlevit_dist.points.data.rooms import generate_room
 
     generator = np.random.default_rng(0)
     made = []
     for index in range(3, 3 + 5 * SCENES, 5):  # living rooms, the largest
-        room = CropToBudget(POINTS)(make_room(index, (0, 0), SPACING_M, "room"), generator)
+        room = CropToBudget(POINTS)(generate_room(index, (0, 0), SPACING_M, "room"), generator)
         made.append((room.xyz, room.rgb.astype(np.float32) / np.float32(127.5) - np.float32(1), room.semantic))
     return made
 

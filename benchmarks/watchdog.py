@@ -32,7 +32,12 @@ class Turns:
         from paddlevit_dist.engine import steps
 
         self.steps = steps
-        self.on = {"meet": steps.host_barrier, "detail": status.detail, "note": status.note, "move": status.move}
+        self.on = {
+            "host_barrier": steps.host_barrier,
+            "set_detail": status.set_detail,
+            "note": status.note,
+            "move": status.move,
+        }
         self.seconds: dict[str, list[float]] = {"with": [], "without": []}
         self._updates = 0
         self._block = 0
@@ -56,8 +61,8 @@ class Turns:
         def nothing(*_: Any, **__: Any) -> None:
             return None
 
-        self.steps.meet = self.on["meet"] if is_on else nothing
-        for name in ("detail", "note", "move"):
+        self.steps.host_barrier = self.on["host_barrier"] if is_on else nothing
+        for name in ("set_detail", "note", "move"):
             setattr(status, name, self.on[name] if is_on else nothing)
 
 
@@ -84,7 +89,7 @@ def work(folder: str) -> None:
     for name, function in turns.on.items():
         setattr(turns.steps if name == "meet" else status, name, function)
     calls = {
-        "note of a place": lambda: status.detail("in its forward pass"),
+        "note of a place": lambda: status.set_detail("in its forward pass"),
         "meeting": turns.steps.meet,
     }
     micros = {}

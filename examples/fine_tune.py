@@ -1,5 +1,7 @@
-"""Fine-tune trained weights on other classes, and look at what comes out: a network that knows the digits 0 to 9 learns
-to tell even ones from odd ones. Takes seconds on two cores; needs nothing but the package."""
+"""Fine-tune trained weights on other classes: a network that knows the digits 0 to 9 learns even and odd.
+
+It takes seconds on two cores and needs no download.
+"""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +12,7 @@ TINY = {"MODEL.DEPTH": 2, "MODEL.EMBED_DIM": 64, "TRAIN.WARMUP_EPOCHS": 0, "batc
 
 
 def write_images(folder: Path) -> None:
-    """Class folders, as anybody's images would lie there: train/even, train/odd, val/even, val/odd."""
+    """Write class folders: train/even, train/odd, val/even, val/odd."""
     for split, number in (("train", 1400), ("val", 200)):
         digits = pv.open_dataset("vit_digits", split).dataset
         for index in range(number):
@@ -21,6 +23,7 @@ def write_images(folder: Path) -> None:
 
 
 def main() -> None:
+    """Train on digits, fine-tune on even and odd, and predict."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         digits = pv.train("vit_digits", epochs=6, output=folder / "digits", **TINY)

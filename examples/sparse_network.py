@@ -1,8 +1,8 @@
-"""A sparse convolutional network in a loop of one's own: is it a ball or a box, of points on its surface?"""
+"""Train a sparse convolutional network in a custom loop: do these surface points belong to a ball or to a box?"""
 
 import numpy as np
 from paddlevit_dist import Accuracy
-from paddlevit_dist.points.sparse import BatchNorm, Convolution, GlobalPooling, PointFeatures, Pointwise
+from paddlevit_dist.points import sparse
 
 import paddle
 import paddle.nn.functional as F
@@ -13,7 +13,7 @@ VOXEL, CLASSES = 0.1, ["ball", "box"]
 
 
 def draw(index):
-    """400 points on the surface of a solid, (points, 3), and its class."""
+    """Return 400 points on the surface of a solid, (points, 3), and its class."""
     generator, label = np.random.default_rng(index), index % 2
     points = generator.normal(size=(400, 3))
     lengths = np.abs(points).max(axis=1) if label else np.linalg.norm(points, axis=1)
@@ -21,21 +21,23 @@ def draw(index):
 
 
 def get_batch(indices):
-    """A sparse tensor of the solids' voxels, and their classes."""
+    """Return a sparse tensor of the solids' voxels, and their classes."""
     solids = [draw(index) for index in indices]
     rows = [np.c_[np.full(len(points), number), points / VOXEL] for number, (points, _) in enumerate(solids)]
     points = np.concatenate(rows)  # (points, 4): which solid, and where, in voxels
-    field = PointFeatures(np.ones((len(points), 1), np.float32), points)
+    field = sparse.PointFeatures(np.ones((len(points), 1), np.float32), points)
     return field.voxels("mean")[0], paddle.to_tensor([label for _, label in solids])
 
 
 def block(inputs, outputs):
-    return nn.Sequential(Convolution(inputs, outputs, 3, stride=2), BatchNorm(outputs), Pointwise(nn.GELU()))
+    return nn.Sequential(
+        sparse.Convolution(inputs, outputs, 3, stride=2), sparse.BatchNorm(outputs), sparse.Pointwise(nn.GELU())
+    )
 
 
 if __name__ == "__main__":
     paddle.seed(0)
-    network = nn.Sequential(block(1, 16), block(16, 32), GlobalPooling("max"), nn.Linear(32, len(CLASSES)))
+    network = nn.Sequential(block(1, 16), block(16, 32), sparse.GlobalPooling("max"), nn.Linear(32, len(CLASSES)))
     optimizer = paddle.optimizer.AdamW(0.01, parameters=network.parameters())
     for step in range(25):
         voxels, labels = get_batch(range(step * 12, step * 12 + 12))

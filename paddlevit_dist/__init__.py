@@ -1,4 +1,4 @@
-"""Train and evaluate vision models on all the devices of a machine with PaddlePaddle, and trust the numbers.
+"""Train and evaluate vision models with PaddlePaddle on one GPU or many machines, with reproducible results.
 
 The public names are imported on first use, so that ``import paddlevit_dist`` alone does not load Paddle.
 """
@@ -12,42 +12,46 @@ from .runtime.processor import choose_kernels
 
 __version__ = "0.1.0"
 
-# Used once before Paddle is there: 2.6's library bundles another zlib, with which this one would be bound, and crash.
+# Used once before Paddle's import: 2.6's library bundles another zlib, to which this one would be bound, and crash.
 if "paddle" not in sys.modules:
     zlib.decompress(zlib.compress(b""))
 
 choose_kernels()
 
-# On import, Paddle warns about a missing tool for compiling operators; nothing here compiles any.
+# On import, Paddle warns about a missing tool for compiling operators, which this package does not do.
 warnings.filterwarnings(
     "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
 )
 
 _NAMES = {
-    "Callback": "logging.callbacks",
+    "Accuracy": "library.meters",
+    "Callback": "tasks.callback",
+    "CocoAP": "library.meters",
+    "EvaluationSampler": "data.sampler",
     "Key": "settings.key",
+    "MeanIoU": "library.meters",
+    "Predictor": "inference.predictor",
+    "RadialError": "library.meters",
+    "Range": "settings.key",
+    "ScanNetAP": "library.meters",
+    "Stopped": "runtime.errors",
+    "TrainedRun": "library.runs",
+    "Trainer": "engine.trainer",
+    "TrainingSampler": "data.sampler",
     "UserError": "runtime.errors",
+    "VolumeDice": "library.meters",
     "all_gather": "distributed",
     "barrier": "distributed",
     "broadcast_object": "distributed",
     "create_model": "library.models",
     "create_transform": "library.models",
-    "Accuracy": "library.meters",
-    "CocoAP": "library.meters",
     "evaluate": "library.runs",
     "is_main": "distributed",
     "list_models": "models",
     "load_config": "library.runs",
     "load_weights": "checkpoint.load",
-    "MeanIoU": "library.meters",
-    "EvaluationSampler": "data.sampler",
     "open_dataset": "library.data",
     "predict": "library.runs",
-    "RadialError": "library.meters",
-    "ScanNetAP": "library.meters",
-    "VolumeDice": "library.meters",
-    "Predictor": "inference.predictor",
-    "Range": "settings.key",
     "rank": "distributed",
     "reduce_dict": "distributed",
     "register_callback": "registry",
@@ -55,11 +59,7 @@ _NAMES = {
     "register_model": "registry",
     "register_task": "registry",
     "register_transform": "registry",
-    "Trainer": "engine.trainer",
-    "Stopped": "runtime.errors",
     "train": "library.runs",
-    "TrainedRun": "library.runs",
-    "TrainingSampler": "data.sampler",
     "world_size": "distributed",
 }
 __all__ = sorted(_NAMES)

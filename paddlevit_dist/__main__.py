@@ -1,6 +1,6 @@
-"""``paddlevit-dist COMMAND``, also ``python -m paddlevit_dist COMMAND``: the main job and its companion tools.
+"""The command ``paddlevit-dist COMMAND``, also ``python -m paddlevit_dist COMMAND``.
 
-``main_multi_gpu.py`` and the run scripts are other names of its ``train``. What handles signals is here, once.
+``main_multi_gpu.py`` and the run scripts are other names of its ``train``. Signals are handled here, once.
 """
 
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from .commands import COMMANDS, import_command
 from .runtime import signals
 
-# What other tools call ours.
+# Names of commands in other tools -> ours.
 _OTHER_NAMES = {
     **dict.fromkeys(("val", "valid", "validate", "eval", "test"), "evaluate"),
     **dict.fromkeys(("detect", "infer", "inference", "classify", "segment", "track", "demo"), "predict"),
@@ -20,23 +20,25 @@ _OTHER_NAMES = {
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carry out a command line, report what goes wrong, and return the exit code of the process.
+    """Run a command line, report errors, and return the exit code of the process.
 
     Args:
-        words: what follows the program's name; None: of this process.
+        words: the words after the program's name; None: the words of this process.
     """
     words = sys.argv[1:] if words is None else list(words)
     trains = words[:1] == ["train"] and signals.looks_like_training(words[1:])
     try:
         signals.block()
-        from .runtime.errors import run_and_report  # only now: until signals wait, they end Python with a traceback
-    except KeyboardInterrupt:  # in the very first moment
+        from .runtime.errors import (
+            run_and_report,
+        )  # only now: before signals are blocked, they end Python with a traceback
+    except KeyboardInterrupt:  # before signals are blocked
         print("interrupted", file=sys.stderr)
         return signals.STOPPED if trains else 130
-    return run_and_report(lambda: _carry_out(words), trains)
+    return run_and_report(lambda: _run(words), trains)
 
 
-def _carry_out(words: list[str]) -> None:
+def _run(words: list[str]) -> None:
     import os
     import warnings
 
@@ -44,7 +46,7 @@ def _carry_out(words: list[str]) -> None:
     from .runtime.errors import UserError
     from .runtime.help_pages import HELP
 
-    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, useless to users of the tools
+    os.environ.setdefault("GLOG_minloglevel", "2")  # hide Paddle's own log and warnings
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     if not words or words[0] in (*HELP, "help"):
         _show(list(COMMANDS))
@@ -59,21 +61,21 @@ def _carry_out(words: list[str]) -> None:
     command = " ".join(words[:length])
     if command not in COMMANDS:
         from .registry import closest
-        from .settings.key import show  # these two need packages
+        from .settings.key import show  # these two need third-party packages
 
-        meant = _OTHER_NAMES.get(words[0].lower())
-        hint = f"did you mean '{program(meant)}'? " if meant else ""
+        command_name = _OTHER_NAMES.get(words[0].lower())
+        hint = f"did you mean '{program(command_name)}'? " if command_name else ""
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command {show(command)}: {hint}'{program('-h')}' lists all")
     import_command(command)(words[length:])
 
 
 def _show(names: list[str]) -> None:
-    """Print one line for each of these commands."""
+    """Print the help page with one line for each of these commands."""
     from .runtime.environment import program
     from .runtime.help_pages import page
 
-    further = "COMMAND -h shows its options. Own code joins with -import=MODULE or -import=FILE.py."
+    further = "COMMAND -h shows its options. Import your own code with -import=MODULE or -import=FILE.py."
     print(page(program("COMMAND ..."), "", (), [(name, COMMANDS[name][1]) for name in names], further))
 
 

@@ -1,7 +1,7 @@
-"""Losses over elements of which each has a class, or none: points of a scene, pixels of images.
+"""Losses over elements with or without a class label: points of a scene, pixels of images.
 
-Sums and what they are divided by are apart, for the engine divides by counts of all ranks and micro-batches. Nothing
-here makes the host wait for the device.
+Sums and their divisors are returned separately, as the engine divides by counts over all ranks and micro-batches.
+Nothing here makes the host wait for the device.
 """
 
 import math
@@ -23,9 +23,9 @@ def summed_cross_entropy(
     Args:
         logits: float32 (..., classes, ...), at least one element.
         labels: int64, the same shape without ``axis``.
-        ignored: the label of an element without one.
+        ignored: the value of missing labels.
         axis: the axis of the classes.
-        weights: a factor for the elements of each class; None: 1.
+        weights: a factor for each class; None: 1.
     """
     if weights is None:
         return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
@@ -37,16 +37,16 @@ def resized_cross_entropy(
 ) -> paddle.Tensor:
     """Resize maps to the labels and sum their cross-entropy; see ``summed_cross_entropy``.
 
-    Maps are resized bilinearly between the centers of pixels.
+    Maps are resized bilinearly with aligned pixel centers.
 
     Args:
         logits: float32 (N, classes, height, width).
         labels: int64 (N, rows, columns).
-        ignored: the label of a pixel without one.
-        weights: a factor for the pixels of each class; None: 1.
+        ignored: the value of missing labels.
+        weights: a factor for each class; None: 1.
     """
     return make(
-        lambda one: one.resized_cross_entropy(logits, labels, ignored, weights),
+        lambda extension: extension.resized_cross_entropy(logits, labels, ignored, weights),
         lambda: _resized_cross_entropy(logits, labels, ignored, weights),
     )
 
@@ -61,7 +61,7 @@ def _resized_cross_entropy(logits, labels, ignored, weights):
 def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
     """Compute the cross-entropy of each element: float32 of the labels' shape, 0 without a label.
 
-    Arguments are those of ``summed_cross_entropy``.
+    For the arguments see ``summed_cross_entropy``.
     """
     losses = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", axis=axis)
     return losses.reshape(labels.shape)
@@ -75,7 +75,7 @@ def adjusted_losses(
     smoothing: float = 0.0,
     focus: float = 0.0,
 ) -> paddle.Tensor:
-    """Compute cross-entropies with class weights, smoothed labels and a focus on hard elements.
+    """Compute cross-entropies with class weights, smoothed labels and a focus on hard elements (focal loss).
 
     The loss is (1 - p)^focus ((1 - smoothing) w log(1 / p) + smoothing / classes sum_c w_c log(1 / p_c)). Here p is the
     probability of the label and w the weight of its class.
@@ -87,10 +87,10 @@ def adjusted_losses(
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,).
-        ignored: the label of an element without one.
+        ignored: the value of missing labels.
         weights: w of each class; None: 1.
-        smoothing: the share of the loss that all classes have alike, from 0 to 1.
-        focus: the exponent; 0 leaves the loss as it is.
+        smoothing: label smoothing, from 0 to 1.
+        focus: the exponent; 0: no focus.
 
     Returns:
         The loss of each element, float32 (P,), 0 without a label.
@@ -103,41 +103,43 @@ def adjusted_losses(
             others = others * constant(np.array, weights, "float32")
         losses = (1.0 - smoothing) * losses + smoothing * others.mean(axis=-1) * (labels != ignored).astype("float32")
     if focus:
-        # Below the limit the slope of a power less than 1 would not be finite.
+        # The limit keeps the slope of powers below 1 finite.
         losses = losses * paddle.clip(1.0 - paddle.exp(-plain), min=1e-7) ** focus
     return losses
 
 
 def look_up_weights(labels: paddle.Tensor, ignored: int, weights: tuple[float, ...]) -> paddle.Tensor:
-    """Look up the weight of each element's class: float32 of the labels' shape, 0 without a label."""
+    """Return the weight of each element's class: float32 of the labels' shape, 0 without a label."""
     valid = labels != ignored
-    of_classes = constant(np.array, weights, "float32")
-    chosen = paddle.gather(of_classes, _replace_none(labels, valid).reshape([-1])).reshape(labels.shape)
+    class_weights = constant(np.array, weights, "float32")
+    chosen = paddle.gather(class_weights, _replace_none(labels, valid).reshape([-1])).reshape(labels.shape)
     return chosen * valid.astype("float32")
 
 
-def hardest(losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, kept: int) -> paddle.Tensor:
+def mark_hardest(
+    losses: paddle.Tensor, labels: paddle.Tensor, ignored: int, threshold: float, min_kept: int
+) -> paddle.Tensor:
     """Mark the hard elements of each row.
 
-    Hard are the labeled elements whose class has a probability below ``threshold``. At least the ``kept`` elements with
-    the smallest probability are hard, and those of equal loss too.
+    Hard elements are labeled elements whose class has a probability below ``threshold``. At least the ``min_kept``
+    elements with the smallest probability are hard, and all elements of equal loss.
 
-    This is online hard example mining. A. Shrivastava et al., 2016, arXiv 1604.03540, have the idea, for boxes. It
+    This is online hard example mining, introduced for boxes by A. Shrivastava et al., 2016, arXiv 1604.03540. It
     differs from mmsegmentation's ``OHEMPixelSampler``, which chooses from all rows together and divides the sum of the
-    losses by all pixels. A caller here divides by the number of marked elements, as HRNet's authors do.
+    losses by all pixels. A caller here divides by the number of marked elements, like HRNet's authors.
 
     Args:
         losses: float32 (rows, ...), cross-entropy of each element, 0 without a label.
         labels: int64 (rows, ...).
-        ignored: the label of an element without one.
+        ignored: the value of missing labels.
         threshold: a probability, above 0.
-        kept: at least 1.
+        min_kept: at least 1.
 
     Returns:
         float32 of the labels' shape, 1 for a hard element and else 0.
     """
     rows = losses.detach().flatten(1)  # (rows, elements)
-    largest = paddle.topk(rows, min(kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
+    largest = paddle.topk(rows, min(min_kept, rows.shape[1]), axis=1)[0]  # a whole sort would wait on a GPU
     limits = paddle.clip(largest[:, -1:], max=-math.log(threshold))  # (rows, 1)
     return (rows >= limits).reshape(labels.shape).astype("float32") * (labels != ignored).astype("float32")
 
@@ -148,8 +150,8 @@ def dice_losses(
     """Compute the Dice loss of each class that occurs in a row, summed over rows and classes.
 
     The loss is 1 - 2 sum(p t) / (sum(p) + sum(t)) over the labeled elements of a row. Here p is the probability of the
-    class, and t is 1 where the class is the label. A class that does not occur has no loss: cross-entropy sees to its
-    not being predicted.
+    class, and t is 1 where the class is the label. A class that does not occur has no loss: cross-entropy penalizes its
+    prediction.
 
     Source: C. Sudre et al., "Generalized Dice overlap as a deep learning loss function", 2017, arXiv 1707.03237,
     section 2.3, for one class.
@@ -157,59 +159,59 @@ def dice_losses(
     Args:
         logits: float32 (rows, classes, elements), at least one element.
         labels: int64 (rows, elements).
-        ignored: the label of an element without one.
-        first: classes before this one have no loss; 1 leaves a background out.
+        ignored: the value of missing labels.
+        first: first class with a loss; 1 excludes a background class.
 
     Returns:
         The sum, and the number of losses in it, float32 () each.
     """
     rows, classes, _ = logits.shape
     valid = labels != ignored
-    known, mask = _replace_none(labels, valid), valid.astype("float32")  # (rows, elements)
-    shares = F.softmax(logits, axis=1)
-    own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
-    places = known + classes * paddle.arange(rows).unsqueeze(1)
-    overlap, truth = _sum_by_class(places, (own, mask), rows, classes)
-    predicted = paddle.matmul(shares, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy of ``shares``
+    indices, mask = _replace_none(labels, valid), valid.astype("float32")  # (rows, elements)
+    probabilities = F.softmax(logits, axis=1)
+    correct = paddle.take_along_axis(probabilities, indices.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
+    places = indices + classes * paddle.arange(rows).unsqueeze(1)
+    overlap, truth = _sum_by_class(places, (correct, mask), rows, classes)
+    predicted = paddle.matmul(probabilities, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy
     return _dice(overlap[:, first:], truth[:, first:], predicted[:, first:])
 
 
-def dice_losses_of_scenes(
+def scene_dice_losses(
     logits: paddle.Tensor, labels: paddle.Tensor, scenes: paddle.Tensor, num_scenes: int, ignored: int
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute ``dice_losses`` where rows, here scenes, have different numbers of elements.
+    """Compute ``dice_losses`` for scenes, which are rows of different lengths.
 
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,).
-        scenes: int64 (P,), the scene of each element; an element without a label may have any.
+        scenes: int64 (P,), the scene of each element; any for a missing label.
         num_scenes: at least 1.
-        ignored: the label of an element without one.
+        ignored: the value of missing labels.
     """
     classes = logits.shape[1]
     valid = labels != ignored
-    known, mask = _replace_none(labels, valid), valid.astype("float32")  # (P,)
-    shares = F.softmax(logits, axis=1)
-    own = paddle.take_along_axis(shares, known.unsqueeze(1), axis=1).squeeze(1) * mask
-    places = paddle.where(valid, known + classes * scenes, paddle.zeros_like(known))
-    overlap, truth = _sum_by_class(places, (own, mask), num_scenes, classes)
-    is_of_scene = (scenes.unsqueeze(0) == paddle.arange(num_scenes).unsqueeze(1)).astype("float32") * mask
-    return _dice(overlap, truth, paddle.matmul(is_of_scene, shares))
+    indices, mask = _replace_none(labels, valid), valid.astype("float32")  # (P,)
+    probabilities = F.softmax(logits, axis=1)
+    correct = paddle.take_along_axis(probabilities, indices.unsqueeze(1), axis=1).squeeze(1) * mask
+    places = paddle.where(valid, indices + classes * scenes, paddle.zeros_like(indices))
+    overlap, truth = _sum_by_class(places, (correct, mask), num_scenes, classes)
+    membership = (scenes.unsqueeze(0) == paddle.arange(num_scenes).unsqueeze(1)).astype("float32") * mask
+    return _dice(overlap, truth, paddle.matmul(membership, probabilities))
 
 
 def _sum_by_class(
     places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int
 ) -> list[paddle.Tensor]:
     """Sum each column by row and class, (rows, classes); ``places`` are row * classes + class."""
-    none, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
-    return [paddle.scatter_nd_add(none, indices, one.reshape([-1])).reshape([rows, classes]) for one in columns]
+    zeros, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
+    return [paddle.scatter_nd_add(zeros, indices, column.reshape([-1])).reshape([rows, classes]) for column in columns]
 
 
 def _dice(
     overlap: paddle.Tensor, truth: paddle.Tensor, predicted: paddle.Tensor
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
     present = (truth > 0).astype("float32")
-    losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 where it occurs
+    losses = 1.0 - 2.0 * overlap / paddle.clip(predicted + truth, min=1.0)  # at least 1 if the class occurs
     return (losses * present).sum(), present.sum()
 
 
@@ -221,7 +223,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,).
-        ignored: the label of an element without one.
+        ignored: the value of missing labels.
 
     Returns:
         The sum, and the number of classes in it, float32 () each.
@@ -230,7 +232,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     is_valid = labels != ignored
     valid = is_valid.astype("float32").unsqueeze(-1)  # (P, 1)
     truth = F.one_hot(_replace_none(labels, is_valid), classes) * valid  # (P, classes)
-    # An unlabeled element has no error, so it sorts last and adds nothing.
+    # Unlabeled elements have no error, so they sort last and add nothing.
     errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
     order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
     errors = paddle.take_along_axis(errors, order, axis=0)
@@ -244,21 +246,23 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     return ((errors * steps).sum(axis=0) * present).sum(), present.sum()
 
 
-def lovasz_of_rows(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute ``lovasz_softmax`` of each row, and sum over the rows.
+def row_lovasz_softmax(
+    logits: paddle.Tensor, labels: paddle.Tensor, ignored: int
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Compute ``lovasz_softmax`` of each row, summed over the rows.
 
-    Computed of all rows together, the loss would depend on which rows are together.
+    Computed over all rows together, the loss would depend on the composition of the batch.
 
     Args:
         logits: float32 (rows, classes, elements), at least one element.
         labels: int64 (rows, elements).
-        ignored: the label of an element without one.
+        ignored: the value of missing labels.
     """
-    found = [lovasz_softmax(one.t(), known, ignored) for one, known in zip(logits.unbind(), labels.unbind())]
-    total, present = (paddle.add_n(list(parts)) for parts in zip(*found))
+    losses = [lovasz_softmax(row.t(), row_labels, ignored) for row, row_labels in zip(logits.unbind(), labels.unbind())]
+    total, present = (paddle.add_n(list(parts)) for parts in zip(*losses))
     return total, present
 
 
 def _replace_none(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
-    """Put class 0 in place of no label, for what needs an index."""
+    """Replace missing labels by class 0, where an index is required."""
     return paddle.where(valid, labels, paddle.zeros_like(labels))

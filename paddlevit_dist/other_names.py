@@ -1,4 +1,4 @@
-"""Other names of models, datasets, callbacks and tasks: as torchvision, papers and PaddleClas have them."""
+"""Other names of models, datasets, callbacks and tasks, as in torchvision, papers and PaddleClas."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ SPELLINGS: dict[str, str] = {
     "swin_base_patch4_window12_384_21k_1k": "swin_base_patch4_window12_384",
 }
 
-# By kind: names in lower case and with punctuation turned into underscores -> ours.
+# By kind: name in lower case with underscores for punctuation -> our name.
 OTHER_NAMES: dict[str, dict[str, str]] = {
     "model": {
         "vit_ti_16": "vit_tiny_patch16_224",
@@ -59,14 +59,14 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
 }
 
 
-def spellings(name: str, of_weights: bool = True) -> Iterator[str]:
-    """``name``, and other spellings of it; also what weights for it are called."""
+def spellings(name: str, with_weights: bool = True) -> Iterator[str]:
+    """Yield ``name`` and other spellings of it, including names of weights for it."""
     yield name
     plain = name.lower().replace("-", "_")
     joined = plain.replace("/", "_")
-    for part in (joined, plain.rpartition("/")[2]) if of_weights else (joined,):
-        for stem in (part, part.partition(".")[0]) if of_weights else (part,):  # timm's tag for them follows a dot
+    for part in (joined, plain.rpartition("/")[2]) if with_weights else (joined,):
+        for stem in (part, part.partition(".")[0]) if with_weights else (part,):  # timm's tag of weights follows a dot
             yield stem
             yield stem.replace("swintransformer_", "swin_")
-            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size there is
+            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size
     yield plain

@@ -1,9 +1,9 @@
-"""Modules of users that join a run: those that -import or IMPORTS names, and those of installed packages.
+"""Users' modules that join a run: those named by -import or IMPORTS, and entry points of installed packages.
 
 A module joins by what it registers when it is imported. The parent of a run imports it first, and its workers import it
 again before they unpickle anything else; loader processes are forked from these. An installed package joins without an
-option, by an entry point of the group ``paddlevit_dist.plugins`` that names a module or a function without arguments;
-it is loaded when a name or key is asked for that nothing else has registered.
+option, by an entry point of the group ``paddlevit_dist.plugins`` that names a module or a function without arguments.
+It is loaded when an unregistered name or key is requested.
 """
 
 import contextlib
@@ -24,44 +24,44 @@ GROUP = "paddlevit_dist.plugins"
 
 
 class ModuleLocation(NamedTuple):
-    """Name a module as Python imports it once ``folder`` has become importable."""
+    """A module's name, importable once ``folder`` is in Python's path."""
 
     name: str
     folder: str
 
 
 class WorkerImports(NamedTuple):
-    """List the modules and folders that a worker needs to import what its parent has imported."""
+    """The modules and folders that a worker imports like its parent."""
 
     modules: tuple[ModuleLocation, ...]
     folders: tuple[str, ...]
 
 
 _loaded: list[ModuleLocation] = []
-_folders: list[str] = []  # that were not importable before, the last one added first
+_folders: list[str] = []  # added to Python's path, the last one first
 _installed_are_loaded = False
 
 
-def load(names: Sequence[str], place: str) -> None:
-    """Import modules of a user.
+def load(names: Sequence[str], origin: str) -> None:
+    """Import users' modules.
 
     Args:
-        names: dotted names, looked for in the current folder first, or paths of files.
-        place: where they are named, for messages: "-import", or the file and line of IMPORTS.
+        names: dotted names, searched in the current folder first, or paths of files.
+        origin: where they are named, for messages: "-import", or the file and line of IMPORTS.
 
     Raises:
-        UserError: one of them is not there, or its name is taken.
+        UserError: one of them does not exist, or its name is in use.
         OwnCodeError: one of them raised an exception.
     """
     for name in names:
-        module = _locate(name, place)
-        _import(module, f"{place}={name}" if place == "-import" else f"{place} {name}")
+        module = _locate(name, origin)
+        _import(module, f"{origin}={name}" if origin == "-import" else f"{origin} {name}")
         if module not in _loaded:
             _loaded.append(module)
 
 
-def missing(names: Sequence[str]) -> list[str]:
-    """List those of ``names`` that this process has not imported, wherever they were found."""
+def find_missing(names: Sequence[str]) -> list[str]:
+    """Return the ``names`` that this process has not imported from any location."""
     return [name for name in names if last_part(name) not in {last_part(module.name) for module in _loaded}]
 
 
@@ -70,20 +70,20 @@ def last_part(name: str) -> str:
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
-def collect_carried() -> WorkerImports:
-    """Collect what ``load_carried`` imports in a worker."""
+def collect_imports() -> WorkerImports:
+    """Return the modules that ``load_imports`` imports in a worker."""
     return WorkerImports(tuple(_loaded), tuple(_folders))
 
 
-def load_carried(these: WorkerImports) -> None:
-    """Import in a worker what its parent has imported.
+def load_imports(imports: WorkerImports) -> None:
+    """Import in a worker the modules that its parent has imported.
 
     Raises:
-        UserError, OwnCodeError: as ``load``.
+        UserError, OwnCodeError: as in ``load``.
     """
-    for folder in reversed(these.folders):
+    for folder in reversed(imports.folders):
         _make_importable(folder)
-    for module in these.modules:
+    for module in imports.modules:
         _import(module, f"-import={module.name}")
         if module not in _loaded:
             _loaded.append(module)
@@ -91,10 +91,10 @@ def load_carried(these: WorkerImports) -> None:
 
 @contextlib.contextmanager
 def folders_hidden() -> Iterator[None]:
-    """Hide the folders of users from processes that are spawned meanwhile.
+    """Hide the folders of users from processes that are spawned inside the block.
 
-    A process begins with this one's path. In these folders it might find a user's file in place of a library's before
-    it calls ``load_carried``.
+    A process begins with this one's path. It might import a user's file instead of a library's from these folders
+    before it calls ``load_imports``.
     """
     before = list(sys.path)
     sys.path[:] = [folder for folder in before if folder not in _folders]
@@ -110,20 +110,20 @@ def refuse_to_start_in_a_worker() -> None:
     A program that starts the run at its top level would otherwise start it again in each worker.
 
     Raises:
-        SystemExit: the program does so.
+        SystemExit: the program starts a run at its top level.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
         program = os.path.basename(sys.argv[0])
         raise SystemExit(
             f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would '
-            "start it again: put the call inside, and what it registers outside"
+            "start it again: put the call inside it, and registrations outside"
         )
 
 
 def load_installed() -> bool:
     """Load the entry points of installed packages, once.
 
-    One that cannot be loaded is left out, and a line on stderr says so.
+    An entry point that cannot be loaded is skipped with a note on stderr.
 
     Returns:
         Whether any were loaded by this call.
@@ -141,25 +141,25 @@ def load_installed() -> bool:
             if callable(joined):
                 joined()
             loaded += 1
-        except Exception as error:  # of somebody's package, which this run may not even need
+        except Exception as error:  # of a package that this run may not need
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
             print(f"note: the plugin {point.name} ({point.value}) cannot be loaded: {reason}", file=sys.stderr)
     return loaded > 0
 
 
-def _locate(name: str, place: str) -> ModuleLocation:
+def _locate(name: str, origin: str) -> ModuleLocation:
     """Find a module's name as Python imports it, and its folder."""
     text = os.path.expanduser(name.strip())
     if not text:
-        raise UserError(f"{place} needs the name of a module or of a file: -import=my_things or -import=my_things.py")
+        raise UserError(f"{origin} needs the name of a module or of a file: -import=my_things or -import=my_things.py")
     if not (text.endswith(".py") or os.sep in text or text.startswith(".")):
         return ModuleLocation(text, _current_folder())
     path = os.path.abspath(text)
     if os.path.isdir(path):
         if not os.path.isfile(os.path.join(path, "__init__.py")):
-            raise UserError(f"{place} {name}: {path} is a folder without __init__.py: name a file in it")
+            raise UserError(f"{origin} {name}: {path} is a folder without __init__.py: name a file in it")
     elif not os.path.isfile(path):
-        raise UserError(f"{place} {name}: there is no file {path}{_closest(os.path.basename(path), path)}")
+        raise UserError(f"{origin} {name}: there is no file {path}{_closest(os.path.basename(path), path)}")
     folder, file = os.path.split(path)
     parts = [file.removesuffix(".py")]
     if parts == ["__init__"]:
@@ -183,56 +183,56 @@ def _make_importable(folder: str) -> None:
         _folders.insert(0, folder)
 
 
-def _import(module: ModuleLocation, said: str) -> None:
+def _import(module: ModuleLocation, source: str) -> None:
     _make_importable(module.folder)
     importlib.invalidate_caches()
     try:
         importlib.import_module(module.name)
     except UserError as error:  # such as a name that is registered twice
-        raise UserError(f"{said}: {error}") from error
+        raise UserError(f"{source}: {error}") from error
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module.name}.".startswith(f"{error.name}."):
-            raise _wrap_error(said, error) from error  # it is there, and imports something that is not
+            raise _wrap_error(source, error) from error  # the module exists, but imports a missing one
         close = _closest(module.name.partition(".")[0], os.path.join(module.folder, "x"))
         raise UserError(
-            f"{said}: there is no module {error.name} in {module.folder}, nor is one installed{close}"
+            f"{source}: there is no module {error.name} in {module.folder}, nor is one installed{close}"
         ) from None
     except (Exception, SystemExit) as error:
-        raise _wrap_error(said, error) from error
-    _require_own(module, said)
+        raise _wrap_error(source, error) from error
+    _require_origin(module, source)
 
 
-def _wrap_error(said: str, error: BaseException) -> OwnCodeError:
-    """Make an ``OwnCodeError`` that shows the frames of the user's code only."""
+def _wrap_error(source: str, error: BaseException) -> OwnCodeError:
+    """Return an ``OwnCodeError`` with the frames of the user's code only."""
     frames: TracebackType | None = error.__traceback__
     while frames is not None and _is_passed(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     lines = traceback.format_exception(type(error), error, frames)
-    return OwnCodeError(f"{said} raises {type(error).__name__} when it is imported: {error}", "".join(lines))
+    return OwnCodeError(f"{source} raises {type(error).__name__} when it is imported: {error}", "".join(lines))
 
 
 def _is_passed(file: str) -> bool:
     return file == __file__ or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
-def _require_own(module: ModuleLocation, said: str) -> None:
-    """See that a file of that name in the folder is what was imported, and not a library that is called the same."""
+def _require_origin(module: ModuleLocation, source: str) -> None:
+    """Check that the file in the folder was imported, and not a library of the same name."""
     if getattr(sys.modules[module.name], "__file__", None) is None and module.name not in sys.builtin_module_names:
-        raise UserError(f"{said}: it is a folder without __init__.py: name a module in it")
+        raise UserError(f"{source}: it is a folder without __init__.py: name a module in it")
     first = module.name.partition(".")[0]
     expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
-    found = getattr(sys.modules.get(first), "__file__", None)
+    imported = getattr(sys.modules.get(first), "__file__", None)
     if expected is None or expected.origin is None:
         return
-    if found is None and first in sys.builtin_module_names:
-        found = "a part of Python itself"
-    if found is not None and os.path.realpath(expected.origin) != os.path.realpath(found):
-        raise UserError(f"{said}: {expected.origin} has the name of a module that is in use, {found}: rename it")
+    if imported is None and first in sys.builtin_module_names:
+        imported = "a part of Python itself"
+    if imported is not None and os.path.realpath(expected.origin) != os.path.realpath(imported):
+        raise UserError(f"{source}: {expected.origin} has the name of a module that is in use, {imported}: rename it")
 
 
-def _closest(name: str, beside: str) -> str:
-    """Suggest the module or file next to ``beside`` that is spelled most like ``name``."""
-    folder = os.path.dirname(beside)
+def _closest(name: str, path: str) -> str:
+    """Suggest the module or file next to ``path`` with the spelling closest to ``name``."""
+    folder = os.path.dirname(path)
     has_ending = name.endswith(".py")
     names = []
     for entry in os.listdir(folder) if os.path.isdir(folder) else []:

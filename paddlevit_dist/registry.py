@@ -1,7 +1,7 @@
-"""Names of models, datasets and tasks, each with the place it is imported from on first use.
+"""Names of models, datasets and tasks, each with the location it is imported from on first use.
 
 Only tables of names are imported here: listing them does not need Paddle, and a package is loaded when one of its names
-is requested. A subject whose folder has been deleted takes its names along.
+is requested. The names of a deleted folder disappear with it.
 """
 
 import difflib
@@ -24,7 +24,7 @@ _FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
 
 Target = str | Callable[..., Any]
 
-# Packages whose own files build a model: what such a name begins with -> the class that builds it.
+# Prefix of a model's name that another package builds -> the class that builds it.
 _BRIDGES_FOLDER = "paddlevit_dist.images.models.bridges"
 BRIDGES: dict[str, Target] = {
     "timm": f"{_BRIDGES_FOLDER}.timm_model:TimmModel",
@@ -33,8 +33,8 @@ BRIDGES: dict[str, Target] = {
     "paddle": f"{_BRIDGES_FOLDER}.package_model:PaddleVisionModel",
 }
 _PADDLEVIT = f"{_BRIDGES_FOLDER}.paddlevit_files"
-# The modules that know the names and weights of a source.
-_FILES_OF = {
+# Source of models -> the module with its names and weights.
+_SOURCE_MODULES = {
     "timm": f"{_BRIDGES_FOLDER}.timm_model",
     **dict.fromkeys(("paddleclas", "paddle"), f"{_BRIDGES_FOLDER}.package_files"),
 }
@@ -47,11 +47,11 @@ _DELETED = tuple(
 
 
 def _installed(rows: dict[str, Target]) -> dict[str, Target]:
-    """The rows whose folder has not been deleted."""
+    """Return the rows whose folder exists."""
     return {name: target for name, target in rows.items() if not str(target).startswith(_DELETED)}
 
 
-# Folders with ``variants``, which do not import Paddle -> their model families by class, with the table of their names.
+# Folder with a module ``variants``, which does not import Paddle -> its model families: class -> table of names.
 _FAMILIES = {
     "paddlevit_dist.images.models": {
         "vit:VisionTransformer": "VIT",
@@ -163,7 +163,7 @@ TASKS = _installed(
     }
 )
 
-# Tables of configuration keys that each task reads beside those of every run. A task not listed reads all keys. These
+# Tables of configuration keys that each task reads in addition to the common ones. Any other task reads all keys. These
 # modules do not import Paddle.
 _IMAGES_TABLE = "paddlevit_dist.images.settings:IMAGES"
 _CLASSIFICATION_TABLES = (_IMAGES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
@@ -214,7 +214,7 @@ CALLBACKS: dict[str, Target] = {
     "mlflow": "paddlevit_dist.logging.services:MlflowLog",
 }
 
-TRANSFORMS: dict[str, Target] = {}  # users' own
+TRANSFORMS: dict[str, Target] = {}  # of users
 
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "callback": CALLBACKS, "transform": TRANSFORMS}
 
@@ -224,15 +224,15 @@ class Registration(NamedTuple):
 
     Attributes:
         target: the model, dataset or task.
-        tables: of a task: the key tables that it reads, as ``register_task`` was given them.
-        keys: tables of the keys that come with it.
-        place: file and line of the call.
+        tables: key tables that a task reads, as passed to ``register_task``.
+        keys: tables of the keys that it adds.
+        origin: file and line of the call.
     """
 
     target: Target
     tables: Sequence[Any] | None
     keys: list[Any]
-    place: str
+    origin: str
 
 
 REGISTRATIONS: dict[tuple[str, str], Registration] = {}  # by kind and name
@@ -251,31 +251,37 @@ def resolve(kind: str, name: str) -> Any:
     if not isinstance(target, str):
         return target
     target = import_object(target)
-    if find_package(kind, name) is None and import_object(_DECLARED)(target) is not None and not own_tables(kind, name):
+    if (
+        find_package(kind, name) is None
+        and import_object(_DECLARED)(target) is not None
+        and not custom_tables(kind, name)
+    ):
         raise UserError(
-            f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
-            f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
+            f"{kind} '{name}' declares keys in its class, which is imported after they are needed: register the "
+            f"class itself, or name the keys, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
         )
     return target
 
 
 def require_derived(target: Any, base: type) -> Any:
-    """``target``, a class that a user has registered or an object of one, if it is derived from ``base``.
+    """Return ``target``, a registered class or an object of one, if it is derived from ``base``.
 
     Raises:
         UserError: it is not.
     """
-    own = target if isinstance(target, type) else type(target)
-    if not issubclass(own, base):
-        name = getattr(target, "__name__", own.__name__)
-        wanted = f"from {base.__module__} import {base.__name__}"
-        raise UserError(f"{name} is no class derived from {base.__name__}: derive it ('{wanted}')")
+    cls = target if isinstance(target, type) else type(target)
+    if not issubclass(cls, base):
+        name = getattr(target, "__name__", cls.__name__)
+        statement = f"from {base.__module__} import {base.__name__}"
+        raise UserError(f"{name} is not derived from {base.__name__}: derive it ('{statement}')")
     return target
 
 
 def find_name(kind: str, name: str) -> str:
-    """The registered name for ``name`` or another spelling of it: in capitals, with hyphens, with timm's tag or an
-    owner ("google/vit-base-patch16-224"), or as in torchvision or papers ("ViT-B/16").
+    """Return the registered name for ``name`` or another spelling of it.
+
+    Other spellings are in capitals, with hyphens, with timm's tag or an owner ("google/vit-base-patch16-224"), or as in
+    torchvision or papers ("ViT-B/16").
 
     Raises:
         UserError: as ``resolve``.
@@ -287,151 +293,166 @@ def find_name(kind: str, name: str) -> str:
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
             return spelling
-    if plugins.load_installed():  # they have registered more
+    if plugins.load_installed():  # they may have registered more names
         return find_name(kind, name)
-    valid = f"'{program('inspect')} --list' names all"
+    valid = f"'{program('inspect')} --list' lists all"
     if kind == "model" and (absent := explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: "
-    meant = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
-    hint += f"did you mean {meant}?" if meant else "none is registered:"
+    suggestions = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
+    hint += f"did you mean {suggestions}?" if suggestions else "none is registered:"
     if kind != "model":
-        valid = f"valid names: {', '.join(sorted(table))}" if table else f"register_{kind} makes one known"
-    own = "one of yours joins with -import=MODULE"
+        valid = f"valid names: {', '.join(sorted(table))}" if table else f"add one with register_{kind}"
+    advice = "import your own with -import=MODULE"
     if multiprocessing.parent_process() is not None:
-        own = (
-            'a worker process runs neither what a program has inside `if __name__ == "__main__"` nor the cells of a '
-            "notebook: register it at the top level of a file, and name the file with IMPORTS=['my_things.py'] "
+        advice = (
+            'a worker process runs neither the code inside `if __name__ == "__main__"` nor the cells of a notebook: '
+            "register it at the top level of a file, and name the file with IMPORTS=['my_things.py'] "
             "(-import=my_things.py)"
         )
-    raise UserError(f"{hint} {valid}; {own}")
+    raise UserError(f"{hint} {valid}; {advice}")
 
 
 def _bridged_name(name: str) -> str | None:
-    """Add ``SOURCE:NAME`` to the table of models, and return it without timm's tag of weights; None for other names."""
+    """Add ``SOURCE:NAME`` to the table of models, and return it without timm's tag; None for other names."""
     source, colon, model = name.partition(":")
     target = BRIDGES.get(source.lower())
     if not colon or target is None or not model:
         return None
-    known = f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}"
-    MODELS.setdefault(known, target)
-    return known
+    full_name = f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}"
+    MODELS.setdefault(full_name, target)
+    return full_name
 
 
-def is_of_weights(name: str) -> bool:
-    """Whether the name of a model that ``find_name`` knows is that of weights for it: with timm's tag, an owner, a
-    path or an address. What a built model would not have must not be asked for by name."""
-    known = find_name("model", name)
-    return all(OTHER_NAMES["model"].get(other, other) != known for other in spellings(name, of_weights=False))
+def is_weights_name(name: str) -> bool:
+    """Return whether a model's name stands for weights: with timm's tag, an owner, a path or a URL.
+
+    Building a model by such a name would lack the weights it promises.
+    """
+    model = find_name("model", name)
+    return all(OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False))
 
 
 def explain_unsupported(name: str) -> str:
-    """Say what to do for one of PaddleViT's models that are not here; empty for any other name."""
+    """Return advice for one of PaddleViT's models that does not exist here; empty for any other name."""
     return import_object(f"{_PADDLEVIT}:explain_unsupported")(name)
 
 
 def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
-    """Turn the settings of a YAML file in a clone of PaddleViT into ours, with lines for the log (``adapt`` there)."""
+    """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
     return import_object(f"{_PADDLEVIT}:adapt")(settings, known)
 
 
-def refuse_unnamed_code(name: Any, place: str) -> None:
-    """Refuse by a ``UserError`` a model that only weights name, at ``place``, and that a clone's code builds which this
-    user has not named."""
-    import_object(f"{_PADDLEVIT}:refuse_unnamed")(name, place)
+def refuse_unnamed_code(name: Any, origin: str) -> None:
+    """Raise ``UserError`` for a model that only a weights file names and that a clone's code would build.
+
+    Args:
+        name: name of the model.
+        origin: where it is named, for the message.
+    """
+    import_object(f"{_PADDLEVIT}:refuse_unnamed")(name, origin)
 
 
-def address_of_weights(name: str) -> str | None:
-    """Return where the weights of ``paddle:resnet50`` are, by the files of its source; None for any other name.
+def find_weights_address(name: str) -> str | None:
+    """Return the address of the weights of a name like ``paddle:resnet50``; None for any other name.
 
     Raises:
         UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
     """
-    module = _FILES_OF.get(name.partition(":")[0])
+    module = _SOURCE_MODULES.get(name.partition(":")[0])
     return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
 
 
-def bridged_names(source: str) -> list[str]:
+def list_bridged_models(source: str) -> list[str]:
     """List the models of "timm", "paddleclas" or "paddle", with that prefix.
 
     Raises:
         UserError: there is no such source, or its package is not installed.
     """
-    if source not in _FILES_OF:
-        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_FILES_OF))}")
-    return import_object(f"{_FILES_OF[source]}:list_names")(source)
+    if source not in _SOURCE_MODULES:
+        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_SOURCE_MODULES))}")
+    return import_object(f"{_SOURCE_MODULES[source]}:list_names")(source)
 
 
 def list_names(kind: str) -> list[str]:
-    """All registered names of the ``kind``, in alphabetical order."""
+    """Return all registered names of the ``kind``, in alphabetical order."""
     return sorted(_TABLES[kind])
 
 
 def find_package(kind: str, name: str) -> str | None:
-    """The package that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
+    """Return the package of a built-in name ("images", "points" or "volumes"); None for any other name."""
     target = _TABLES[kind].get(name)
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
 
 
 def annotation_type(kind: str, name: str) -> str | None:
-    """Say what images a built-in name of the package "images" is of: WHOLE ones, those WITH_BOXES or WITH_LABEL_MAPS;
-    None for any other name. A model of whole ones may be part of another."""
+    """Return the annotations that a built-in name of the package "images" is for; None for any other name.
+
+    It is one of CLASS_LABELS, BOX_LABELS and MASK_LABELS. A model for CLASS_LABELS may be part of another model.
+    """
     target = _TABLES[kind].get(name)
     if find_package(kind, name) != "images" or not isinstance(target, str):
         return None
-    return next((contents for place, contents in _CONTENTS.items() if target.startswith(place)), CLASS_LABELS)
+    return next((labels for location, labels in _CONTENTS.items() if target.startswith(location)), CLASS_LABELS)
 
 
 def guess_dataset(path: str, task: str | None = None) -> Any:
-    """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None.
+    """Guess the dataset at ``path``: an object with ``dataset`` and ``reason``, or None.
 
     Args:
-        task: that will read it, where that is known: a folder may hold what several read.
+        path: folder or file of the data.
+        task: the task that will read it, if known: several tasks can read some folders.
     """
     return import_object(_GUESS_DATASET)(path, annotation_type("task", task) if task is not None else None)
 
 
-def boxes_at(folder: str) -> list[str]:
-    """The datasets of images with boxes that a folder holds, usually none or one."""
+def find_box_datasets(folder: str) -> list[str]:
+    """Return the datasets of images with boxes in a folder, usually none or one."""
     return [guess.dataset for guess in import_object(_FIND_BOXES)(folder, folder)]
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:
-    """The key tables that a run of ``task`` reads, the engine's first, those of a user's dataset and model last; all
-    tables for None or for a task without any."""
+    """Return the key tables that a run of ``task`` reads, the engine's first, those for users' keys last.
+
+    All tables are returned for None or for a task without tables.
+    """
     if task in TABLES:
         chosen = [("task", task), ("dataset", dataset), ("model", model)]
         tables = [*TABLES[task]]
     else:
         chosen = list(REGISTRATIONS)
         tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
-    tables += [table for kind, name in chosen for table in own_tables(kind, name or "")]
-    return list(dict.fromkeys([*tables_of_every_run(), *map(_table, dict.fromkeys(tables))]))
+    tables += [table for kind, name in chosen for table in custom_tables(kind, name or "")]
+    return list(dict.fromkeys([*common_tables(), *map(_table, dict.fromkeys(tables))]))
 
 
 @functools.cache
-def tables_of_every_run() -> tuple[Any, ...]:
-    """The engine's key table, and those of the extensions that are there."""
-    of_extensions = [table for one in extensions() for table in one.settings()]
-    return (import_object("paddlevit_dist.engine.settings:TABLE"), *of_extensions)
+def common_tables() -> tuple[Any, ...]:
+    """Return the engine's key table and the tables of the installed extensions."""
+    extension_tables = [table for extension in extensions() for table in extension.settings()]
+    return (import_object("paddlevit_dist.engine.settings:TABLE"), *extension_tables)
 
 
-def own_tables(kind: str, name: str) -> list[Any]:
-    """The tables of the keys that come with what a user has registered."""
-    own = REGISTRATIONS.get((kind, name))
-    return list(own.keys) if own is not None and name in _TABLES[kind] else []
+def custom_tables(kind: str, name: str) -> list[Any]:
+    """Return the tables of the keys that a user has registered with a name."""
+    registration = REGISTRATIONS.get((kind, name))
+    return list(registration.keys) if registration is not None and name in _TABLES[kind] else []
 
 
 def find_readers(key: str) -> list[tuple[str, str]]:
-    """Kind and name of those that have ``key`` in one of their tables: tasks, and what users have registered."""
-    of_tasks = [
+    """Return kind and name of the tasks and users' entries whose tables contain ``key``."""
+    tasks = [
         ("task", task)
         for task, tables in TABLES.items()
         if any(row.name == key for table in tables for row in _table(table).keys)
     ]
-    own = [of for of in REGISTRATIONS if any(row.name == key for table in own_tables(*of) for row in table.keys)]
-    return list(dict.fromkeys([*of_tasks, *own]))
+    custom = [
+        entry
+        for entry in REGISTRATIONS
+        if any(row.name == key for table in custom_tables(*entry) for row in table.keys)
+    ]
+    return list(dict.fromkeys([*tasks, *custom]))
 
 
 def _table(table: Any) -> Any:
@@ -439,39 +460,51 @@ def _table(table: Any) -> Any:
 
 
 def closest(name: str, valid: list[str]) -> str:
-    """``"did you mean 'x'? "`` for the most similar valid name, or an empty string."""
+    """Return ``"did you mean 'x'? "`` for the most similar valid name, or an empty text."""
     matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
     return f"did you mean '{matches[0]}'? " if matches else ""
 
 
 def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``create_model(name, ...)`` build ``target``: a class derived from ``tasks.model.Model``; or where to
-    import one, as "module:attribute".
+    """Register a model, so that ``create_model(name, ...)`` builds it.
 
     Args:
-        keys: configuration keys of its own: a list of ``Key``, a ``KeyTable`` of them, or where to import one. None:
-            what ``target`` has as its attribute ``keys``, if it is a class. A run that uses the name reads them.
-        replace: take the place of what is registered under this name.
+        name: the name.
+        target: a class derived from ``tasks.model.Model``, or its location, "module:attribute".
+        keys: configuration keys of the model: a list of ``Key``, a ``KeyTable`` or its location. None: the attribute
+            ``keys`` of ``target``, if it is a class. A run that uses the name reads them.
+        replace: replace an entry of this name.
+
     Raises:
-        UserError: the name or a key is taken, or a default is not what its key may hold.
+        UserError: the name or a key is in use, or a default is not a valid value of its key.
     """
     _register("model", name, target, keys, replace)
 
 
 def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Make ``-dataset=name`` open ``target``, a class derived from what the task reads, such as ``ImageDataset``; the
-    rest as ``register_model``."""
+    """Register a dataset, so that ``-dataset=name`` opens it.
+
+    Args:
+        name: the name.
+        target: a class derived from what the task reads, such as ``ImageDataset``, or its location.
+        keys: configuration keys of the dataset, as in ``register_model``.
+        replace: replace an entry of this name.
+    """
     _register("dataset", name, target, keys, replace)
 
 
 def register_task(
     name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
 ) -> None:
-    """Make ``TASK: name`` build ``target(config)``, a ``tasks.task.Task``; the rest as ``register_model``.
+    """Register a task, so that ``TASK: name`` builds ``target(config)``, a ``tasks.task.Task``.
 
     Args:
-        tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``KeyTable`` or its
-            location, "module:attribute"; any other key is then rejected. None: it may read all keys.
+        name: the name.
+        target: a class derived from ``tasks.task.Task``, or its location, "module:attribute".
+        tables: the key tables that it reads in addition to the engine's and to ``keys``, each a ``KeyTable`` or its
+            location; any other key is then rejected. None: it may read all keys.
+        keys: configuration keys of the task, as in ``register_model``.
+        replace: replace an entry of this name.
     """
     _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
@@ -480,25 +513,29 @@ def register_task(
 
 
 def register_callback(name: str, target: Target) -> None:
-    """Make ``-log_to=name`` have ``target()``, a ``Callback``, follow the run in the main process.
+    """Register a callback, so that with ``-log_to=name`` ``target()``, a ``Callback``, follows the run in rank 0.
 
     Raises:
-        UserError: these are no name and no class or function.
+        UserError: the name is not a text, or the target is neither a class nor a function.
     """
     _require_nameable("callback", name, target, _caller())
     CALLBACKS[name] = target
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
-    """Make ``DATA.TRANSFORMS [name]`` change training images and their label maps by ``target``: an object of
-    albumentations, or any other that has ``set_random_seed``, called as ``target(image=pixels, mask=labels)``; or a
-    function that is called with ``generator`` as well, from which all that is random must come. It returns a dictionary
-    with both; arrays are uint8 (height, width, 3) and (height, width), and may come back in another size.
+    """Register a transform of training images and their label maps for ``DATA.TRANSFORMS [name]``.
+
+    The result is a dictionary with "image" and "mask"; arrays are uint8 (height, width, 3) and (height, width), and may
+    change their size.
 
     Args:
-        replace: as ``register_model``.
+        name: the name.
+        target: called as ``target(image=pixels, mask=labels)``: an object of albumentations or any other with
+            ``set_random_seed``; or a function that also gets ``generator``, the source of all its random numbers.
+        replace: replace an entry of this name.
+
     Raises:
-        UserError: the name is taken.
+        UserError: the name is in use.
     """
     _register("transform", name, target, None, replace)
 
@@ -506,27 +543,29 @@ def register_transform(name: str, target: Callable[..., Any], replace: bool = Fa
 def _register(
     kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
 ) -> None:
-    place = _caller()
-    _require_nameable(kind, name, target, place)
-    before, own = _TABLES[kind].get(name), REGISTRATIONS.get((kind, name))
+    origin = _caller()
+    _require_nameable(kind, name, target, origin)
+    before, existing = _TABLES[kind].get(name), REGISTRATIONS.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
-        first = own.place if own is not None else "this package has one of its own"
-        raise UserError(f"{place}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True")
+        first = existing.origin if existing is not None else "this package has one"
+        raise UserError(
+            f"{origin}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True"
+        )
     declared = import_object(_DECLARED)(target) if keys is None else keys
-    others = [*tables_of_every_run(), *map(_table, _BUILT_IN_TABLES)]
-    others += [table for of in REGISTRATIONS if of != (kind, name) for table in own_tables(*of)]
-    of_its_own = [] if declared is None else import_object(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
+    others = [*common_tables(), *map(_table, _BUILT_IN_TABLES)]
+    others += [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
+    entry_tables = [] if declared is None else import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
-    REGISTRATIONS[kind, name] = Registration(target, tables, of_its_own, place)
+    REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
 
 
-def _require_nameable(kind: str, name: Any, target: Any, place: str) -> None:
+def _require_nameable(kind: str, name: Any, target: Any, origin: str) -> None:
     if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
-        raise UserError(f"{place}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
+        raise UserError(f"{origin}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
 
 
 def _identity(target: Target) -> Any:
-    """Equal for the same class or function of a module that was imported again, also under another name."""
+    """Return a value that is equal for the same class or function of a module that was imported again."""
     name = getattr(target, "__qualname__", None)
     if name is None:
         return target
@@ -536,7 +575,7 @@ def _identity(target: Target) -> Any:
 
 
 def _caller() -> str:
-    """File and line of the first caller outside of this file."""
+    """Return file and line of the first caller outside of this file."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

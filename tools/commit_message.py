@@ -1,10 +1,10 @@
-"""Check that a commit message says what one commit does, and why.
+"""Check that a commit message states one change and its reason.
 
 python tools/commit_message.py FILE    as a commit-msg hook calls it; exit code 1 with a line for each fault
 git log -1 --format=%B | python tools/commit_message.py -
 
-The subject is an imperative: a reader can put "If applied, this commit will" before it. Whether a word is a verb is
-guessed from its spelling, so a noun may pass; a verb that is refused by mistake goes into ``VERBS``.
+The subject is an imperative: a reader can put "If applied, this commit will" before it. The check
+guesses from spelling, so a noun may pass; add a verb that it refuses to ``VERBS``.
 """
 
 import re
@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 
 MOST_CHARACTERS = 72
-# Verbs that end as a past form, a participle, or a third person or plural does.
+# Verbs that end like a past form, a participle, a third person or a plural.
 VERBS = {"bias", "bring", "embed", "exceed", "feed", "focus", "need", "proceed", "seed", "shed", "speed"}
-NO_VERBS = set(
+NO_VERBS = {"whoever"}.union(
     "a all an and another any as at both by each every few for from he her his how i if in it its my no nothing of on "
     "one other our several she some that the their there these they this those to two we what when where whether which "
-    "while who whoever why with without you your".split()
+    "while who why with without you your".split()
 )
 EXEMPT = re.compile(r'Merge |Revert "|(fixup|squash|amend)! ')  # git writes these
 TRAILER = re.compile(r"[A-Z][\w-]+-by: |Fixes #|Closes #")
-SCISSORS = re.compile(r"^# -+ >8 -+$", re.MULTILINE)  # git commit --verbose puts the diff below
+SCISSORS = re.compile(r"^# -+ >8 -+$", re.MULTILINE)  # git commit --verbose adds the diff below
 
 
 def is_imperative(word: str) -> bool:
@@ -32,15 +32,18 @@ def is_imperative(word: str) -> bool:
     return lower in VERBS or lower.endswith("ss") or not lower.endswith(("ed", "ing", "s"))
 
 
-def faults_of(message: str) -> list[str]:
-    """List what is wrong with a commit message, a line for each fault."""
+def find_faults(message: str) -> list[str]:
+    """Return one line for each fault of a commit message."""
     lines = [line.rstrip() for line in SCISSORS.split(message)[0].splitlines() if not line.startswith("#")]
     subject, *rest = "\n".join(lines).strip().splitlines() or [""]
     if EXEMPT.match(subject):
         return []
     first = subject.partition(" ")[0]
     checks = [
-        (is_imperative(first), f'begin the subject with a capitalized verb, such as "Add": {first!r} seems to be none'),
+        (
+            is_imperative(first),
+            f'begin the subject with a capitalized verb, such as "Add": {first!r} does not look like one',
+        ),
         (len(subject) <= MOST_CHARACTERS, f"cut the subject to {MOST_CHARACTERS} characters: it has {len(subject)}"),
         (";" not in subject, 'describe one change: the subject has a ";"'),
         (not subject.endswith("."), "end the subject without a period"),
@@ -52,7 +55,7 @@ def faults_of(message: str) -> list[str]:
 
 def main(path: str) -> int:
     """Print the faults of the message in a file, or on stdin for "-", and return the exit code."""
-    faults = faults_of(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
+    faults = find_faults(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     for fault in faults:
         print(f"commit message: {fault}", file=sys.stderr)
     return 1 if faults else 0

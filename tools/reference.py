@@ -1,6 +1,6 @@
-"""python tools/reference.py: write docs/reference/keys.md and commands.md from the tables of keys, flags and commands.
+"""Write docs/reference/keys.md and commands.md from the tables of keys, flags and commands.
 
-tests/nightly/pages/test_reference.py fails while the pages are not what this writes.
+tests/nightly/pages/test_reference.py fails if the pages differ from what this program writes.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paddlevit_dist.commands import COMMANDS, import_command
 from paddlevit_dist.commands.parser import build_parser
-from paddlevit_dist.registry import TASKS, tables_of_every_run
+from paddlevit_dist.registry import TASKS, common_tables
 from paddlevit_dist.settings.command_line import FLAGS, Flag, describe_flag
 from paddlevit_dist.settings.help import ABOUT
 from paddlevit_dist.settings.key import Key
@@ -20,12 +20,12 @@ _EVERY_RUN = "every run"
 
 
 def pages() -> dict[str, str]:
-    """Write the content of each page, by file name."""
+    """Return the content of each page, by file name."""
     return {"keys.md": keys_page(), "commands.md": commands_page()}
 
 
 def keys_page() -> str:
-    """Describe all keys: a section for the tasks that read them, a table for each section of a file."""
+    """Format all keys: a section for the tasks that read them, a table for each section of a file."""
     flags = {flag.key: flag for flag in FLAGS.values() if flag.key}
     groups: dict[str, dict[str, list[Key]]] = {}
     for key in keys().values():
@@ -44,7 +44,7 @@ def keys_page() -> str:
         lines += [f"## {title}", ""]
         for section, rows in sections.items():
             lines += [
-                f"### {section or 'Without a section'} of {readers}",
+                f"### {section or 'Other keys'} of {readers}",
                 "",
                 "| key | values | default | |",
                 "|---|---|---|---|",
@@ -55,7 +55,7 @@ def keys_page() -> str:
 
 
 def _readers(name: str) -> str:
-    if any(key.name == name for table in tables_of_every_run() for key in table.keys):
+    if any(key.name == name for table in common_tables() for key in table.keys):
         return _EVERY_RUN
     return " and ".join(task for task in TASKS if name in keys(task))
 
@@ -68,7 +68,7 @@ def _key_row(key: Key, flag: Flag | None) -> str:
 
 
 def commands_page() -> str:
-    """Describe all commands with their options; those that take the main job's flags refer to these."""
+    """Format all commands with their options; commands that take the main flags refer to their table."""
     lines = [_WRITTEN_BY, "# Commands", ""]
     lines += [
         "`paddlevit-dist COMMAND`, or `python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; "
@@ -124,7 +124,7 @@ def _sentence(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape what Markdown would take for its own in a table's cell."""
+    """Escape Markdown's special characters in a table's cell."""
     for sign in "|*<":
         text = text.replace(sign, "\\" + sign)
     return text

@@ -1,10 +1,10 @@
-"""Build the files of a release: a source archive of this commit, and the wheel that is made from it.
+"""Build the files of a release: a source archive of this commit, and the wheel built from it.
 
 Usage: python tools/release.py [FOLDER]
 
-FOLDER is dist where none is given. The version stands in paddlevit_dist/__init__.py; CHANGELOG.md has to have a section
-about it, and a tag of a version on this commit to name the same one. What is not committed does not come along.
-Needs git, and setuptools as the extra dev has it. RELEASING.md says what comes before and after.
+FOLDER is dist by default. The version is in paddlevit_dist/__init__.py; CHANGELOG.md must have a section
+for it, and a version's tag on this commit must agree. Uncommitted changes are not included.
+Needs git, and setuptools as in the extra dev. RELEASING.md has the steps before and after.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ def main():
     with tempfile.TemporaryDirectory() as source:
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
         subprocess.run(["tar", "-x", "-C", source], input=archive, check=True)
-        version = version_of(Path(source))
+        version = read_version(Path(source))
         if folder.exists() and any(folder.iterdir()):
-            sys.exit(f"error: {folder} holds other files: remove it first")
+            sys.exit(f"error: {folder} contains other files: remove it first")
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-c", SDIST, str(folder)], cwd=source, stdout=subprocess.DEVNULL, check=True)
     (sdist,) = folder.iterdir()
@@ -37,8 +37,8 @@ def main():
         print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}")
 
 
-def version_of(source):
-    """Read the version of the package in ``source``; exit unless CHANGELOG.md and a tag on this commit say the same."""
+def read_version(source):
+    """Read the version of the package in ``source``; exit unless CHANGELOG.md and a tag on this commit agree."""
     version = re.search(r'__version__ = "(.+)"', (source / "paddlevit_dist" / "__init__.py").read_text("utf-8"))[1]
     tags = subprocess.run(
         ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
@@ -49,12 +49,12 @@ def version_of(source):
             f"error: this commit has the tag {', '.join(tagged)}, but paddlevit_dist/__init__.py says {version}: "
             f"correct __version__ and move the tag, or tag v{version}"
         )
-    said = dict(re.findall(r"^## (\S+) - (.+)$", (source / "CHANGELOG.md").read_text("utf-8"), re.M))
+    sections = dict(re.findall(r"^## (\S+) - (.+)$", (source / "CHANGELOG.md").read_text("utf-8"), re.M))
     number = version.partition(".dev")[0]
-    if number not in said:
-        sys.exit(f"error: CHANGELOG.md has no section '## {number} - unreleased', or with a date in its place")
-    if tagged and not re.fullmatch(r"\d{4}-\d\d-\d\d", said[number]):
-        sys.exit(f"error: CHANGELOG.md says '## {number} - {said[number]}': write the date there, and move the tag")
+    if number not in sections:
+        sys.exit(f"error: CHANGELOG.md has no section '## {number} - unreleased', or with a date")
+    if tagged and not re.fullmatch(r"\d{4}-\d\d-\d\d", sections[number]):
+        sys.exit(f"error: CHANGELOG.md says '## {number} - {sections[number]}': write the date there, and move the tag")
     return version
 
 

@@ -1,7 +1,7 @@
-"""Hooks of ``make site``: the pages outside docs/ join the site, and links that GitHub follows lead to its pages.
+"""Hooks of ``make site``: add the pages outside docs/ to the site, and rewrite links.
 
-Links are written as GitHub needs them: relative to the file, among all files of the repository. On the site a link to a
-page leads to where that page is there; one to another file of the repository becomes its text.
+Pages contain links as GitHub needs them: relative to the file, among all files of the repository. The hook replaces a
+link to a page by the address of that page on the site, and a link to another file by its text.
 """
 
 import posixpath
@@ -13,12 +13,13 @@ from mkdocs.structure.files import File
 from pymdownx.slugs import slugify
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = {  # page of the repository -> its place on the site
+OUTSIDE = {  # page of the repository -> its location on the site
     "README.md": "index.md",
     "README_cn.md": "cn/index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "RELEASING.md": "releasing.md",
+    "SECURITY.md": "security.md",
     **{f"benchmarks/results/{path.name}": f"measured/{path.name}" for path in ROOT.glob("benchmarks/results/*.md")},
 }
 _LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")
@@ -26,7 +27,7 @@ _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    """Give headings the anchors that they have on GitHub, Chinese ones too."""
+    """Give headings the same anchors as on GitHub, including Chinese ones."""
     config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
     return config
 
@@ -39,7 +40,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turn the links of a page into those of the site."""
+    """Convert the links of a page to links of the site."""
     place = page.file.src_uri
     source = next((name for name, other in OUTSIDE.items() if other == place), f"docs/{place}")
     parts = _FENCE.split(markdown)

@@ -1,8 +1,19 @@
-"""Weights and states on disk: nothing in a file is ever executed.
+"""Weights and training state on disk. No code in a file is ever executed.
 
-- ``store``: checkpoints of a run: written whole or not at all, linked, pruned; ``finding``: which one a run continues
-- ``content``: what is in the directory of one: verified, and believed where it fits
-- ``load``: weights of any origin into a model, with a report of every name
-- ``weights``: which file a path means, and which of its content are weights; ``published`` for names, ``download``
-- ``unpickling`` (Paddle's), ``torch_files`` (PyTorch's), ``array_files`` (numpy's, safetensors): the formats
+- ``store``: checkpoints of a run: written completely or not at all, linked, pruned; ``finding``: the one that a run
+  continues from
+- ``content``: the files of a checkpoint, with their checks
+- ``load``: weights of any origin into a model, with a report on every name
+- ``weights``: the file that a path means, and the weights in its content; ``published`` for names, ``download``
+- ``unpickling`` (Paddle's files), ``torch_files`` (PyTorch's), ``array_files`` (numpy's, safetensors): the formats
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "LoadReport": "load",
+    "load_weights": "load",
+    "read_weights": "weights",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

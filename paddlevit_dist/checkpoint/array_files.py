@@ -1,4 +1,4 @@
-"""Arrays in files of numpy (``.npz``) and safetensors, and how a file that cannot or must not be read is refused."""
+"""Reads arrays from numpy (``.npz``) and safetensors files; reports damaged and rejected files in one line."""
 
 import contextlib
 import io
@@ -20,15 +20,15 @@ from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import shorten
 
-ARRAYS_OF_NUMPY, SAFETENSORS = "numpy.savez file", "safetensors file"
+NPZ, SAFETENSORS = "numpy.savez file", "safetensors file"
 _ADVICE = "save it again with numpy.savez from numeric arrays"
-_LARGEST_GAIN, _ALWAYS_ALLOWED = 16, 1 << 26  # how much larger than the file its arrays may be; but 64 MB always
+_LARGEST_GAIN, _ALWAYS_ALLOWED = 16, 1 << 26  # arrays may be 16 times as large as the file, or 64 MB
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
-    "BF16": "<u2",  # as its bits, as in all readers
+    "BF16": "<u2",  # as bits, as in all readers
     "I64": "<i8",
     "I32": "<i4",
     "I16": "<i2",
@@ -38,37 +38,38 @@ _DTYPES = {
 }
 _WRITTEN = {np.dtype(dtype) for code, dtype in _DTYPES.items() if code != "BF16"}
 
-# What reading a damaged file may raise. Our own errors would be among them too: each reader's tests therefore read
-# intact files, none of which may be called damaged. A RuntimeError is an archive that claims to be encrypted.
-_SPOILT = (
+# Exceptions of reading a damaged file. Bugs of this package raise some of them, too; each reader's tests therefore read
+# intact files, which must not be reported as damaged. RuntimeError: an archive that claims to be encrypted.
+_DAMAGE_ERRORS = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RuntimeError, SyntaxError, TypeError),
     *(ValueError, pickle.UnpicklingError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 
 
 class RefusedError(Exception):
-    """The file asks for something that weights do not need."""
+    """The file needs something that weights do not need, such as a function call."""
 
 
 @contextlib.contextmanager
 def reading(name: str, kind: str, advice: str = "save it again with paddle.save") -> Iterator[None]:
-    """Turn what goes wrong inside into one line about the file ``name``.
+    """Convert exceptions in the block to a one-line error about the file ``name``.
 
     Args:
-        kind: what the file was expected to be, such as "paddle.save file".
-        advice: what the author of a refused file can do.
+        name: the file.
+        kind: the expected format, such as "paddle.save file".
+        advice: what the author of a rejected file can do.
 
     Raises:
-        UserError: the file is unreadable, damaged or refused.
+        UserError: the file is unreadable, damaged or rejected.
     """
     try:
         yield
     except RefusedError as refusal:
         raise UserError(
-            f"{name} is refused: {refusal}, which weights do not need; nothing was executed. "
-            f"Take the file from a source you trust and {advice}"
+            f"{name} is rejected: {refusal}, which weights do not need; no code was executed. "
+            f"Get the file from a source you trust and {advice}"
         ) from None
-    except (*_SPOILT, OSError) as error:
+    except (*_DAMAGE_ERRORS, OSError) as error:
         if isinstance(error, OSError):
             raise UserError(f"{name} cannot be read: {error.strerror or error}") from error
         reason = shorten(" ".join(str(error).split()) or type(error).__name__)
@@ -79,12 +80,12 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
 
 
 def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Arrays by name; bfloat16, which JAX saves as two raw bytes, as its bits in uint16.
+    """Read arrays by name; bfloat16, which JAX saves as two raw bytes, as its bits in uint16.
 
     Raises:
-        UserError: unreadable, damaged, far larger than the file, or with objects instead of numbers.
+        UserError: the file is unreadable, damaged, contains objects, or its arrays are far larger than the file.
     """
-    with reading(str(path), ARRAYS_OF_NUMPY, _ADVICE), zipfile.ZipFile(path) as archive:
+    with reading(str(path), NPZ, _ADVICE), zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * os.path.getsize(path)):
             raise RefusedError("its arrays are far larger than the file")
@@ -92,7 +93,7 @@ def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def _array(content: bytes) -> np.ndarray:
-    """An array as ``numpy.save`` writes it, on these bytes; ``numpy.load`` takes three times as long to copy them."""
+    """Parse an array in the format of ``numpy.save`` without copying; ``numpy.load`` takes three times as long."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
@@ -110,20 +111,20 @@ def _array(content: bytes) -> np.ndarray:
 
 
 def read_safetensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Arrays by name, bfloat16 as its bits in uint16, and the metadata.
+    """Read arrays by name, bfloat16 as its bits in uint16, and the metadata.
 
     Raises:
-        UserError: unreadable or damaged.
+        UserError: the file is unreadable or damaged.
     """
-    from safetensors import SafetensorError, safe_open  # only now: most files are others
+    from safetensors import SafetensorError, safe_open  # imported late: most files have other formats
 
     with reading(str(path), SAFETENSORS):
         try:
-            with safe_open(path, "np") as file:  # checks that shapes, types and places fit each other and the file
+            with safe_open(path, "np") as file:  # checks shapes, dtypes and offsets
                 metadata = file.metadata() or {}
         except SafetensorError as error:
             raise ValueError(str(error)) from None
-        # The numbers are taken here: the library has none for bfloat16, and would hold them in memory twice.
+        # Read the arrays here: the library does not support bfloat16 in numpy, and would hold them in memory twice.
         data = memoryview(Path(path).read_bytes())
         start = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(bytes(data[8:start]))
@@ -132,7 +133,7 @@ def read_safetensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], di
 
 
 def _tensor(data: memoryview, about: Mapping[str, Any]) -> np.ndarray:
-    """An array on the file's bytes."""
+    """Return an array that shares memory with the file's bytes."""
     if about["dtype"] not in _DTYPES:
         raise ValueError(f"its tensors have the unsupported type {ascii(about['dtype'])[:40]}")
     count, begin = math.prod(about["shape"]), about["data_offsets"][0]
@@ -142,11 +143,11 @@ def _tensor(data: memoryview, about: Mapping[str, Any]) -> np.ndarray:
 def write_safetensors(
     path: str | os.PathLike, state: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write arrays of the types above; the file appears complete or not at all.
+    """Write arrays of the supported dtypes; the file appears complete or not at all.
 
     Raises:
-        TypeError: an array of another type.
-        UserError: the folder cannot be written.
+        TypeError: an array has another dtype.
+        UserError: the file cannot be written.
     """
     from safetensors.numpy import save_file
 

@@ -1,5 +1,4 @@
-"""Rows of a classifier that follow the names of its classes from weights to a model whose classes are others, or are
-in another order."""
+"""Copies rows of a classifier by class name, for a model whose classes differ or are in another order."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,25 +10,24 @@ from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
-from .published import file_beside, find_published, is_fetched
+from .published import find_published, find_sibling_file, is_fetched
 from .weights import local_file
 
-_CONFIG = "config.json"  # of transformers, beside weights
-_UNNAMED = "LABEL_"  # and a number, which is how transformers calls a class without a name
-_LANDMARKS = "landmarks"  # in the description of a run's input: outputs that have names without being classes
-# The axis of the outputs of a weight, by its number of axes: of a bias, a linear layer, a sparse and a dense
-# convolution.
-AXIS_OF_OUTPUTS = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
+_CONFIG = "config.json"  # of transformers, in the folder of the weights
+_UNNAMED = "LABEL_"  # with a number, transformers' name for a class without one
+_LANDMARKS = "landmarks"  # key in the preprocessing signature: outputs that have names but are not classes
+# Axis of the outputs by a parameter's number of axes: bias, linear layer, sparse convolution, dense convolutions.
+OUTPUT_AXES = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
 
 
 class ClassNames(NamedTuple):
-    """Names of the classes of weights, and of a model that begins with them, in the order of their numbers.
+    """Class names of weights, and of a model that starts from them, in the order of the labels.
 
     Attributes:
-        theirs: of the weights; "" for a number that stands for no class; None: nobody says them.
-        ours: of the model.
-        is_own: a training of this package has written ``theirs``. Others may call all classes otherwise than the data
-            do, such as ImageNet's: where no name of theirs is known here, numbers decide.
+        theirs: names of the weights' classes; empty for a label without a class; None: unknown.
+        ours: names of the model's classes.
+        is_own: whether a run of this package has recorded ``theirs``. Other sources may use names that differ from the
+            data's, such as ImageNet's. If no name of another source matches, rows are copied in order.
     """
 
     theirs: Sequence[str] | None
@@ -38,13 +36,13 @@ class ClassNames(NamedTuple):
 
 
 class FollowedRows(NamedTuple):
-    """Parameters with a row for each class, after their rows have followed the names.
+    """Parameters with a row for each class, matched by class name.
 
     Attributes:
-        names: of these parameters.
-        values: of those that have rows of the weights.
-        matched: classes of the model that the weights have.
-        classes: of the model.
+        names: names of these parameters.
+        values: merged arrays of the parameters that have matching rows in the weights.
+        matched: number of the model's classes that the weights have.
+        classes: number of the model's classes.
     """
 
     names: frozenset[str]
@@ -56,76 +54,87 @@ class FollowedRows(NamedTuple):
 def follow_names(
     model: Model, names: ClassNames, state: Mapping[str, np.ndarray], targets: Mapping[str, Any]
 ) -> FollowedRows | None:
-    """Take the rows of the classes that both sides have, and the model's initial values of all others.
+    """Combine the rows of classes that both sides have with the model's initial rows for all others.
 
     Args:
+        model: the model.
+        names: class names of both sides.
         state: the weights under the model's names.
         targets: the model's parameters.
+
     Returns:
-        None: names are not known on both sides, or are the same in the same order.
+        The rows; None if names are not known on both sides, or are equal and in the same order.
     """
     layers = tuple(f"{layer}." for layer in model.classifier_layers)
-    found = [name for name in targets if name.startswith(layers) and name in state] if layers else []
+    parameter_names = [name for name in targets if name.startswith(layers) and name in state] if layers else []
     theirs = names.theirs
     if theirs is None:
-        counts = [_classes_in(state[name].shape, model.class_layout(name)) for name in found]
-        theirs = next((known for number in counts if number and (known := model.published_classes(number))), None)
-    if not found or not theirs or not _are_names(names.ours) or list(theirs) == list(names.ours):
+        counts = [_classes_in(state[name].shape, model.class_layout(name)) for name in parameter_names]
+        theirs = next(
+            (published for number in counts if number and (published := model.published_classes(number))), None
+        )
+    if not parameter_names or not theirs or not _are_names(names.ours) or list(theirs) == list(names.ours):
         return None
     pairs = pair_names(theirs, names.ours, model)
     if not pairs and not names.is_own:
         return None
     values = {}
-    for name in found if pairs else ():
+    for name in parameter_names if pairs else ():
         value = _merge(state[name], np.asarray(targets[name].numpy()), model.class_layout(name), pairs)
         if value is not None:
             values[name] = value
-    return FollowedRows(frozenset(found), values, len(pairs), len(names.ours))
+    return FollowedRows(frozenset(parameter_names), values, len(pairs), len(names.ours))
 
 
-def pair_names(theirs: Sequence[str], ours: Sequence[str], model: Model) -> list[tuple[int, int]]:
-    """Pair the numbers of classes that mean the same: of equal names; else of names that ``Model.plain_class`` makes
-    equal, where no other class of either side has such a name."""
-    pairs, left = [], []
-    exact = _unique(theirs)
-    for here, name in enumerate(ours):
-        if name in exact and ours.count(name) == 1:
-            pairs.append((exact[name], here))
+def pair_names(their_names: Sequence[str], our_names: Sequence[str], model: Model) -> list[tuple[int, int]]:
+    """Pair the labels of equal classes.
+
+    Classes are equal if their names are, or if ``Model.plain_class`` makes their names equal and no other class of
+    either side has this plain name.
+
+    Returns:
+        Pairs of a label in ``their_names`` and one in ``our_names``, ordered by the latter.
+    """
+    pairs, unmatched = [], []
+    exact = _unique(their_names)
+    for our_label, name in enumerate(our_names):
+        if name in exact and our_names.count(name) == 1:
+            pairs.append((exact[name], our_label))
         else:
-            left.append(here)
-    taken = {there for there, _ in pairs}
-    plain = _unique([model.plain_class(name) for name in theirs])
-    here_of = _unique([model.plain_class(name) for name in ours])
-    for here in left:
-        name = model.plain_class(ours[here])
-        there = plain.get(name)
-        if there is not None and there not in taken and here_of.get(name) == here:
-            pairs.append((there, here))
+            unmatched.append(our_label)
+    paired = {their_label for their_label, _ in pairs}
+    their_plain_names = _unique([model.plain_class(name) for name in their_names])
+    label_by_plain_name = _unique([model.plain_class(name) for name in our_names])
+    for our_label in unmatched:
+        name = model.plain_class(our_names[our_label])
+        their_label = their_plain_names.get(name)
+        if their_label is not None and their_label not in paired and label_by_plain_name.get(name) == our_label:
+            pairs.append((their_label, our_label))
     return sorted(pairs, key=lambda pair: pair[1])
 
 
 def _unique(names: Sequence[str]) -> dict[str, int]:
-    """The position of each name that occurs once."""
-    found: dict[str, int] = {}
+    """Return the position of each name that occurs once."""
+    positions: dict[str, int] = {}
     repeated = set()
     for position, name in enumerate(names):
-        if name in found:
+        if name in positions:
             repeated.add(name)
-        found[name] = position
-    return {name: position for name, position in found.items() if name and name not in repeated}
+        positions[name] = position
+    return {name: position for name, position in positions.items() if name and name not in repeated}
 
 
 def _are_names(names: Sequence[str]) -> bool:
-    """Whether any is more than the number of its class."""
+    """Return whether any name is more than the number of its class."""
     return any(name != str(number) for number, name in enumerate(names))
 
 
 def _axis(shape: tuple[int, ...], layout: ClassLayout) -> int | None:
-    return AXIS_OF_OUTPUTS.get(len(shape)) if layout.axis is None else layout.axis
+    return OUTPUT_AXES.get(len(shape)) if layout.axis is None else layout.axis
 
 
 def _classes_in(shape: tuple[int, ...], layout: ClassLayout) -> int:
-    """How many classes a parameter of this shape has rows for; 0: it has none."""
+    """Return the number of classes that a parameter of this shape has rows for; 0 if it has none."""
     axis = _axis(shape, layout)
     if axis is None or shape[axis] % layout.each:
         return 0
@@ -135,20 +144,22 @@ def _classes_in(shape: tuple[int, ...], layout: ClassLayout) -> int:
 def _merge(
     value: np.ndarray, initial: np.ndarray, layout: ClassLayout, pairs: Sequence[tuple[int, int]]
 ) -> np.ndarray | None:
-    """``initial`` with the rows of ``value`` that belong to ``pairs`` of classes, there and here, and to no class; None
-    where they differ in more than their classes."""
+    """Replace rows of ``initial`` by rows of ``value``: those in ``pairs``, and those that belong to no class.
+
+    Return None if shapes differ in more than the number of classes.
+    """
     axis = _axis(value.shape, layout)
     if axis is None or value.ndim != initial.ndim:
         return None
-    there, here = (_classes_in(one.shape, layout) for one in (value, initial))
-    rest = (np.delete(one.shape, axis).tolist() for one in (value, initial))
-    if next(rest) != next(rest) or there <= max(a for a, _ in pairs) or here <= max(b for _, b in pairs):
+    num_theirs, num_ours = (_classes_in(array.shape, layout) for array in (value, initial))
+    rest = (np.delete(array.shape, axis).tolist() for array in (value, initial))
+    if next(rest) != next(rest) or num_theirs <= max(a for a, _ in pairs) or num_ours <= max(b for _, b in pairs):
         return None
     before, after = range(layout.before), range(layout.after)
     rows = [
         *((row, row) for row in before),
         *((layout.before + a, layout.before + b) for a, b in pairs),
-        *((layout.before + there + row, layout.before + here + row) for row in after),
+        *((layout.before + num_theirs + row, layout.before + num_ours + row) for row in after),
     ]
     each = np.arange(layout.each)
     sources, places = (
@@ -159,14 +170,15 @@ def _merge(
     return np.moveaxis(merged, 0, axis)
 
 
-# ---- what classes weights have -----------------------------------------------------------------------------------
+# ---- class names of weights --------------------------------------------------------------------------------------
 
 
-def names_of_run(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
-    """The names of a run's outputs: of the first split with classes, or of landmarks; None: it does not say.
+def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
+    """Return the names of a run's outputs: of the first split with classes, or of landmarks; None if unknown.
 
     Args:
-        data: what ``Task.dataset_signature`` says of each split; described: what ``Task.preprocess_signature`` says.
+        data: ``Task.dataset_signature`` of each split.
+        described: ``Task.preprocess_signature``.
     """
     classes = next((facts["classes"] for facts in data.values() if _has_classes(facts)), None)
     names = described.get(_LANDMARKS) or classes
@@ -177,30 +189,32 @@ def _has_classes(facts: Any) -> bool:
     return isinstance(facts, Mapping) and bool(facts.get("classes"))
 
 
-def names_in_weights(source: str) -> tuple[list[str] | None, bool]:
-    """The names of the classes of the weights that ``source`` means: by the run that trained them, else by
-    transformers' configuration beside them; and whether a run says them. None: nobody does.
+def read_class_names(source: str) -> tuple[list[str] | None, bool]:
+    """Return the class names of the weights at ``source``, and whether a run of this package recorded them.
+
+    They come from the run that trained the weights, else from transformers' configuration in the same folder; None if
+    there are none.
 
     Raises:
-        UserError: there are no weights, or a description of them is damaged.
+        UserError: there are no weights, or their metadata are damaged.
     """
     file = local_file(source).path
     about = read_weights_info(file)
-    names = names_of_run(about.get("data") or {}, about.get("input") or {})
+    names = get_class_names(about.get("data") or {}, about.get("input") or {})
     if names:
         return (names, True) if _are_names(names) else (None, True)
-    if find_published(source) is not None:  # timm's, which name no classes
+    if find_published(source) is not None:  # timm's weights do not name their classes
         return None, False
-    beside = file_beside(source, _CONFIG, True)[0] if is_fetched(source) else file.with_name(_CONFIG)
-    return (_labels_in(beside) if beside is not None and beside.is_file() else None), False
+    config = find_sibling_file(source, _CONFIG, True)[0] if is_fetched(source) else file.with_name(_CONFIG)
+    return (_labels_in(config) if config is not None and config.is_file() else None), False
 
 
 def _labels_in(file: Path) -> list[str] | None:
-    """The names of classes in a configuration of transformers, ``id2label``."""
+    """Read the class names, ``id2label``, of a transformers configuration."""
     try:
         content = read_json(file)
     except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}; restore it, or remove it") from error
+        raise UserError(f"{file} cannot be read: {error}; restore or remove it") from error
     labels = content.get("id2label") if isinstance(content, dict) else None
     if not isinstance(labels, dict) or not all(name.isascii() and name.isdigit() for name in labels):
         return None

@@ -1,4 +1,4 @@
-"""Files of the directory of a checkpoint, and its name: believed only where they are what this package writes."""
+"""Names and files of checkpoint directories. Files are used only if their content is what this package writes."""
 
 import contextlib
 import hashlib
@@ -18,13 +18,13 @@ from ..runtime.printing import shorten
 from ..runtime.text_files import parse_yaml, read_bytes
 from .array_files import read_npz
 
-MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their averages where the run has them
+MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their average if the run has one
 OPTIMIZER, STATE, MANIFEST = "optimizer.npz", "state.json", "manifest.json"
 ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"
-REPLACED = ".replaced"  # ending of a checkpoint that is about to be replaced by one of the same name
+REPLACED = ".replaced"  # suffix of a checkpoint that is being replaced by one of the same name
 _NAME = re.compile(r"(epoch|update)_(\d{1,18})(?:\.replaced)?")
-_BLOCK_BYTES = 32 << 20  # of a file that is hashed while another thread may read it
-_LARGEST_BYTES = 16 << 20  # of a file of JSON or YAML; ours have some kilobytes
+_BLOCK_BYTES = 32 << 20  # read and hashed at once
+_LARGEST_BYTES = 16 << 20  # of a JSON or YAML file; this package writes some kilobytes
 
 
 class DamagedCheckpointError(Exception):
@@ -35,93 +35,94 @@ class DamagedCheckpointError(Exception):
 
 
 def epoch_name(epoch: int) -> str:
-    """Name of the checkpoint at the end of an epoch."""
+    """Return the name of the checkpoint at the end of an epoch."""
     return f"epoch_{epoch:04d}"
 
 
 def update_name(update: int) -> str:
-    """Name of a checkpoint in the middle of an epoch."""
+    """Return the name of a checkpoint within an epoch."""
     return f"update_{update:08d}"
 
 
 def parse_name(name: str) -> tuple[str, int] | None:
-    """Kind and number in ``epoch_0004`` or ``update_00000123``, also with ``.replaced`` after it; else None."""
+    """Return kind and number in ``epoch_0004`` or ``update_00000123``, with or without ``.replaced``; else None."""
     match = _NAME.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 
 
 def list_checkpoints(folder: Path) -> list[tuple[str, int, Path]]:
-    """Kind, number and path of each checkpoint in a folder.
+    """List kind, number and path of each checkpoint in a folder.
 
     Raises:
         UserError: the folder cannot be read.
     """
     try:
-        found = [(parse_name(path.name), path) for path in folder.iterdir()]
+        entries = [(parse_name(path.name), path) for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror}; make it readable for this user") from error
-    return [(*name, path) for name, path in found if name]
+    return [(*name, path) for name, path in entries if name]
 
 
 def linked_name(folder: Path, name: str) -> str | None:
-    """The name of the checkpoint in the same folder that a link points at; None for anything else of that name."""
+    """Return the name of the checkpoint that a link in ``folder`` points to; None if it is not a link to one there."""
     try:
-        beside, linked = os.path.split(os.readlink(folder / name))
+        parent, linked = os.path.split(os.readlink(folder / name))
     except OSError:
         return None
-    is_beside = beside in ("", ".") or os.path.realpath(folder / beside) == os.path.realpath(folder)
-    return linked if is_beside and parse_name(linked) else None
+    is_in_folder = parent in ("", ".") or os.path.realpath(folder / parent) == os.path.realpath(folder)
+    return linked if is_in_folder and parse_name(linked) else None
 
 
-def checkpoint_in(path: str | os.PathLike) -> Path:
-    """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``, and where the links
-    did not survive a copy the best that is recorded, else the newest.
+def resolve_checkpoint(path: str | os.PathLike) -> Path:
+    """Return the checkpoint that the path of a run's folder means where weights are needed.
 
-    Any other path is what it is; ``~`` is the home folder."""
-    given = Path(path).expanduser()
-    for folder in (given / "checkpoints", given):
+    It is ``best``, else ``last``. If a copy has lost the links, it is the best one on record, else the newest. Any
+    other path is returned with ``~`` expanded.
+    """
+    expanded = Path(path).expanduser()
+    for folder in (expanded / "checkpoints", expanded):
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():
                 return folder / name
-        there = sorted(entry for entry in list_checkpoints(folder) if not entry[2].name.endswith(REPLACED))
-        if there:  # links do not survive every method of copying
+        checkpoints = sorted(entry for entry in list_checkpoints(folder) if not entry[2].name.endswith(REPLACED))
+        if checkpoints:  # some methods of copying lose links
             copies = [folder / name for name in ("best",) if (folder / name / STATE).is_file()]
-            newest = [path for kind, _, path in there if kind == there[0][0]][-1:]  # epochs before updates
-            return [*_find_recorded_best([path for *_, path in there]), *copies, *newest][0]
-    return given
+            newest = [path for kind, _, path in checkpoints if kind == checkpoints[0][0]][-1:]  # epochs before updates
+            return [*_find_recorded_best([path for *_, path in checkpoints]), *copies, *newest][0]
+    return expanded
 
 
-def _find_recorded_best(there: list[Path]) -> list[Path]:
-    """The checkpoint among these that the last of their evaluations has called the best, if it is there."""
-    noted = []
-    for path in there:
+def _find_recorded_best(checkpoints: list[Path]) -> list[Path]:
+    """Return the checkpoint that the latest of their evaluations names as the best, if it is among them."""
+    best_records = []
+    for path in checkpoints:
         with contextlib.suppress(DamagedCheckpointError):
-            noted.append(_parse(path / EVALUATION, _EvaluationRecord)["best"])
-    latest = max((best["epoch"] for best in noted), default=-1)  # a later best takes an earlier one's place
-    return [path for path in there if path.name == epoch_name(latest)]
+            best_records.append(_parse(path / EVALUATION, _EvaluationRecord)["best"])
+    latest = max((best["epoch"] for best in best_records), default=-1)  # a later best replaces an earlier one
+    return [path for path in checkpoints if path.name == epoch_name(latest)]
 
 
 def find_directory(source: str) -> Path:
-    """The directory of the checkpoint that ``source`` means, or of the file that it is."""
-    path = checkpoint_in(source)
+    """Return the directory of the checkpoint that ``source`` means, or of the file that it is."""
+    path = resolve_checkpoint(source)
     return path if path.is_dir() else path.parent
 
 
-def is_of_a_run(source: str) -> bool:
-    """Whether ``source`` is a checkpoint that a run of this package wrote, its directory or a file in it."""
+def is_run_checkpoint(source: str) -> bool:
+    """Return whether ``source`` is a checkpoint that a run of this package wrote: its directory or a file in it."""
     return (find_directory(source) / STATE).is_file()
 
 
-# ---- whether it is complete and unchanged ------------------------------------------------------------------------
+# ---- verification ------------------------------------------------------------------------------------------------
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """Size and SHA-256 of a file."""
+    """Return size and SHA-256 of a file."""
     digest, size = hashlib.sha256(), 0
     with open(path, "rb", buffering=0) as stream:
-        # Reading and hashing release the interpreter's lock, which a thread gets back late while another one computes.
+        # Large blocks: reading and hashing release the interpreter's lock, and a busy main thread returns it late.
         block = memoryview(bytearray(min(_BLOCK_BYTES, max(os.fstat(stream.fileno()).st_size, 1))))
         while number := stream.readinto(block):
             digest.update(block[:number])
@@ -130,21 +131,21 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 
 def verify(directory: Path) -> None:
-    """Compare every file with the manifest, and see that the small ones hold what they should.
+    """Compare every file of a checkpoint with its manifest, and check the content of the small files.
 
     Raises:
-        Damaged: something is missing, differs or makes no sense.
+        DamagedCheckpointError: a file is missing, differs or has invalid content.
     """
     files = _manifest(directory)
-    ours = {name for name in (AVERAGED, ABOUT, SAMPLES) if (directory / name).exists()}
-    for name in sorted({MODEL, OPTIMIZER, STATE, *ours, *files}):
+    optional = {name for name in (AVERAGED, ABOUT, SAMPLES) if (directory / name).exists()}
+    for name in sorted({MODEL, OPTIMIZER, STATE, *optional, *files}):
         if not (directory / name).is_file():
             raise DamagedCheckpointError(f"{directory / name} is missing")
-        damage = _damage(directory / name, files.get(name))
+        damage = _find_damage(directory / name, files.get(name))
         if damage:
             raise DamagedCheckpointError(damage)
     read_state(directory)
-    if ABOUT in ours:
+    if ABOUT in optional:
         try:
             read_about_file(directory / ABOUT)
         except UserError as error:
@@ -152,14 +153,15 @@ def verify(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def intact(path: Path) -> Iterator[None]:
-    """Context in which a file is read that may be one of a checkpoint of this package: it is compared with the
-    checkpoint's manifest meanwhile, in a thread. Where there is no manifest, or it does not list the file, it is not.
+def verify_while_reading(path: Path) -> Iterator[None]:
+    """Compare a file with its checkpoint's manifest in a thread, while the block reads it.
+
+    Nothing is compared if the file is not in a checkpoint, or its manifest does not list it.
 
     Raises:
-        UserError: it has changed since it was written, whatever reading it has raised.
+        UserError: the file has changed since it was written, also if the block raised an error.
     """
-    directory, advice = path.parent, "restore it, or take another checkpoint of the run"
+    directory, advice = path.parent, "restore it, or use another checkpoint of the run"
     expected = None
     if (directory / STATE).is_file() and (directory / MANIFEST).is_file():
         try:
@@ -170,17 +172,17 @@ def intact(path: Path) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(1) as pool:
-        damage = pool.submit(_damage, path, expected)
+        damage = pool.submit(_find_damage, path, expected)
         try:
             yield
         finally:
-            found = damage.result()
-            if found:
-                raise UserError(f"{found}: the checkpoint is damaged; {advice}")
+            problem = damage.result()
+            if problem:
+                raise UserError(f"{problem}: the checkpoint is damaged; {advice}")
 
 
-def _damage(path: Path, expected: dict[str, Any] | None) -> str | None:
-    """How a file differs from what its manifest says was written, in words; None: it does not."""
+def _find_damage(path: Path, expected: dict[str, Any] | None) -> str | None:
+    """Describe how a file differs from its entry in the manifest; None if it does not."""
     try:
         size = path.stat().st_size
         if expected is None or size != expected["bytes"]:
@@ -192,16 +194,16 @@ def _damage(path: Path, expected: dict[str, Any] | None) -> str | None:
     return None
 
 
-# ---- what it says ------------------------------------------------------------------------------------------------
+# ---- content -----------------------------------------------------------------------------------------------------
 
 
 class RunState(NamedTuple):
-    """All that is needed, besides the configuration, to continue exactly where a run stopped.
+    """Everything apart from configuration and weights that a run needs to continue exactly where it stopped.
 
     Attributes:
-        position: epochs that are done, samples consumed of the one after them, updates since the start.
+        position: completed epochs, samples consumed of the next one, and steps since the start.
         optimizer: accumulators by structured name.
-        extra: everything else, plain JSON values (scaler, best metric, whether an evaluation is due, versions).
+        extra: other state as plain JSON values (loss scaler, best metric, whether an evaluation is due, versions).
     """
 
     position: dict[str, int]
@@ -210,7 +212,7 @@ class RunState(NamedTuple):
 
 
 def read(directory: Path) -> RunState:
-    """The run state in a verified checkpoint directory.
+    """Read the run state of a verified checkpoint directory.
 
     Raises:
         UserError: it cannot be read.
@@ -219,18 +221,18 @@ def read(directory: Path) -> RunState:
         position, extra = read_state(directory)
     except DamagedCheckpointError as error:
         raise UserError(f"{error}; continue from another checkpoint") from error
-    # Until its evaluation is noted, and where what was noted cannot be read, it is due.
+    # Until the evaluation is recorded, or if its record cannot be read, it is due.
     with contextlib.suppress(DamagedCheckpointError):
-        noted = _parse(directory / EVALUATION, _EvaluationRecord)
-        extra = {**extra, "best": noted["best"], "evaluation_due": False}
+        evaluation = _parse(directory / EVALUATION, _EvaluationRecord)
+        extra = {**extra, "best": evaluation["best"], "evaluation_due": False}
     return RunState(position, read_npz(directory / OPTIMIZER), extra)
 
 
 def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
-    """Position and further state.
+    """Read position and other state.
 
     Raises:
-        Damaged: they cannot be read, or are not what a training of that name can have saved.
+        DamagedCheckpointError: they cannot be read, or do not belong to a checkpoint of this name.
     """
     file = directory / STATE
     content = _parse(file, _TrainingState)
@@ -243,71 +245,79 @@ def read_state(directory: Path) -> tuple[dict[str, int], dict[str, Any]]:
 
 
 def read_about(source: str) -> dict[str, Any] | None:
-    """Say what the checkpoint at ``source``, its directory or a file in it, says about its weights.
+    """Return the metadata in ``about.yaml`` of the checkpoint at ``source``, its directory or a file in it.
 
     Returns:
-        An empty dictionary for a checkpoint that has lost its ``about.yaml``, None if ``source`` is not a checkpoint of
-        a run.
+        The metadata; empty if the checkpoint has lost its ``about.yaml``; None if ``source`` is not a run's checkpoint.
+
     Raises:
-        UserError: its ``about.yaml`` is damaged.
+        UserError: ``about.yaml`` is damaged.
     """
-    if not is_of_a_run(source):
+    if not is_run_checkpoint(source):
         return None
     file = find_directory(source) / ABOUT
     if not file.exists():
         return {}
-    with intact(file):
+    with verify_while_reading(file):
         return read_about_file(file)
 
 
 def read_weights_info(file: Path) -> dict[str, Any]:
-    """Find what is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or
-    ``NAME.about.yaml`` beside them; empty if nothing is.
+    """Read the metadata of the weights in ``file``.
+
+    They are in its checkpoint, else in an ``about.yaml`` or ``NAME.about.yaml`` in the same folder.
+
+    Returns:
+        The metadata; empty if there are none.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: they cannot be read.
     """
     about = read_about(str(file))
     if about is not None:
         return about
-    beside = (file.with_name(name) for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT))
-    found = next((path for path in beside if path.is_file()), None)
-    return read_about_file(found) if found else {}
+    candidates = (file.with_name(name) for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT))
+    about_file = next((path for path in candidates if path.is_file()), None)
+    return read_about_file(about_file) if about_file else {}
 
 
-def settings_beside(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
-    """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
-    the run's folder that they are in; None if there is neither."""
+def find_run_settings(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
+    """Return the settings of the run that trained the weights in ``file``; None if unknown.
+
+    Args:
+        about: metadata of the weights, which may contain the settings.
+        file: the weights; otherwise, the settings are in the ``config.yaml`` of the run's folder that contains it.
+    """
     if isinstance(about.get("settings"), dict):
         return dict(about["settings"])
     for folder in list(file.absolute().parents)[:3]:  # run / checkpoints / epoch_0004 / model.pdparams
         if (folder / "config.yaml").is_file():
-            return read_about_file(folder / "config.yaml")  # plain values as well
+            return read_about_file(folder / "config.yaml")
     return None
 
 
 def read_samples(source: str) -> dict[str, np.ndarray] | None:
-    """The samples that the training of the checkpoint at ``source`` had in each split, as
-    ``TransformedDataset.identities`` has
-    them: uint64 (samples,) by split, and of what only earlier sessions were trained on.
+    """Read the sample lists of the checkpoint at ``source``.
 
     Returns:
-        None if ``source`` is not a checkpoint of a run, or lists none.
+        ``TransformedDataset.identities``, uint64 (samples,), by split, and of samples that only earlier sessions
+        trained on; None if ``source`` is not a run's checkpoint, or has no lists.
+
     Raises:
-        UserError: the list is damaged.
+        UserError: the lists are damaged.
     """
     file = find_directory(source) / SAMPLES
     if not file.is_file():
         return None
-    with intact(file):
+    with verify_while_reading(file):
         return read_npz(file)
 
 
 def read_about_file(file: Path) -> dict[str, Any]:
-    """The content of an ``about.yaml``: plain values, with mappings where this package reads mappings.
+    """Read an ``about.yaml``: plain values, with mappings where this package expects them.
 
     Raises:
-        UserError: it cannot be read, or says something else.
+        UserError: it cannot be read, or has other content.
     """
     advice = "remove the file to continue without it"
     try:
@@ -321,10 +331,10 @@ def read_about_file(file: Path) -> dict[str, Any]:
     return content
 
 
-# ---- what the files must look like -------------------------------------------------------------------------------
+# ---- schemas -----------------------------------------------------------------------------------------------------
 
 _Count = Annotated[int, Meta(ge=0, le=1 << 53)]
-_Number = Annotated[float, Meta(ge=-(1 << 53), le=1 << 53)]  # JSON has none that is not finite
+_Number = Annotated[float, Meta(ge=-(1 << 53), le=1 << 53)]  # JSON has finite numbers only
 _Positive = Annotated[float, Meta(gt=0, le=1 << 53)]
 
 
@@ -361,7 +371,7 @@ class _SkippedSteps(msgspec.Struct):
 
 
 class _EpochMeans(msgspec.Struct):
-    """State that ``engine.reports`` saves of an epoch that has begun."""
+    """State that ``engine.reports`` saves in the middle of an epoch."""
 
     names: list[str]
     sums: dict[str, float]
@@ -389,7 +399,7 @@ class _TrainingState(msgspec.Struct):
 
 
 class _ScalerState(msgspec.Struct):
-    """State of ``paddle.amp.GradScaler.state_dict``, which cannot be restored without it."""
+    """State of ``paddle.amp.GradScaler.state_dict``; restoring needs every field."""
 
     scale: Annotated[list[_Positive], Meta(min_length=1, max_length=1)] | _Positive
     incr_ratio: _Number
@@ -420,7 +430,7 @@ def _manifest(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def _parse(file: Path, kind: type[_Checked]) -> dict[str, Any]:
-    """The plain values in a file of JSON that has to look like ``kind``."""
+    """Read the plain values in a JSON file that must match the schema ``kind``."""
     try:
         content = msgspec.json.decode(read_bytes(file, _LARGEST_BYTES))
     except (OSError, ValueError, MemoryError, RecursionError) as error:
@@ -437,5 +447,5 @@ def _convert(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
 
 
 def _reason(error: Exception) -> str:
-    said = error.strerror if isinstance(error, OSError) else None
-    return shorten(said or str(error) or type(error).__name__)
+    text = error.strerror if isinstance(error, OSError) else None
+    return shorten(text or str(error) or type(error).__name__)

@@ -1,7 +1,7 @@
-"""A local copy of weights at an address, or in a repository of Hugging Face, whose own library fetches and keeps those.
+"""Local copies of weights from an address, or from a repository at Hugging Face, through that site's library.
 
-What the server of an address sends has to be complete and goes where we say, and a redirection leads to nothing but
-another ``http(s)`` address, never from an encrypted to an open one.
+A download from an address must be complete and is stored under a name that this package chooses. Redirects are followed
+to ``http(s)`` addresses only, and never from an encrypted to an unencrypted one.
 """
 
 import base64
@@ -22,58 +22,64 @@ from typing import Any, BinaryIO, NamedTuple
 from tqdm import tqdm
 
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, os_errors_as_user_errors, why_not_written
+from ..runtime.files import atomic_file, explain_write_error, os_errors_as_user_errors
 from ..runtime.printing import shorten, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
-_TIMEOUT_SECONDS = 30.0  # without a byte arriving
+_TIMEOUT_SECONDS = 30.0  # without receiving a byte
 _CHUNK_BYTES = 1 << 20
 _FRAGMENT = "sha256="
 _SCHEMES = ("http", "https", "file")
 _NOT_STORED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
-_INSTEAD = "asked; or fetch that file elsewhere and give its path instead (-pretrained=FILE)"
+_INSTEAD = "used; or download the file elsewhere and give its path (-pretrained=FILE)"
 
 
 class CachedCopy(NamedTuple):
-    """Where the content of an address is, and notices about it."""
+    """A local copy of the content of an address.
+
+    Attributes:
+        path: path of the copy.
+        notices: log lines about it.
+    """
 
     path: Path
     notices: tuple[str, ...]
 
 
 def cache_folder() -> Path:
-    """``$PADDLEVIT_DIST_CACHE``, or ``~/.cache/paddlevit_dist``."""
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path("~/.cache/paddlevit_dist").expanduser()
+    """Return ``$PADDLEVIT_DIST_CACHE``, or ``~/.cache/paddlevit_dist``."""
+    path = os.environ.get(CACHE_VARIABLE)
+    return Path(path) if path else Path("~/.cache/paddlevit_dist").expanduser()
 
 
 def silent(line: str) -> None:
-    """Nobody is to be told."""
+    """Ignore a log line."""
 
 
-def local_copy(address: str, sha256: str | None = None, say: Callable[[str], None] = silent) -> CachedCopy:
-    """The content of ``address`` as a local file, fetched once.
+def local_copy(address: str, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy:
+    """Return the content of ``address`` as a local file, downloaded once.
 
-    A ``file://`` address is read where it is. The checksum is verified each time, not only after fetching; a copy that
-    differs from it is fetched again. Without one, that of the first copy is noted beside it and holds from then on.
+    A ``file://`` address is read in place. The checksum is verified each time, not only after the download; a copy that
+    differs is downloaded again. Without a checksum, that of the first copy is stored next to it and applies from then
+    on.
 
     Args:
         address: ``http://``, ``https://`` or ``file://``, which may end in ``#sha256=<64 hexadecimal digits>``.
-        sha256: the same, given separately.
-        say: gets a line when something is fetched.
+        sha256: the checksum, if it is not in the address.
+        log: receives a line before a download.
 
     Raises:
-        UserError: it cannot be fetched, ended early, does not fit, or its checksum differs. The message hides the
-            passwords and the values of queries in addresses.
+        UserError: the download fails or is incomplete, the file does not fit on the disk, or its checksum differs. The
+            message hides passwords and values of queries in addresses.
     """
     try:
-        return _local_copy(address, sha256, say)
+        return _local_copy(address, sha256, log)
     except UserError as error:
         raise UserError(without_credentials(str(error))) from None
 
 
-def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) -> CachedCopy:
-    from .content import fingerprint  # only now: names of weights are known without numpy
+def _local_copy(address: str, sha256: str | None, log: Callable[[str], None]) -> CachedCopy:
+    from .content import fingerprint  # imported late: listing names of weights needs no numpy
 
     address, expected = _split(address, sha256)
     try:
@@ -82,90 +88,90 @@ def _local_copy(address: str, sha256: str | None, say: Callable[[str], None]) ->
     except ValueError as error:
         raise UserError(f"{address} cannot be fetched: it is not a valid address: {error}") from error
     if scheme not in _SCHEMES:
-        raise UserError(f"{address} cannot be fetched: {scheme}:// is not read, only http://, https:// and file:// are")
+        raise UserError(f"{address} cannot be fetched: {scheme}:// is not supported; use http://, https:// or file://")
     if scheme == "file":
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
         return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
-    path = _place(address)
-    note = path.with_name(f"{path.name}.sha256")  # of the first copy: whoever gave no checksum gets the same again
+    path = _get_cache_path(address)
+    note = path.with_name(f"{path.name}.sha256")  # checksum of the first copy, used if the user gives none
     is_given = expected is not None
     if not is_given and note.is_file():
         _, expected = _split(address, note.read_text(encoding="utf-8").strip())
-    found = fingerprint(path)["sha256"] if path.is_file() else None
-    if found is None or expected not in (None, found):
-        say(f"fetching {without_credentials(address)} to {path}")
+    digest = fingerprint(path)["sha256"] if path.is_file() else None
+    if digest is None or expected not in (None, digest):
+        log(f"fetching {without_credentials(address)} to {path}")
         with os_errors_as_user_errors(path.parent, f" ({CACHE_VARIABLE} names another folder)"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as target:
-                found = _fetch(address, target, has_checksum=is_given)
+                digest = _fetch(address, target, has_checksum=is_given)
                 try:
-                    _compare(found, address, expected)
+                    _compare(digest, address, expected)
                 except UserError as error:
-                    told = "" if is_given else f"; {note} has that of its first copy: remove it to take the new one"
-                    raise UserError(f"{error}{told}") from None
+                    advice = "" if is_given else f"; {note} has that of its first copy: remove it to use the new one"
+                    raise UserError(f"{error}{advice}") from None
             if expected is None:
                 with atomic_file(note) as target:
-                    target.write(f"{found}\n".encode())
-    return CachedCopy(path, _compare(found, address, expected))
+                    target.write(f"{digest}\n".encode())
+    return CachedCopy(path, _compare(digest, address, expected))
 
 
-def _place(address: str) -> Path:
+def _get_cache_path(address: str) -> Path:
     folder = hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return cache_folder() / "weights" / folder / _file_name(urllib.parse.urlsplit(address).path)
 
 
-def kept_copy(address: str) -> Path | None:
-    """The copy of the content of an address that ``local_copy`` has made; None without one."""
-    path = _place(address)
+def find_local_copy(address: str) -> Path | None:
+    """Return the copy of an address that ``local_copy`` has made, or None."""
+    path = _get_cache_path(address)
     return path if path.is_file() else None
 
 
-def from_hub(
-    repository: str, file: str, endpoint: str, sha256: str | None = None, say: Callable[[str], None] = silent
+def download_from_hub(
+    repository: str, file: str, endpoint: str, sha256: str | None = None, log: Callable[[str], None] = silent
 ) -> CachedCopy:
-    """A file of a repository of Hugging Face, in the cache that its library shares with timm and transformers.
+    """Return a file of a repository at Hugging Face, in the cache that its library shares with timm and transformers.
 
     Args:
         repository: OWNER/NAME.
-        file: its name, which may end in ``#sha256=...``.
+        file: name of the file, which may end in ``#sha256=...``.
         endpoint: address of Hugging Face or of a mirror.
-        sha256: the same, given separately; a copy that differs is fetched again.
-        say: gets a line when something is fetched.
+        sha256: the checksum, if it is not in the name; a copy that differs is downloaded again.
+        log: receives a line before a download.
 
     Raises:
-        UserError: it cannot be fetched or stored, or its checksum differs.
+        UserError: the file cannot be downloaded or stored, or its checksum differs.
     """
-    from huggingface_hub import hf_hub_download  # only now: most runs fetch nothing
+    from huggingface_hub import hf_hub_download  # imported late: most runs download nothing
 
     from .content import fingerprint
 
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}", sha256)
-    file, is_spoilt = file.partition("#")[0], False
-    path = find_kept(repository, file)
+    file, is_damaged = file.partition("#")[0], False
+    path = find_in_hub_cache(repository, file)
     if path is not None:
-        found = fingerprint(path)["sha256"]
-        is_spoilt = (expected or _recorded_digest(path)) not in (None, found)
-        if not is_spoilt:
-            return CachedCopy(path, _compare(found, address, expected))
-    say(f"fetching {address}{' again: the kept copy is damaged' if is_spoilt else ''}")
+        digest = fingerprint(path)["sha256"]
+        is_damaged = (expected or _recorded_digest(path)) not in (None, digest)
+        if not is_damaged:
+            return CachedCopy(path, _compare(digest, address, expected))
+    log(f"fetching {address}{' again: the cached copy is damaged' if is_damaged else ''}")
     with _one_line(address):
-        path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
+        path = Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_damaged))
     return CachedCopy(path, _compare(fingerprint(path)["sha256"], address, expected))
 
 
-def find_kept(repository: str, file: str) -> Path | None:
-    """Find the copy of a file of a repository of Hugging Face in the cache of its library; None without one.
+def find_in_hub_cache(repository: str, file: str) -> Path | None:
+    """Return the copy of a file in the cache of Hugging Face's library, or None.
 
     Raises:
-        UserError: the repository has a name that the library does not accept.
+        UserError: the library does not accept the repository's name.
     """
-    kept = _look_into_cache(repository, file)
-    return Path(kept) if isinstance(kept, str) else None  # else nothing, or a note that there is no such file
+    cached = _query_hub_cache(repository, file)
+    return Path(cached) if isinstance(cached, str) else None  # otherwise None, or a marker for a missing file
 
 
-def _look_into_cache(repository: str, file: str) -> Any:
+def _query_hub_cache(repository: str, file: str) -> Any:
     from huggingface_hub import try_to_load_from_cache
 
     try:
@@ -173,20 +179,19 @@ def _look_into_cache(repository: str, file: str) -> Any:
     except ValueError as error:  # its HFValidationError
         reason = shorten(" ".join(str(error).split()), 200)
         raise UserError(
-            f"hf:{repository}: no repository at Hugging Face has such a name: {reason}; check the spelling of "
+            f"hf:{repository}: not a valid name of a repository at Hugging Face: {reason}; check the spelling of "
             "hf:OWNER/REPOSITORY"
         ) from error
 
 
 def _recorded_digest(path: Path) -> str | None:
-    """Return the SHA-256 that the cache of Hugging Face's library has of a large file: the name of what its link points
-    at; None where it has none."""
+    """Return the SHA-256 of a large file in the hub cache, which is the name of the link's target; None without one."""
     name = path.resolve().name
     return name if path.is_symlink() and re.fullmatch(r"[0-9a-f]{64}", name) else None
 
 
-def _is_cut(path: Path) -> bool:
-    """Tell whether a small file of that cache is not the one that its name there, Git's SHA-1, is of."""
+def _is_truncated(path: Path) -> bool:
+    """Return whether a small file of that cache differs from the digest in its name there, Git's SHA-1."""
     name = path.resolve().name
     if not path.is_symlink() or not re.fullmatch(r"[0-9a-f]{40}", name):
         return False
@@ -194,22 +199,23 @@ def _is_cut(path: Path) -> bool:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() != name
 
 
-def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
-    """A file that a repository of Hugging Face may have beside its weights, from that cache or fetched without a word;
-    None where it has none.
+def download_small_file(repository: str, file: str, endpoint: str) -> Path | None:
+    """Return a file that a repository at Hugging Face may have in addition to its weights, or None if it has none.
+
+    It comes from that cache, or is downloaded without a log line.
 
     Raises:
-        UserError: that cannot be found out.
+        UserError: it is unknown whether there is such a file.
     """
     from huggingface_hub import _CACHED_NO_EXIST, errors, hf_hub_download
 
-    kept = _look_into_cache(repository, file)
-    is_spoilt = isinstance(kept, str) and _is_cut(Path(kept))
-    if kept is not None and not is_spoilt:
-        return None if kept is _CACHED_NO_EXIST else Path(kept)
+    cached = _query_hub_cache(repository, file)
+    is_damaged = isinstance(cached, str) and _is_truncated(Path(cached))
+    if cached is not None and not is_damaged:
+        return None if cached is _CACHED_NO_EXIST else Path(cached)
     try:
         with _one_line(f"{endpoint}/{repository}/resolve/main/{file}"):
-            return Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_spoilt))
+            return Path(hf_hub_download(repository, file, endpoint=endpoint, force_download=is_damaged))
     except UserError as error:
         cause = error.__cause__
         if isinstance(cause, errors.EntryNotFoundError) and not isinstance(cause, errors.LocalEntryNotFoundError):
@@ -219,10 +225,10 @@ def small_of_hub(repository: str, file: str, endpoint: str) -> Path | None:
 
 @contextlib.contextmanager
 def _one_line(address: str) -> Iterator[None]:
-    """Says in one line why Hugging Face's library could not fetch ``address``, and what to do.
+    """Report in one line why Hugging Face's library could not download ``address``, with advice.
 
     Raises:
-        UserError: for whatever it raises; the libraries that it connects with differ between its versions.
+        UserError: for any exception of the block; the library's HTTP client depends on its version.
     """
     from huggingface_hub import errors
 
@@ -233,16 +239,16 @@ def _one_line(address: str) -> Iterator[None]:
     except Exception as error:
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ else error
         reason = shorten(" ".join(str(cause).split()) or type(cause).__name__, 200)
-        advice = f"where https_proxy names a proxy and HF_ENDPOINT a mirror, these are {_INSTEAD}"
+        advice = f"a proxy in https_proxy and a mirror in HF_ENDPOINT are {_INSTEAD}"
         if isinstance(cause, errors.RepositoryNotFoundError):  # or one that is gated
-            reason = "there is no such repository, or it is not for everybody"
-            advice = "set HF_TOKEN to a token that may read it"
+            reason = "there is no such repository, or access to it is restricted"
+            advice = "set HF_TOKEN to a token with access"
         elif isinstance(cause, errors.OfflineModeIsEnabled):
-            reason, advice = "HF_HUB_OFFLINE is set and no copy is kept", "give a file instead (-pretrained=FILE)"
+            reason, advice = "HF_HUB_OFFLINE is set and there is no local copy", "give a file (-pretrained=FILE)"
         elif isinstance(cause, errors.EntryNotFoundError):
             reason, advice = "the repository has no such file", "give a file of weights instead (-pretrained=FILE)"
         elif isinstance(cause, OSError) and cause.errno in _NOT_STORED:
-            reason, advice = f"it cannot be stored: {why_not_written(cause)}", "HF_HOME names another folder"
+            reason, advice = f"it cannot be stored: {explain_write_error(cause)}", "HF_HOME names another folder"
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error
 
 
@@ -257,24 +263,26 @@ def _split(address: str, sha256: str | None) -> tuple[str, str | None]:
 
 
 def _file_name(path: str) -> str:
-    """Name the copy: the end of the address, unless that means something in a folder."""
+    """Return the last part of the address as a file name, without special characters."""
     name = re.sub(r"[^\w.\-]", "_", urllib.parse.unquote(path).rpartition("/")[2])[-100:]
     return "weights" if name.startswith(".") or not name else name
 
 
 def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
-    """The SHA-256 of the content of ``address``, which ``target`` holds afterwards.
+    """Download ``address`` into ``target`` and return the SHA-256 of its content.
 
     Args:
-        has_checksum: it will be compared with one, so its length need not be known.
+        address: the address.
+        target: a file open for writing.
+        has_checksum: whether the content will be compared with a checksum, so that the server need not send its length.
     """
     digest, received = hashlib.sha256(), 0
     with _open(address) as response:
         total = _read_length(response)
         if total is None and not response.chunked and not has_checksum:
             raise UserError(
-                f"{address}: the server does not say how long it is, so that nobody could tell whether it is "
-                f"complete: add #{_FRAGMENT}... to the address"
+                f"{address}: the server does not send the length, so an incomplete download would not be noticed; "
+                f"add #{_FRAGMENT}... to the address"
             )
         name = _file_name(urllib.parse.urlsplit(address).path)
         with tqdm(total=total, desc=f"fetching {name}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
@@ -306,7 +314,7 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
 
 
 def _request(address: str) -> urllib.request.Request:
-    """For an address that may begin with ``user:password@``."""
+    """Build the request for an address, which may contain ``user:password@``."""
     parts = urllib.parse.urlsplit(address)
     if parts.scheme.lower() not in ("http", "https"):
         raise UserError(f"{address} cannot be fetched: only http:// and https:// are")
@@ -314,21 +322,22 @@ def _request(address: str) -> urllib.request.Request:
     request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers={"User-Agent": "paddlevit_dist"})
     if user:
         token = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode("ascii")
-        request.add_unredirected_header("Authorization", f"Basic {token}")  # not for where a redirection leads
+        request.add_unredirected_header("Authorization", f"Basic {token}")  # not sent after a redirect
     return request
 
 
 @contextlib.contextmanager
 def _open(address: str) -> Iterator[Any]:
     try:
-        opener = urllib.request.build_opener(_RedirectHandler)  # anew, since it reads which proxies there are
+        # Built for each request, because it reads the proxy variables.
+        opener = urllib.request.build_opener(_RedirectHandler)
         response = opener.open(_request(address), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         reason = shorten(error.reason, 200)
         raise UserError(f"{address} cannot be fetched: the server answers {error.code} {reason}") from error
     except (OSError, HTTPException, ValueError) as error:
         reason = shorten(error.reason if isinstance(error, urllib.error.URLError) else error, 200)
-        advice = f"where https_proxy names a proxy, it is {_INSTEAD}"
+        advice = f"a proxy in https_proxy is {_INSTEAD}"
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error
     with response:
         if response.status != 200:
@@ -341,12 +350,12 @@ def _read_length(response: Any) -> int | None:
     return int(length) if not response.chunked and length is not None and re.fullmatch(r"[0-9]{1,18}", length) else None
 
 
-def _compare(found: str, address: str, expected: str | None) -> tuple[str, ...]:
+def _compare(digest: str, address: str, expected: str | None) -> tuple[str, ...]:
     if expected is None:
-        return (f"its SHA-256 {found} was not checked: add #{_FRAGMENT}... after it to verify it",)
-    if found != expected:
+        return (f"its SHA-256 {digest} was not checked; add #{_FRAGMENT}... to its name or address to verify it",)
+    if digest != expected:
         raise UserError(
-            f"{address}: its SHA-256 is {found}, expected {expected}: it is not the file that was meant, or was "
-            "altered on the way"
+            f"{address}: its SHA-256 is {digest}, expected {expected}: it is another file, or was altered during the "
+            "download"
         )
     return ()

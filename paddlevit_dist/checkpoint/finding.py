@@ -1,4 +1,4 @@
-"""Which checkpoint a run continues from."""
+"""Finds the checkpoint that a run continues from."""
 
 import contextlib
 import math
@@ -11,11 +11,14 @@ from ..runtime.printing import shorten
 from .content import MODEL, STATE, DamagedCheckpointError, linked_name, list_checkpoints, read_state, verify
 
 
-def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The undamaged checkpoint that a run in ``folder`` should continue from, or None.
+def newest_good(folder: Path, log: Callable[[str], None]) -> Path | None:
+    """Return the undamaged checkpoint that a run in ``folder`` should continue from, or None.
 
-    The one that ``last`` points at comes first: a run that was resumed from an earlier epoch may have left later ones
-    from before. ``say`` gets a line about each damaged one.
+    The checkpoint that ``last`` points to comes first: a run resumed from an earlier epoch may have left later ones.
+
+    Args:
+        folder: folder of the checkpoints.
+        log: receives a line about each damaged checkpoint.
     """
     last = linked_name(folder, "last")
     copies = [path for path in (folder / "last", folder / "best") if path.is_dir() and not path.is_symlink()]
@@ -23,51 +26,55 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Path | None:
         try:
             verify(path)
         except DamagedCheckpointError as error:
-            say(f"damaged checkpoint skipped: {error}")
+            log(f"damaged checkpoint skipped: {error}")
             continue
         return path
     return None
 
 
 def holds_any(folder: Path) -> bool:
-    """Whether there are checkpoints in a folder, good or damaged, or links that say that there were some."""
+    """Return whether a folder contains checkpoints, good or damaged, or links to missing ones."""
     return bool(list_checkpoints(folder)) or any(os.path.lexists(folder / name) for name in ("last", "best"))
 
 
-def another_run(output: str) -> UserError:
-    """The error of a training that does not resume, and would write into the folder of one that was begun."""
+def existing_run_error(output: str) -> UserError:
+    """Return the error for a training run that would write into the folder of another run without resuming it."""
     return UserError(
         f"-output={output} already holds a run's checkpoints; continue with -resume=auto, or choose another -output"
     )
 
 
-def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Path | None:
-    """Find what ``-resume=source`` means: a checkpoint directory, or a file of weights, or None to start from scratch.
+def resolve(source: str, run_folder: Path, log: Callable[[str], None]) -> Path | None:
+    """Return the path that ``-resume=source`` means: a checkpoint directory or a file of weights.
 
     Args:
-        source: "auto" (newest good checkpoint in ``own_folder``, else None), a checkpoint directory, a file in one, a
-            run's output folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
-        own_folder: this run's ``checkpoints`` folder.
-        say: called about damaged checkpoints that are skipped for the newest good one beside them.
+        source: "auto" (newest good checkpoint in ``run_folder``), a checkpoint directory, a file in one, a run's output
+            folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
+        run_folder: this run's ``checkpoints`` folder.
+        log: receives lines about damaged checkpoints that are skipped.
+
+    Returns:
+        The path; None for "auto" if there is no checkpoint yet.
+
     Raises:
-        UserError: nothing usable is there.
+        UserError: there is no usable checkpoint.
     """
     if source == "auto":
-        good = newest_good(own_folder, say)
-        if good is None and holds_any(own_folder):
+        good = newest_good(run_folder, log)
+        if good is None and holds_any(run_folder):
             raise UserError(
-                f"-resume=auto: all checkpoints in {own_folder} are damaged or gone; restore one, or choose another "
+                f"-resume=auto: all checkpoints in {run_folder} are damaged or gone; restore one, or choose another "
                 "-output to start again"
             )
         return good
-    path = existing(source)
+    path = find_existing(source)
     if path.is_file():
         if not (path.parent / STATE).exists():
             return path
         path = path.parent
     for folder in (path / "checkpoints", path):
         if list_checkpoints(folder):
-            good = newest_good(folder, say)
+            good = newest_good(folder, log)
             if good is None:
                 raise UserError(
                     f"-resume={source}: all checkpoints in {folder} are damaged; restore one or start again"
@@ -78,34 +85,36 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Path |
         verify(path)
         return path
     except DamagedCheckpointError as error:
-        good = newest_good(path.parent, say)
+        good = newest_good(path.parent, log)
         if good is None:
-            raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
-        say(f"continuing from {good} instead")
+            raise UserError(f"-resume={source}: {error}, and there is no good checkpoint in that folder") from error
+        log(f"continuing from {good} instead")
         return good
 
 
-def existing(source: str) -> Path:
-    """The file or folder that ``-resume=source`` means, perhaps without its extension.
+def find_existing(source: str) -> Path:
+    """Return the file or folder that ``-resume=source`` means, with or without its extension.
 
     Raises:
-        UserError: there is none.
+        UserError: it does not exist.
     """
-    with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a null byte, ~ of nobody
-        given = Path(source).expanduser()
-        if given.exists():
-            return given
-        extended = given.with_name(given.name + Path(MODEL).suffix)
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a null byte, ~ of an unknown user
+        path = Path(source).expanduser()
+        if path.exists():
+            return path
+        extended = path.with_name(path.name + Path(MODEL).suffix)
         if extended.exists():
             return extended
     raise UserError(
-        f"-resume={shorten(source)}: nothing there; give a checkpoint directory, an output folder or 'auto'"
+        f"-resume={shorten(source)}: no such file or folder; give a checkpoint directory, an output folder or 'auto'"
     )
 
 
 def newest_first(folder: Path) -> list[Path]:
-    """The checkpoints in a folder by their place in the training; one of an update that does not record it comes first,
-    to be found damaged."""
+    """Sort the checkpoints in a folder by their position in the training, newest first.
+
+    A checkpoint of a step that does not record its position comes first, so that it is reported as damaged.
+    """
 
     def place(entry: tuple[str, int, Path]) -> tuple[float, int, int]:
         kind, number, path = entry
@@ -121,5 +130,5 @@ def newest_first(folder: Path) -> list[Path]:
 
 
 def is_newest(directory: Path) -> bool:
-    """Whether there is no later checkpoint beside this one."""
+    """Return whether there is no later checkpoint in the same folder."""
     return newest_first(directory.resolve().parent)[:1] in ([], [directory.resolve()])

@@ -1,4 +1,4 @@
-"""Loading weights into a model, whoever saved them, and reporting exactly what happened."""
+"""Loads weights from any source into a model and reports every parameter."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import as_model
-from .class_rows import AXIS_OF_OUTPUTS, ClassNames, follow_names
-from .content import is_of_a_run, read_weights_info, settings_beside
-from .weights import SourceWeights, given_weights, read_weights
+from .class_rows import OUTPUT_AXES, ClassNames, follow_names
+from .content import find_run_settings, is_run_checkpoint, read_weights_info
+from .weights import SourceWeights, read_weights, weights_from_mapping
 
 Shape = tuple[int, ...]
 
-# Whether an owner's Linear weights are (in, out) where no shape decides it, as in its own files.
+# Whether an owner's Linear weights are (in, out) if no shape decides it, as in the owner's own files.
 _IN_PADDLE_LAYOUT = {
     "PaddleViT": True,
     "Google": True,
@@ -32,10 +32,10 @@ _IN_PADDLE_LAYOUT = {
     "the authors'": False,
 }
 
-# Endings of entries that no evaluation of a network reads: computed by it, counted in training, of pre-training alone.
+# Suffixes of entries that evaluation does not need: computed by the network, counted in training, or for pre-training.
 _NO_WEIGHTS = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
 
-# Entries that follow the features of a backbone, or are of the network of texts beside it: told, and not missed.
+# Entries after a backbone's features, or of a text encoder: reported, but a model without them is complete.
 _APART = re.compile(
     r"(?:^|\.)(?:(?:text_model|text_projection|visual_projection|pooler)\.|logit_(?:scale|bias)$)"
 ).search
@@ -43,21 +43,22 @@ _APART = re.compile(
 
 @dataclass
 class LoadReport:
-    """Fate of every parameter and buffer of the model, by our names.
+    """The result of loading, for every parameter and buffer, by the model's names.
 
     Attributes:
         source: the file, or "the given state".
-        origin: whose names and which layout of Linear weights were found.
-        loaded: copied, including those that had to be resized.
-        resized: made to fit, such as a position embedding for another grid.
-        reinitialized: a classifier that the source lacks or has for other classes: it keeps its initial weights.
-        missing: of the model, but absent from the source or of a shape that does not fit: unchanged.
-        unexpected: in the source, but not of the model.
-        shapes: name -> (shape in the source, shape in the model); None where it does not exist.
-        classes_by_name: where rows of the classifier followed names: how many of the model's classes have rows of the
-            source, and how many classes it has; None: rows kept their places.
-        loaded_fraction: share of the model's numbers that were loaded, excluding the re-initialized ones.
-        notices: anything unusual, such as values that are not finite.
+        origin: the owner of the names and the layout of Linear weights that were recognized.
+        loaded: names of parameters that were copied, including resized ones.
+        resized: names of parameters that were resized, such as a position embedding for another grid.
+        reinitialized: names of the classifier's parameters if the source has none or one for other classes: they keep
+            their initial values.
+        missing: names of parameters that the source lacks or has in another shape: they keep their initial values.
+        unexpected: names in the source that the model does not have.
+        shapes: (shape in the source, shape in the model) by name; None where it does not exist.
+        classes_by_name: if the classifier's rows were matched by class name: number of matched classes, and number of
+            the model's classes; None: rows were copied in order.
+        loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
+        notices: unusual properties of the source, such as values that are not finite.
     """
 
     source: str
@@ -73,11 +74,11 @@ class LoadReport:
     notices: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
-        """One line for the log."""
+        """Format the report in one line for the log."""
         total = len(self.loaded) + len(self.reinitialized) + len(self.missing)
-        aside = " apart from the new classifier" if self.reinitialized else ""
-        share = f"{100 * self.loaded_fraction:.1f} % of parameters{aside}"
-        if self.unexpected:  # the source is another network, however much of this one was loaded
+        exception = " apart from the new classifier" if self.reinitialized else ""
+        share = f"{100 * self.loaded_fraction:.1f} % of parameters{exception}"
+        if self.unexpected:  # the source is another network, even if it has all parameters of this one
             used = len(self.loaded) + len(self.reinitialized)
             share = f"{used} of {used + len(self.unexpected)} entries of the source used"
         head = f"loaded {len(self.loaded)} of {total} ({share})"
@@ -99,7 +100,7 @@ class LoadReport:
         return head + (", " + "; ".join(parts) if parts else "")
 
     def text(self) -> str:
-        """Several lines: everything that was not simply copied, with its shapes."""
+        """Format all parameters that were not simply copied, with their shapes, in several lines."""
         lines = [f"{self.source}: {self.origin}", self.summary()]
         kinds = {
             "resized": self.resized,
@@ -112,7 +113,7 @@ class LoadReport:
         return "\n".join(lines)
 
     def json(self) -> str:
-        """The whole report as JSON."""
+        """Format the whole report as JSON."""
 
         def entries(names: list[str]) -> list[dict[str, Any]]:
             shapes = [self.shapes[name] for name in names]
@@ -123,8 +124,8 @@ class LoadReport:
 
         kinds = ("resized", "reinitialized", "missing", "unexpected")
         names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
-        told = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
-        return json.dumps(told, indent=1)
+        content = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
+        return json.dumps(content, indent=1)
 
     def _with_shapes(self, name: str) -> str:
         source_shape, model_shape = self.shapes[name]
@@ -142,26 +143,30 @@ def load_weights(
     sha256: str | None = None,
     class_names: ClassNames | None = None,
 ) -> LoadReport:
-    """Copy weights into ``model``; its dtype stays, and nothing is changed if an error is raised.
+    """Copy weights into ``model``, in the model's dtype. If an error is raised, the model is unchanged.
 
-    Whose names these are is decided once, for the whole source, and so is the layout of its Linear weights: by the
-    shapes of those that are not square, the square ones follow. Where all are square, PaddleViT's and Google's names, a
-    ``.pdparams`` or ``.npz`` file and Paddle tensors mean (in, out), anything else PyTorch's (out, in).
+    The owner of the names and the layout of Linear weights are determined once for the whole source. The shapes of
+    Linear weights that are not square decide the layout of all. If all are square, names of PaddleViT and Google, a
+    ``.pdparams`` or ``.npz`` file, and Paddle tensors mean (in, out), everything else means PyTorch's (out, in).
 
     Args:
-        model: a ``tasks.model.Model``, whose ``key_maps``, ``classifier_layers`` and ``resize_parameter`` are used,
-            or any other layer; what that has under these names is used too.
-        source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
-            arrays or tensors.
-        minimum_loaded: least share of the parameters, by number of elements and without a re-initialized classifier.
-        strict: for evaluation: every parameter must be loaded, the classifier too, and nothing of the source be left.
-        allow_unused: something may be left all the same.
-        part: the entry to use in a source that has several, such as "model_ema".
-        sha256: of the content of an address, in hexadecimal; ``#sha256=...`` after the address means the same.
-        class_names: by which rows of the classifier follow their classes; None: they keep their places.
+        model: a ``tasks.model.Model``, whose ``key_maps``, ``classifier_layers`` and ``resize_parameter`` are used, or
+            any other layer.
+        source: a path or address as in ``read_weights``, the result of ``read_weights``, or numpy arrays or tensors by
+            name.
+        minimum_loaded: smallest share of the parameters' elements, without a re-initialized classifier, in [0, 1].
+        strict: for evaluation: every parameter must be loaded, also the classifier's, and every entry of the source
+            used.
+        allow_unused: with ``strict``, entries of the source may be unused.
+        part: the entry to use in a source with several, such as "model_ema".
+        sha256: hexadecimal digest of the content of an address; the same as ``#sha256=...`` after the address.
+        class_names: names by which the classifier's rows are matched; None: rows are copied in order.
+
+    Returns:
+        What happened to each parameter.
 
     Raises:
-        UserError: the source cannot be read, or does not fit well enough, or has a batch norm's weights without its
+        UserError: the source cannot be read, does not fit well enough, or has a batch norm's weights without its
             running statistics.
     """
     weights = _get_weights(source, part, sha256)
@@ -169,7 +174,7 @@ def load_weights(
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
     values = _plan(model, state, report, class_names)
     if strict:
-        _require_everything(report, as_model(model).classes_of_outputs)
+        _require_everything(report, as_model(model).outputs_to_classes)
         unused = [name for name in report.unexpected if not _APART(name)]
         if unused and not allow_unused:
             _refuse_unused(report, unused)
@@ -183,17 +188,19 @@ def load_weights(
 
 
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
-    """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
+    """Return the number of classes of the weights' classifier; None if it does not belong to this model."""
     state, _, _ = _in_our_names_and_layout(model, weights)
     contract = as_model(model)
     biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
-    return None if outputs is None else contract.classes_of_outputs(outputs)
+    return None if outputs is None else contract.outputs_to_classes(outputs)
 
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
-    """Return the entries that the model has a place for, under its names and in its layout of Linear weights; what is
-    not of a weight's shape, such as a number that an optimizer keeps of it, keeps its shape."""
+    """Return the entries that the model has, with its names and its layout of Linear weights.
+
+    Entries of another shape, such as scalars that an optimizer keeps for each weight, keep their shape.
+    """
     state, _, _ = _in_our_names_and_layout(model, weights)
     return {name: state[name] for name in model.state_dict() if name in state}
 
@@ -201,7 +208,7 @@ def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.n
 def _get_weights(source: Any, part: str | None, sha256: str | None) -> SourceWeights:
     if isinstance(source, SourceWeights):
         return source
-    return given_weights(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
+    return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
 
 
 def _in_our_names_and_layout(
@@ -209,44 +216,45 @@ def _in_our_names_and_layout(
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = model.state_dict()
     states = rename_states(weights.state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
-    states = {owner: _with_norms_named_as(targets, state) for owner, state in states.items()}
-    owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))  # first of equals: our own
+    states = {owner: _rename_norms_like(targets, state) for owner, state in states.items()}
+    # The first of equals: timm's names, which are the model's.
+    owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))
     state = states[owner]
-    notices = as_model(model).notices_of_source(owner, state)
+    notices = as_model(model).list_source_notices(owner, state)
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
     linear = [name for name in linear if name in state and state[name].ndim == 2]
     as_paddle = sum(state[name].shape == tuple(targets[name].shape) for name in linear)
     as_torch = sum(state[name].shape[::-1] == tuple(targets[name].shape) for name in linear)
-    in_paddle_layout = layout_of_owner(owner, weights)
+    in_paddle_layout = is_in_paddle_layout(owner, weights)
     if as_paddle != as_torch:
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
-    if owner == "timm" and is_of_a_run(weights.name):
+    if owner == "timm" and is_run_checkpoint(weights.name):
         return state, "a checkpoint of this package", notices
     return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
 
 
-def layout_of_owner(owner: str, weights: SourceWeights) -> bool:
-    """Whether Linear weights are (in, out) where no shape decides it: by whose names they have, then by the format."""
+def is_in_paddle_layout(owner: str, weights: SourceWeights) -> bool:
+    """Return whether Linear weights are (in, out) if no shape decides it: by the names' owner, then by file format."""
     return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
 
 def _plan(
     model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport, class_names: ClassNames | None = None
 ) -> dict[str, np.ndarray]:
-    """Fill the report and return the arrays to assign, without touching the model."""
+    """Fill the report and return the arrays to assign, without changing the model."""
     targets, contract = model.state_dict(), as_model(model)
-    followed = None if class_names is None else follow_names(contract, class_names, state, targets)
-    by_name = frozenset() if followed is None else followed.names
-    fitting: dict[str, np.ndarray] = {} if followed is None else dict(followed.values)
-    report.classes_by_name = None if followed is None else (followed.matched, followed.classes)
+    matched_rows = None if class_names is None else follow_names(contract, class_names, state, targets)
+    matched_names = frozenset() if matched_rows is None else matched_rows.names
+    fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)
+    report.classes_by_name = None if matched_rows is None else (matched_rows.matched, matched_rows.classes)
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)
-        if name in by_name:
+        if name in matched_names:
             continue
         if value is not None and value.shape != shape:
             value = contract.resize_parameter(name, value)
@@ -256,14 +264,14 @@ def _plan(
     for layer in contract.classifier_layers:
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
-            report.reinitialized += names  # weights and bias belong together
+            report.reinitialized += names  # weight and bias together
     fitting = {name: value for name, value in fitting.items() if name not in report.reinitialized}
 
     report.loaded = list(fitting)
     report.resized = [
-        name for name, value in fitting.items() if value.shape != state[name].shape and name not in by_name
+        name for name, value in fitting.items() if value.shape != state[name].shape and name not in matched_names
     ]
-    report.notices += contract.notices_of_resized(report.resized)
+    report.notices += contract.list_resize_notices(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
@@ -282,7 +290,7 @@ def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
     target.set_value(tensor.numpy())
 
 
-def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], int]) -> None:
+def _require_everything(report: LoadReport, outputs_to_classes: Callable[[int], int]) -> None:
     if not report.missing and not report.reinitialized:
         return
     reasons = []
@@ -292,47 +300,47 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialized)}")
     for name in report.reinitialized:
         source_shape, model_shape = report.shapes[name]
-        axis = AXIS_OF_OUTPUTS.get(len(source_shape or ()))
+        axis = OUTPUT_AXES.get(len(source_shape or ()))
         if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
-            theirs, ours = classes_of_outputs(source_shape[axis]), classes_of_outputs(model_shape[axis])
+            theirs, ours = outputs_to_classes(source_shape[axis]), outputs_to_classes(model_shape[axis])
             remedy = f"set MODEL.NUM_CLASSES to {theirs}"
-            if theirs < ours:  # which data with as many as the model do not allow
-                remedy = f"leave out MODEL.NUM_CLASSES; data of more than {theirs} classes it cannot be evaluated on"
+            if theirs < ours:  # MODEL.NUM_CLASSES must not be smaller than the data's number of classes
+                remedy = f"remove MODEL.NUM_CLASSES; data with more than {theirs} classes cannot be used with it"
             reasons.append(f"it has {theirs} classes and the model {ours}: {remedy}")
-            break  # other heads may have several outputs for each class
-    question = _fitting(report.source) if report.missing else ""
+            break  # further heads may have several outputs per class
+    hint = _suggest_model(report.source) if report.missing else ""
     raise UserError(
-        f"{report.source} does not hold this whole model, as evaluating and resuming need it: "
-        f"{'; '.join(reasons)}{question}"
+        f"{report.source} does not contain the whole model, which evaluating and resuming need: "
+        f"{'; '.join(reasons)}{hint}"
     )
 
 
 def _refuse_unused(report: LoadReport, unused: list[str]) -> None:
-    """A network that lacks a part of what the weights are of computes other numbers."""
+    """Raise UserError for unused entries: a network without them computes other results."""
     distilled = ""
     if any(name.startswith(("dist_token", "head_dist.")) for name in unused):
-        distilled = ". They are of a distilled DeiT, whose MODEL.NAME is deit_SIZE_distilled_patch16_SIDE"
+        distilled = ". They belong to a distilled DeiT, with MODEL.NAME deit_SIZE_distilled_patch16_SIDE"
     raise UserError(
-        f"{report.source} is of another network: this model has no place for "
-        f"{_describe(report, unused)}; name the model that the weights are of (MODEL.NAME), or evaluate "
-        f"without them (-allow_changes){distilled or _fitting(report.source)}"
+        f"{report.source} belongs to another network: this model does not have "
+        f"{_describe(report, unused)}; set MODEL.NAME to the weights' model, or add -allow_changes to evaluate "
+        f"without them{distilled or _suggest_model(report.source)}"
     )
 
 
 def _require_statistics(report: LoadReport) -> None:
-    """A batch norm with trained weights and initial statistics computes other numbers, however few they are."""
-    lost = [name for name in statistics_in(report.missing) if f"{name.rpartition('.')[0]}.weight" in report.loaded]
-    if lost:
+    """Raise UserError for batch norms with trained weights but initial statistics, which compute other results."""
+    missing = [name for name in statistics_in(report.missing) if f"{name.rpartition('.')[0]}.weight" in report.loaded]
+    if missing:
         raise UserError(
             f"{report.source} has the weights of batch norms without their running statistics "
-            f"{_describe(report, lost)}, so that they would compute other numbers than in training; expected _mean "
-            "and _variance, or PyTorch's running_mean and running_var, beside each weight"
+            f"{_describe(report, missing)}, so their results would differ from training; expected _mean and _variance, "
+            "or PyTorch's running_mean and running_var, for each weight"
         )
 
 
-# Names of transformers 5, whose ``save_pretrained`` writes those that its models have had since version 4.
+# Names in the models of transformers 5; its ``save_pretrained`` writes the names of version 4, which are supported.
 _IN_MEMORY = re.compile(r"layers\.\d+\.(blocks\.\d+\.)?attention\.q_proj\.|stages\.\d+\.patch_embeddings\.").search
-_RAW = ". They are a state_dict() of transformers 5: save the model with save_pretrained, and give that folder"
+_RAW = ". This is a state_dict() of transformers 5: save the model with save_pretrained, and give that folder"
 
 
 def _refuse(report: LoadReport, minimum_loaded: float) -> None:
@@ -342,18 +350,18 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
         f"{100 * minimum_loaded:g} % are needed (MODEL.MIN_LOADED_FRACTION): {'; '.join(reasons)}"
-        f"{_RAW if any(map(_IN_MEMORY, report.unexpected)) else _fitting(report.source)}"
+        f"{_RAW if any(map(_IN_MEMORY, report.unexpected)) else _suggest_model(report.source)}"
     )
 
 
-def _fitting(source: str) -> str:
-    """Which model the weights are for, as far as what is beside them says it, or their name."""
+def _suggest_model(source: str) -> str:
+    """Format which model the weights belong to, from their metadata or their file name."""
     file = Path(source)
-    model = (settings_beside(read_weights_info(file), file) or {}).get("MODEL")
+    model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
-        return f". It is of a run of MODEL.NAME {shorten(model['NAME'])}: take that run's settings of MODEL"
-    named = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
-    return f". By its name it is of MODEL.NAME {named[0]}" if named else ". Is it for another architecture?"
+        return f". It is from a run with MODEL.NAME {shorten(model['NAME'])}: use that run's MODEL settings"
+    candidates = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
+    return f". Its name suggests MODEL.NAME {candidates[0]}" if candidates else ". Is it for another architecture?"
 
 
 def _describe(report: LoadReport, names: list[str]) -> str:
@@ -377,32 +385,31 @@ def _shapes(source_shape: Shape | None, model_shape: Shape | None) -> str:
     return f"{in_source}, {in_model}"
 
 
-# ---- whose names these are ---------------------------------------------------------------------------------------
+# ---- names of other owners ---------------------------------------------------------------------------------------
 
 
 def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
-    """The state as it is, which are timm's names if they are ours, and as each owner's function renames it."""
+    """Return the state under the model's names for each possible owner: unchanged for timm, else by its function."""
     return {"timm": state, **{owner: to_ours(state) for owner, to_ours in key_maps.items()}}
 
 
-# What PyTorch's and Paddle's batch norms call their running statistics.
+# Names of running statistics in PyTorch and in Paddle.
 _STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
-_COUNT = "num_batches_tracked"  # of PyTorch's alone, which momentum makes up for
+_COUNT = "num_batches_tracked"  # PyTorch only; not needed with a momentum
 
 
 def from_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with Paddle's names for statistics, and without PyTorch's number of batches."""
+    """Rename batch norm statistics from PyTorch to Paddle, and drop PyTorch's number of batches."""
     return _rename({name: value for name, value in state.items() if name.split(".")[-1] != _COUNT}, _STATISTICS)
 
 
 def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with PyTorch's names for statistics."""
+    """Rename batch norm statistics from Paddle to PyTorch."""
     return _rename(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
 
 
-def _with_norms_named_as(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with its batch norms called as the model calls them: those of MinkowskiEngine have all that they hold
-    below ``bn.``, those of most others do not."""
+def _rename_norms_like(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename batch norms to the model's names: MinkowskiEngine's have an extra level ``bn.``, most others do not."""
     result = dict(state)
     for mean in statistics_in(targets):
         layer = mean.rpartition(".")[0]
@@ -416,7 +423,7 @@ def _with_norms_named_as(targets: Collection[str], state: Mapping[str, Any]) -> 
 
 
 def statistics_in(names: Collection[str]) -> list[str]:
-    """The names that are running statistics of a batch norm."""
+    """Return the names that are running statistics of a batch norm."""
     return [name for name in names if name.rpartition(".")[2] in _STATISTICS.values()]
 
 

@@ -1,7 +1,7 @@
-"""Checkpoints that PaddleViT's programs write: a training run to continue, in one ``.pdparams`` file.
+"""Training checkpoints of PaddleViT's programs, in one ``.pdparams`` file.
 
 Source: github.com/BR-IDL/PaddleViT, image_classification/*/main_multi_gpu.py, steps 7 and 10: ``model``, ``optimizer``,
-``epoch``, ``lr_scheduler``, and where the run has them ``model_ema`` and ``amp_grad_scaler``.
+``epoch``, ``lr_scheduler``, and optionally ``model_ema`` and ``amp_grad_scaler``.
 """
 
 import re
@@ -14,7 +14,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from .unpickling import restricted_load
-from .weights import EXTENSION, SourceWeights, as_array, given_weights
+from .weights import EXTENSION, SourceWeights, as_array, weights_from_mapping
 
 _ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|velocity)_\d+")
 
@@ -23,11 +23,11 @@ class PaddleViTTraining(NamedTuple):
     """State of a training run of PaddleViT.
 
     Attributes:
-        epoch: the last epoch that it has finished.
-        weights: of the model.
-        average: of these weights; None without one.
-        accumulators: of the optimizer, by their kind and then by the names of the weights.
-        scaler: state of the gradients' scale; empty without one.
+        epoch: the last completed epoch.
+        weights: weights of the model.
+        average: averaged weights; None: there are none.
+        accumulators: the optimizer's accumulators by kind, each by name of the weight.
+        scaler: state of the loss scaler; empty if there is none.
     """
 
     epoch: int
@@ -38,7 +38,7 @@ class PaddleViTTraining(NamedTuple):
 
 
 def read_training(file: Path) -> PaddleViTTraining | None:
-    """Read a checkpoint of PaddleViT's; None for a file of weights alone.
+    """Read PaddleViT's training checkpoint; return None for a file of weights alone.
 
     Raises:
         UserError: the file is damaged, or its optimizer's state does not belong to its weights.
@@ -51,36 +51,36 @@ def read_training(file: Path) -> PaddleViTTraining | None:
     epoch = content.get("epoch")
     if type(epoch) is not int or epoch < 0:
         raise UserError(
-            f"{file}: its optimizer's state is of an unknown epoch ({shorten(repr(epoch))}): expected PaddleViT's "
-            f"'epoch', a whole number; -pretrained={file} begins a new training run with its weights"
+            f"{file}: the epoch of its optimizer's state is unknown ({shorten(repr(epoch))}), expected PaddleViT's "
+            f"'epoch', a whole number; -pretrained={file} starts a new training run with its weights"
         )
     average = content.get("model_ema")
     scaler = content.get("amp_grad_scaler")
     return PaddleViTTraining(
         epoch,
-        _take(content["model"], file),
-        _take(average, file) if isinstance(average, dict) else None,
-        {kind: _take(found, file) for kind, found in _find_accumulators(content, file).items()},
+        _convert(content["model"], file),
+        _convert(average, file) if isinstance(average, dict) else None,
+        {kind: _convert(state, file) for kind, state in _find_accumulators(content, file).items()},
         scaler if isinstance(scaler, dict) and {"scale", "incr_count"} <= scaler.keys() else {},
     )
 
 
-def _take(state: Mapping[str, Any], file: Path) -> SourceWeights:
-    return given_weights(state)._replace(name=str(file), in_paddle_layout=True)
+def _convert(state: Mapping[str, Any], file: Path) -> SourceWeights:
+    return weights_from_mapping(state)._replace(name=str(file), in_paddle_layout=True)
 
 
 def _find_accumulators(content: Mapping[str, Any], file: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Find what the optimizer keeps of each weight, which it names by the automatic name of the weight's tensor."""
+    """Return the optimizer's accumulators by kind and weight; the file names them by the tensors' automatic names."""
     weights = {entry[0]: name for name, entry in content["model"].items() if isinstance(entry, tuple)}
-    found: dict[str, dict[str, np.ndarray]] = {}
+    accumulators: dict[str, dict[str, np.ndarray]] = {}
     for key, value in content["optimizer"].items():
         match, array = _ACCUMULATOR.fullmatch(str(key)), as_array(value)
         if match is None or array is None:
             continue
         if match[1] not in weights:
             raise UserError(
-                f"{file}: its optimizer's {shorten(str(key))} belongs to none of its weights; -pretrained={file} "
-                "begins a new training run with its weights"
+                f"{file}: its optimizer's {shorten(str(key))} does not belong to a weight; -pretrained={file} "
+                "starts a new training run with its weights"
             )
-        found.setdefault(match[2], {})[weights[match[1]]] = array
-    return found
+        accumulators.setdefault(match[2], {})[weights[match[1]]] = array
+    return accumulators

@@ -1,9 +1,9 @@
-"""Weights by name: those that their authors published and timm's owner keeps at Hugging Face.
+"""Published weights by name, which timm's maintainers host at Hugging Face.
 
-A name is timm's, ``vit_small_patch16_224.augreg_in21k_ft_in1k``; ``hf:OWNER/REPOSITORY`` means any other repository
-there that holds a ``model.safetensors``, and ``ms:OWNER/REPOSITORY`` one at ModelScope. A path that exists wins. A
-model's name alone is a path, as it is to PaddleViT's users, whose own weights are often called so: what is not there
-must not be replaced by somebody else's.
+A name is timm's, such as ``vit_small_patch16_224.augreg_in21k_ft_in1k``. ``hf:OWNER/REPOSITORY`` means any other
+repository there that contains a ``model.safetensors``, and ``ms:OWNER/REPOSITORY`` one at ModelScope. An existing path
+takes precedence. A model's name alone is a path, as in PaddleViT, whose users often name their own weights so; a
+missing file must not be replaced by published weights.
 """
 
 import difflib
@@ -14,34 +14,43 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..registry import address_of_weights
+from ..registry import find_weights_address
 from ..runtime.errors import UserError
-from .download import CachedCopy, find_kept, from_hub, kept_copy, local_copy, silent, small_of_hub
+from .download import (
+    CachedCopy,
+    download_from_hub,
+    download_small_file,
+    find_in_hub_cache,
+    find_local_copy,
+    local_copy,
+    silent,
+)
 
-_ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
+_ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's variable for the address of a mirror
 _ENDPOINT = "https://huggingface.co"
 _FILE = "model.safetensors"
 _REPOSITORY = re.compile(r"hf(?:-hub)?:([\w.\-]+/[\w.\-]+)")
-_MODELSCOPE_VARIABLE = "MODELSCOPE_ENDPOINT"  # ModelScope's own
+_MODELSCOPE_VARIABLE = "MODELSCOPE_ENDPOINT"  # ModelScope's variable
 _MODELSCOPE = "https://www.modelscope.cn"
-_OF_MODELSCOPE = re.compile(r"ms:([\w.\-]+/[\w.\-]+)")
+_MODELSCOPE_REPOSITORY = re.compile(r"ms:([\w.\-]+/[\w.\-]+)")
 
 _HALF = (0.5, 0.5, 0.5)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class PublishedWeights(NamedTuple):
-    """Weights with a name.
+    """Weights that have a name.
 
     Attributes:
-        name: timm's, which is that of the repository as well.
-        top1: in percent on ImageNet-1k's validation images, at the model's size, as timm measured it; None: the weights
-            have no such classifier.
-        license: of the weights.
-        mean, std: per channel, of the pixels from 0 to 1 that the weights were trained on.
-        crop_pct: the share of the resized image that was kept in that evaluation.
-        interpolation: of that resize.
-        crop_mode: "center" where it keeps the proportions, "squash" where it makes a square.
+        name: timm's name, which is also the repository's.
+        top1: top-1 accuracy in percent on ImageNet-1k's validation images, at the model's size, as measured by timm;
+            None: the weights have no such classifier.
+        license: license of the weights.
+        mean: mean per channel of the training images, with pixels in [0, 1].
+        std: standard deviation per channel, likewise.
+        crop_pct: share of the resized image that the evaluation crops.
+        interpolation: method of the resize.
+        crop_mode: "center" if the resize keeps the aspect ratio, "squash" if it makes a square.
     """
 
     name: str
@@ -55,7 +64,7 @@ class PublishedWeights(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The registered model that they are for."""
+        """Name of the registered model that the weights belong to."""
         return self.name.partition(".")[0]
 
 
@@ -88,12 +97,12 @@ _ROWS = (
 )
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _SATELLITE_MEAN, _SATELLITE_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
-# Of Meta's DINOv3, which names what the weights may be used for; timm's copies are open, those of facebook/* are gated.
+# Meta's DINOv3 license restricts the use of the weights; timm's copies are open, the ones of facebook/* are gated.
 DINOV3_LICENSE = "DINOv3-License"
 
 
 def _foundation() -> list[PublishedWeights]:
-    """Backbones without a classifier, and EVA-02. Source: each one's ``pretrained_cfg`` in timm 1.0.31."""
+    """Return backbones without a classifier, and EVA-02. Source: each one's ``pretrained_cfg`` in timm 1.0.31."""
     rows = []
     for size in ("small", "base", "large", "giant"):
         for registers in ("", "_reg4"):
@@ -103,8 +112,8 @@ def _foundation() -> list[PublishedWeights]:
     for size in ("small", "small_plus", "base", "large", "huge_plus", "7b"):
         rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
     for size in ("large", "7b"):
-        of_satellites = _SATELLITE_MEAN, _SATELLITE_STD, 1.0
-        rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.sat493m", None, DINOV3_LICENSE, *of_satellites))
+        satellite = _SATELLITE_MEAN, _SATELLITE_STD, 1.0
+        rows.append(PublishedWeights(f"vit_{size}_patch16_dinov3.sat493m", None, DINOV3_LICENSE, *satellite))
     for size in ("tiny", "small", "base", "large"):
         rows.append(PublishedWeights(f"convnext_{size}.dinov3_lvd1689m", None, DINOV3_LICENSE, crop_pct=1.0))
     siglip = {"base_patch16": (224, 256, 384, 512), "base_patch32": (256,), "large_patch16": (256, 384, 512)}
@@ -128,41 +137,40 @@ def _foundation() -> list[PublishedWeights]:
 
 
 def _authors() -> dict[str, str]:
-    """Registered models -> the weights of their authors at Hugging Face, with license and whether these are gated."""
-    found = {}
+    """Return the authors' weights at Hugging Face by registered model, with license and whether they are gated."""
+    weights = {}
     for size in ("small", "base", "large", "giant"):
-        found[f"vit_{size}_patch14_dinov2"] = f"hf:facebook/dinov2-{size} (Apache-2.0)"
-        found[f"vit_{size}_patch14_reg4_dinov2"] = f"hf:facebook/dinov2-with-registers-{size} (Apache-2.0)"
+        weights[f"vit_{size}_patch14_dinov2"] = f"hf:facebook/dinov2-{size} (Apache-2.0)"
+        weights[f"vit_{size}_patch14_reg4_dinov2"] = f"hf:facebook/dinov2-with-registers-{size} (Apache-2.0)"
     kinds = {"small": "s16", "small_plus": "s16plus", "base": "b16", "large": "l16"}
     kinds.update({"huge_plus": "h16plus", "7b": "7b16"})
     for size, kind in kinds.items():
         gated = f"{DINOV3_LICENSE}, gated: accept it there and set HF_TOKEN"
-        found[f"vit_{size}_patch16_dinov3"] = f"hf:facebook/dinov3-vit{kind}-pretrain-lvd1689m ({gated})"
+        weights[f"vit_{size}_patch16_dinov3"] = f"hf:facebook/dinov3-vit{kind}-pretrain-lvd1689m ({gated})"
     for size in ("base", "large", "so400m"):
         for side in (224, 256, 384, 512):
             name = f"vit_{size}_patch16_siglip_{side}"
             if f"{name}.v2_webli" in PUBLISHED:
-                found[name] = f"hf:google/siglip2-{size}-patch16-{side} (Apache-2.0)"
-    return found
+                weights[name] = f"hf:google/siglip2-{size}-patch16-{side} (Apache-2.0)"
+    return weights
 
 
 PUBLISHED: dict[str, PublishedWeights] = {row.name: row for row in [*_ROWS, *_foundation()]}
-_OF_AUTHORS = _authors()
+_AUTHOR_WEIGHTS = _authors()
 _DFINE = {"n": "nano", "s": "small", "m": "medium", "l": "large", "x": "xlarge"}
 
 
-def weights_of_authors(model: str) -> list[str]:
-    """Weights of a registered model that its authors keep at Hugging Face, each with its license and whether it is
-    gated."""
+def list_author_weights(model: str) -> list[str]:
+    """List the authors' weights of a registered model at Hugging Face, with license and whether they are gated."""
     return (
-        [_OF_AUTHORS[model]]
-        if model in _OF_AUTHORS
-        else [f"{one} (Apache-2.0)" for one in find_published_detectors(model)]
+        [_AUTHOR_WEIGHTS[model]]
+        if model in _AUTHOR_WEIGHTS
+        else [f"{name} (Apache-2.0)" for name in find_published_detectors(model)]
     )
 
 
 def find_published_detectors(model: str) -> list[str]:
-    """Published weights of a real-time detector of that name, all Apache-2.0: first those of COCO alone."""
+    """List published weights of a real-time detector, all Apache-2.0; weights trained on COCO alone come first."""
     family, _, size = model.partition("_")
     if family == "dfine" and size in _DFINE:
         trained_on = ["coco", *([] if size == "n" else ["obj2coco-e25" if size == "l" else "obj2coco", "obj365"])]
@@ -173,38 +181,37 @@ def find_published_detectors(model: str) -> list[str]:
 
 
 def find_published(source: Any) -> PublishedWeights | None:
-    """The row that ``source`` names, None for a path that exists and for anything else."""
+    """Return the entry that ``source`` names; None for an existing path and anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
     return PUBLISHED.get(source.partition("#")[0].lower().removeprefix("hf:timm/"))
 
 
 def find_published_for(model: str) -> PublishedWeights | None:
-    """The first row of the registered model of that name."""
+    """Return the first entry of a registered model, or None."""
     return next((row for row in PUBLISHED.values() if row.model == model.lower()), None)
 
 
 def is_fetched(source: Any) -> bool:
-    """Whether ``source`` is an address or a name, whose weights are fetched, rather than a path."""
+    """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
     return _repository(source) is not None or _resolve_address(source) is not None
 
 
 def _repository(source: Any) -> str | None:
-    """OWNER/REPOSITORY at Hugging Face that ``source`` names, after which ``#sha256=...`` may follow; else None."""
+    """Return the OWNER/REPOSITORY at Hugging Face that ``source`` names, with or without ``#sha256=...``; else None."""
     row = find_published(source)
     if row is not None:
         return f"timm/{row.name}"
-    named = source.partition("#")[0] if isinstance(source, str) else ""
-    found = _REPOSITORY.fullmatch(address_of_weights(named) or named)
-    return found[1] if found else None
+    name = source.partition("#")[0] if isinstance(source, str) else ""
+    match = _REPOSITORY.fullmatch(find_weights_address(name) or name)
+    return match[1] if match else None
 
 
 def _resolve_address(source: Any) -> str | None:
-    """The address that ``source`` is, or that of the weights at ModelScope or of another package that it names; None if
-    it is neither."""
+    """Return the address of the weights that ``source`` is or names, at ModelScope or in another package; else None."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
         return source
-    if isinstance(source, str) and (bridged := address_of_weights(source.partition("#")[0])):
+    if isinstance(source, str) and (bridged := find_weights_address(source.partition("#")[0])):
         if bridged.startswith("hf:"):
             return None
         return bridged + "".join(source.partition("#")[1:])
@@ -217,59 +224,63 @@ def _endpoint() -> str:
 
 
 def _at_modelscope(source: Any, file: str) -> str | None:
-    """The address of a file of the repository at ModelScope that ``source`` names; None if it names none."""
-    found = _OF_MODELSCOPE.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
+    """Return the address of a file in the repository at ModelScope that ``source`` names; else None."""
+    match = _MODELSCOPE_REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
     endpoint = (os.environ.get(_MODELSCOPE_VARIABLE) or _MODELSCOPE).rstrip("/")
-    return f"{endpoint}/models/{found[1]}/resolve/master/{file}" if found else None
+    return f"{endpoint}/models/{match[1]}/resolve/master/{file}" if match else None
 
 
-def local_weights(source: Any, sha256: str | None = None, say: Callable[[str], None] = silent) -> CachedCopy | None:
-    """The file of an address or a name, fetched once; None for anything else.
+def local_weights(source: Any, sha256: str | None = None, log: Callable[[str], None] = silent) -> CachedCopy | None:
+    """Return the local file of an address or a name, downloaded once; None for anything else.
 
     Args:
-        sha256: of its content.
-        say: gets a line when something is fetched.
+        source: an address, a name or a path.
+        sha256: hexadecimal digest of the content.
+        log: receives a line before a download.
 
     Raises:
-        UserError: as ``local_copy`` and ``from_hub``.
+        UserError: it cannot be downloaded or stored, or its checksum differs.
     """
     repository = _repository(source)
     if repository is None:
         address = _resolve_address(source)
-        return None if address is None else local_copy(address, sha256, say=say)
+        return None if address is None else local_copy(address, sha256, log=log)
     _, mark, checksum = source.partition("#")
-    return from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, say)
+    return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, log)
 
 
-def file_beside(source: Any, name: str, is_asked: bool) -> tuple[Path | None, str]:
-    """A small file of the repository at Hugging Face or ModelScope that holds the weights called ``source``.
+def find_sibling_file(source: Any, name: str, may_download: bool) -> tuple[Path | None, str]:
+    """Return a small file from the repository, at Hugging Face or ModelScope, of the weights called ``source``.
 
     Args:
-        is_asked: the hub is, where no copy of the file is kept.
+        source: name of the weights.
+        name: name of the file.
+        may_download: whether to download it if there is no local copy.
+
     Returns:
-        Where its copy is, None without one; and why it is not known whether there is such a file, empty otherwise.
+        Path of the local copy, None without one; and why it is unknown whether there is such a file, else empty.
     """
     address = _at_modelscope(source, name)
     if address is not None:
-        return _fetch_once(address) if is_asked else (kept_copy(address), "")
+        return _fetch_once(address) if may_download else (find_local_copy(address), "")
     repository = _repository(source)
     if repository is None:
         return None, ""
-    return _fetch_once(repository, name) if is_asked else (find_kept(repository, name), "")
+    return _fetch_once(repository, name) if may_download else (find_in_hub_cache(repository, name), "")
 
 
-@functools.cache  # where nobody answers that takes its time
+@functools.cache  # without an answer from the server, each attempt takes long
 def _fetch_once(place: str, name: str | None = None) -> tuple[Path | None, str]:
-    """A file of a repository of Hugging Face's, or what is at an address."""
+    """Download a file of a repository at Hugging Face, or of an address; return the path, or the error."""
     try:
-        return (local_copy(place).path if name is None else small_of_hub(place, name, _endpoint())), ""
+        return (local_copy(place).path if name is None else download_small_file(place, name, _endpoint())), ""
     except UserError as error:
         return None, str(error)
 
 
 def similar_names(source: str) -> str:
-    """``; weights that have a name: …`` for what looks like a mistyped name, else nothing."""
+    """Format ``; weights that have a name: ...`` with names similar to ``source``; empty if there are none."""
     if os.sep in source:
         return ""
     near = difflib.get_close_matches(source.lower(), list(PUBLISHED), n=2, cutoff=0.6)
-    return f"; weights that have such a name: {', '.join(near)}" if near else ""
+    return f"; published weights with similar names: {', '.join(near)}" if near else ""

@@ -1,14 +1,18 @@
-"""Checkpoints of a run: a directory each, complete or absent.
+"""Checkpoints of a run: one directory each, complete or absent.
 
-``checkpoints/epoch_0004/``, or ``checkpoints/update_00000123/`` in the middle of an epoch, holds ``model.pdparams``
-(readable by plain ``paddle.load``), ``model_ema.pdparams`` if the run averages weights, ``optimizer.npz``,
-``state.json``, ``about.yaml`` (what the weights are of and which input they expect), ``samples.npz``
-(digests of the samples trained on and held out, and names of the latter) where they are known, and ``manifest.json``
-with the size and SHA-256 of each. ``evaluation.json`` comes later, when its evaluation is done.
-``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched when everything else is on disk.
+``checkpoints/epoch_0004/``, or ``checkpoints/update_00000123/`` within an epoch, contains:
 
-What is not complete yet, or about to be removed, has a hidden name that no other process uses; what a killed process
-has left of them is removed by ``remove_leftovers``, which only the owner of the output folder may call.
+- ``model.pdparams``, readable by plain ``paddle.load``, and ``model_ema.pdparams`` if the run averages weights
+- ``optimizer.npz`` and ``state.json``
+- ``about.yaml``: task, data, preprocessing and settings of the weights
+- ``samples.npz``, if known: digests of training and held-out samples, and names of the latter
+- ``manifest.json``: size and SHA-256 of each file
+- ``evaluation.json``, once the evaluation is done
+
+``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched once everything else is on disk.
+
+Incomplete directories, and those being removed, have hidden names that no other process uses. ``remove_leftovers``
+deletes what a killed process has left of them; only the owner of the output folder may call it.
 """
 
 import contextlib
@@ -53,21 +57,21 @@ from .content import (
 )
 from .finding import holds_any, is_newest, newest_first, newest_good, resolve
 
-__all__ = [  # what those who save and continue runs need
+__all__ = [  # for code that saves and resumes runs
     "DamagedCheckpointError", "HostCopies", "HostTensor", "RunState", "Tensors", "discard", "epoch_name", "holds_any",
     "host_values", "is_newest", "link", "newest_good", "prune", "read", "read_about", "read_samples",
     "remove_leftovers", "resolve", "save", "update_name", "verify", "write_evaluation", "write_tensors",
 ]  # fmt: skip
 
-# ---- copies of what is written -----------------------------------------------------------------------------------
+# ---- copies of tensors -------------------------------------------------------------------------------------------
 
-_NAME_TABLE = "StructuredToParameterName@@"  # Paddle's entry for the automatic names
-_PROTOCOL = 4  # of pickle: Paddle's default
-_told = functools.partial(os_errors_as_user_errors, remark=", then -resume=auto")
+_NAME_TABLE = "StructuredToParameterName@@"  # Paddle's key of the table of automatic names
+_PROTOCOL = 4  # pickle protocol, Paddle's default
+_user_errors = functools.partial(os_errors_as_user_errors, hint=", then -resume=auto")
 
 
 class HostTensor(NamedTuple):
-    """A tensor's values, and the name that Paddle has given it."""
+    """A tensor's values on the host, and the automatic name that Paddle has given it."""
 
     array: np.ndarray
     name: str
@@ -77,17 +81,20 @@ Tensors = Mapping[str, paddle.Tensor | HostTensor]
 
 
 class HostCopies:
-    """Copies tensors, into the memory of the copy before where there is one: new memory takes the system much longer to
-    give than the copy takes."""
+    """Copies tensors to the host and reuses the memory of the previous copies.
+
+    Allocating new memory takes the system much longer than copying.
+    """
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray] = {}
 
-    def of(self, part: str, tensors: Mapping[str, paddle.Tensor]) -> dict[str, HostTensor]:
-        """Copies of ``tensors``, which the next call for the same part overwrites.
+    def copy(self, part: str, tensors: Mapping[str, paddle.Tensor]) -> dict[str, HostTensor]:
+        """Copy ``tensors``; the next call with the same ``part`` overwrites the copies.
 
         Args:
-            part: tells tensors of the same names apart.
+            part: distinguishes sets of tensors with equal names.
+            tensors: tensors by name.
         """
         return {name: HostTensor(self._copy(f"{part}/{name}", tensor), tensor.name) for name, tensor in tensors.items()}
 
@@ -103,13 +110,13 @@ class HostCopies:
 
 
 def host_values(tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
-    """The values of tensors, to be read before the tensors change: not copied where they are in the host's memory."""
+    """Return the values of tensors, to be read before the tensors change: without a copy if they are in host memory."""
     in_place = {name: paddle_versions.values_in_place(tensor) for name, tensor in tensors.items()}
     return {name: tensors[name].numpy() if values is None else values for name, values in in_place.items()}
 
 
 def write_tensors(file: BinaryIO, tensors: Tensors) -> None:
-    """Write what ``paddle.save`` writes of a model's state."""
+    """Write a model's state in the format of ``paddle.save``."""
     content: dict[str, Any] = {}
     names = {}
     for key, tensor in tensors.items():
@@ -133,19 +140,25 @@ def save(
 ) -> Path:
     """Write the checkpoint ``name`` into ``folder`` and return its directory. Main process only, in any thread.
 
-    ``averaged`` are the averaged weights by the model's names, if there are any; ``about`` is plain values for YAML;
-    ``samples`` are what ``read_samples`` returns.
+    All files are written under a temporary name, flushed to disk and then renamed: a crash leaves the directory either
+    complete or absent. An existing one of the same name remains until then.
 
-    Everything is written under a temporary name, flushed to disk and then renamed: a crash leaves the directory
-    either complete or absent. One of the same name stays until then.
+    Args:
+        folder: folder of the checkpoints.
+        name: name of the checkpoint, see ``epoch_name`` and ``update_name``.
+        weights: the model's state.
+        state: position, optimizer and other state.
+        averaged: averaged weights by the model's names; None: there are none.
+        about: metadata as plain values; None: there are none.
+        samples: sample lists, see ``read_samples``; None or empty: there are none.
 
     Raises:
-        UserError: the file system refuses, for example because it is full; earlier checkpoints stay as they were.
+        UserError: a file cannot be written, for example because the disk is full; earlier checkpoints are unchanged.
     """
     final = folder / name
     temporary = folder / _hidden(name)
     try:
-        with _told(f"the checkpoint {final}"):
+        with _user_errors(f"the checkpoint {final}"):
             folder.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()
             _write_files(temporary, weights, state, averaged, about, samples)
@@ -156,7 +169,7 @@ def save(
             _flush(folder)
     finally:
         with contextlib.suppress(OSError):
-            _remove(temporary)  # incomplete; usually it has its name
+            _remove(temporary)  # only if incomplete: a complete one is renamed by now
     return final
 
 
@@ -184,7 +197,7 @@ def _write_files(
 
 
 def _put(temporary: Path, final: Path) -> None:
-    """Give a complete checkpoint its name; one that had it is found, and verified, under another name until then."""
+    """Rename a complete checkpoint; an existing one of this name can be found under another name until then."""
     aside = final.with_name(final.name + REPLACED)
     if os.path.lexists(aside):
         _remove(aside)
@@ -196,14 +209,15 @@ def _put(temporary: Path, final: Path) -> None:
 
 
 def link(folder: Path, name: str, target: Path) -> None:
-    """Point the link ``folder/name`` at the checkpoint ``target``, atomically. A folder of that name, which copies
-    without links have, is kept as ``name.folder``.
+    """Point the link ``folder/name`` to the checkpoint ``target``, atomically.
+
+    A folder of that name, which copies without links have, is renamed to ``name.folder``.
 
     Raises:
         UserError: the file system refuses.
     """
     path, temporary = folder / name, folder / _hidden(name)
-    with _told(f"the link {path}"):
+    with _user_errors(f"the link {path}"):
         try:
             temporary.symlink_to(target.name)
             if path.is_dir() and not path.is_symlink():
@@ -233,28 +247,33 @@ def prune(
     keep_epochs: int = 1,
     good: Path | None = None,
 ) -> None:
-    """Remove checkpoints that are neither linked nor to be kept; none where no good one would be left.
+    """Remove checkpoints that are neither linked nor to be kept, unless no good one would be left.
 
-    Kept are those of epochs for which ``keep(epoch)`` is true, the newest ``keep_epochs`` of epochs up to the present
-    ``epoch``, and the newest ``keep_updates`` of updates up to the present ``update``: later ones were left by a run
-    that this one has restarted. ``good`` is a checkpoint that this process has written; others are verified.
+    Args:
+        folder: folder of the checkpoints.
+        keep: returns whether the checkpoint of an epoch is kept.
+        update: current step; later checkpoints were left by a run that this one has restarted.
+        keep_updates: number of checkpoints of steps to keep, the newest ones up to ``update``.
+        epoch: current epoch; None: all epochs count.
+        keep_epochs: number of checkpoints of epochs to keep, the newest ones up to ``epoch``.
+        good: a checkpoint that this process has written; others are verified before they count as good.
 
     Raises:
         UserError: the file system refuses.
     """
-    with _told(f"in {folder}"):
-        all_of_them = list_checkpoints(folder)
+    with _user_errors(f"in {folder}"):
+        checkpoints = list_checkpoints(folder)
         linked = {linked_name(folder, name) for name in ("last", "best")}
-        updates = sorted(n for kind, n, _ in all_of_them if kind == "update" and n <= update)[-keep_updates:]
+        updates = sorted(n for kind, n, _ in checkpoints if kind == "update" and n <= update)[-keep_updates:]
         present = math.inf if epoch is None else epoch
-        epochs = sorted(n for kind, n, _ in all_of_them if kind == "epoch" and n <= present)[-keep_epochs:]
-        kept = {
+        epochs = sorted(n for kind, n, _ in checkpoints if kind == "epoch" and n <= present)[-keep_epochs:]
+        retained = {
             path
-            for kind, number, path in all_of_them
+            for kind, number, path in checkpoints
             if path.name in linked or ((keep(number) or number in epochs) if kind == "epoch" else number in updates)
         }
-        unwanted = [path for _, _, path in all_of_them if path not in kept]
-        if unwanted and (good in kept or any(map(_is_good, kept))):
+        unwanted = [path for _, _, path in checkpoints if path not in retained]
+        if unwanted and (good in retained or any(map(_is_good, retained))):
             for path in unwanted:
                 _remove(path)
 
@@ -268,7 +287,11 @@ def _is_good(directory: Path) -> bool:
 
 
 def write_evaluation(directory: Path, best: dict[str, Any]) -> None:
-    """Note in a checkpoint that its evaluation is done, and the best one so far. Main process only.
+    """Record in a checkpoint that its evaluation is done, and the best one so far. Main process only.
+
+    Args:
+        directory: the checkpoint.
+        best: name, value, epoch and line of the best evaluation.
 
     Raises:
         UserError: the file system refuses.
@@ -278,41 +301,42 @@ def write_evaluation(directory: Path, best: dict[str, Any]) -> None:
 
 
 def discard(directory: Path) -> None:
-    """Remove a checkpoint; ``last`` then links to the newest that is left. Main process only.
+    """Remove a checkpoint and link ``last`` to the newest remaining one. Main process only.
 
     Raises:
         UserError: the file system refuses.
     """
     folder = directory.parent
-    left = [path for path in newest_first(folder) if path != directory]
-    with _told(f"in {folder}"):
-        for name, other in (("last", left[:1]), ("best", [])):
+    remaining = [path for path in newest_first(folder) if path != directory]
+    with _user_errors(f"in {folder}"):
+        for name, replacement in (("last", remaining[:1]), ("best", [])):
             if linked_name(folder, name) == directory.name:
-                if other:
-                    link(folder, name, other[0])
+                if replacement:
+                    link(folder, name, replacement[0])
                 else:
                     (folder / name).unlink()
         _remove(directory)
 
 
 def remove_leftovers(folder: Path) -> list[str]:
-    """Remove what killed processes have left half written or half removed in a ``checkpoints`` folder.
+    """Remove half-written and half-removed files of killed processes from a ``checkpoints`` folder.
 
-    Only for the owner of the output folder: it would also remove what a living process is writing there.
+    Only the owner of the output folder may call this: it would also remove files that a running process is writing.
 
     Returns:
-        What was removed, relative to ``folder``.
+        The removed files, relative to ``folder``.
+
     Raises:
         UserError: the file system refuses.
     """
     removed = []
-    with _told(f"in {folder}"):
+    with _user_errors(f"in {folder}"):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             original = path.with_name(path.name.removesuffix(REPLACED))
             if is_temporary(path.name) or (parse_name(path.name) and os.path.lexists(original) and original != path):
                 _remove(path)
                 removed.append(path.name)
-            elif parse_name(path.name) and original != path:  # killed in the middle of replacing it
+            elif parse_name(path.name) and original != path:  # the process was killed while replacing it
                 os.replace(path, original)
             elif parse_name(path.name) and path.is_dir():
                 for half in [file for file in sorted(path.iterdir()) if is_temporary(file.name)]:
@@ -334,7 +358,7 @@ def _flush(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Rename a directory out of sight first, so that a crash leaves nothing that looks complete."""
+    """Remove a file or a directory; rename a directory first, so that a crash leaves nothing that looks complete."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()
         return

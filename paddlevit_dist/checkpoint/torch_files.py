@@ -1,8 +1,8 @@
-"""Reading what ``torch.save`` writes, without torch and without executing anything that the file asks for.
+"""Reads files of ``torch.save`` without torch and without executing code that they name.
 
-Two formats: since PyTorch 1.6 a zip archive with one pickle and a file for each storage (the memory of one or more
-tensors), before that pickles one after another and the storages behind them. The pickles are read as those
-of ``unpickling`` are, with the few additional names that tensors need; torch itself would be a dependency of a GB.
+There are two formats. Since PyTorch 1.6: a zip archive with one pickle and a file for each storage (the memory of one
+or more tensors). Before: several pickles, followed by the storages. The pickles are read as in ``unpickling``, with a
+few more names for tensors; torch itself would be a dependency of a GB.
 
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """
@@ -27,7 +27,7 @@ _DTYPES = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
     "HalfStorage": "<f2",
-    "BFloat16Storage": "<u2",  # as its bits, as in all readers
+    "BFloat16Storage": "<u2",  # as bits, as in all readers
     "LongStorage": "<i8",
     "IntStorage": "<i4",
     "ShortStorage": "<i2",
@@ -39,11 +39,11 @@ _DTYPES = {
 
 @contextlib.contextmanager
 def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
-    """The object that ``torch.save`` wrote, with a ``StoredTensor`` for each tensor, valid inside the context.
+    """Read an object that ``torch.save`` wrote, with a ``StoredTensor`` for each tensor, valid inside the block.
 
     Raises:
-        UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed. Also
-            raised for what goes wrong while tensors are read inside the context.
+        UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
+            Also raised for errors while tensors are read inside the block.
     """
     with reading(str(path), KIND, ADVICE), open(path, "rb") as stream:
         start = stream.read(4)
@@ -56,12 +56,12 @@ def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
 
 
 class TensorStorage(FrozenObject):
-    """The memory of one or more tensors, read when the first of them is.
+    """The memory of one or more tensors, read on first use.
 
     Args:
-        dtype: of its numbers.
-        count: how many there are.
-        load: called once, returns the bytes.
+        dtype: dtype of the elements.
+        count: number of elements.
+        load: returns the bytes; called once.
     """
 
     def __init__(self, dtype: np.dtype, count: int, load: Callable[[], bytes]) -> None:
@@ -71,7 +71,7 @@ class TensorStorage(FrozenObject):
         self._numbers: Any = None
 
     def numbers(self) -> np.ndarray:
-        """(count,)"""
+        """Return all elements, (count,)."""
         if self._numbers is None:
             data = self._load()
             if len(data) != self.count * self.dtype.itemsize:
@@ -81,7 +81,14 @@ class TensorStorage(FrozenObject):
 
 
 class StoredTensor(FrozenObject):
-    """A tensor as the file describes it: a shape over a storage."""
+    """A tensor as the file describes it: a shape over a storage.
+
+    Args:
+        storage: the memory.
+        offset: index of the first element in the storage.
+        shape: lengths of the axes.
+        strides: steps of the axes in elements.
+    """
 
     def __init__(self, storage: TensorStorage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.storage = storage
@@ -90,7 +97,7 @@ class StoredTensor(FrozenObject):
         self.strides = strides
 
     def numpy(self) -> np.ndarray:
-        """Its numbers, bfloat16 as its bits in uint16; they share the storage's memory."""
+        """Return the elements, bfloat16 as its bits in uint16; they share the storage's memory."""
         numbers = self.storage.numbers()[self.offset :]
         strides = tuple(step * numbers.itemsize for step in self.strides)
         return np.lib.stride_tricks.as_strided(numbers, self.shape, strides, writeable=False)
@@ -103,7 +110,7 @@ def _whole_numbers(value: Any) -> tuple[int, ...]:
 
 
 def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
-    """``rest`` is whether a gradient is required, hooks and metadata, which weights do without."""
+    """Build a tensor; ``rest`` (whether it needs a gradient, hooks and metadata) is ignored."""
     storage, shape, strides = expect(storage, TensorStorage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
     if len(shape) != len(strides) or len(shape) > 32:
@@ -120,11 +127,14 @@ def _rebuild_parameter(data: Any, *rest: Any) -> StoredTensor:
 
 
 class TorchReader(PickleReader):
-    """Reads the pickle of a file of torch.
+    """Reads the pickle of a PyTorch file.
 
     Args:
-        stream: positioned at the pickle.
-        read_storage: gives the bytes of the storage with a key; called when they are needed.
+        stream: a stream at the position of the pickle.
+        read_storage: returns the bytes of the storage with a key; called when they are needed.
+
+    Attributes:
+        storages: storages by key.
     """
 
     calls = {
@@ -143,17 +153,17 @@ class TorchReader(PickleReader):
         self.storages: dict[str, TensorStorage] = {}
 
     def persistent_load(self, about: Any) -> TensorStorage:
-        """A storage is named by ("storage", its type, key, device, number of elements[, a view in old files])."""
+        """Return the storage of ("storage", type, key, device, number of elements[, a view in old files])."""
         about = expect(about, tuple)
         if len(about) not in (5, 6) or about[0] != "storage" or (len(about) == 6 and about[5] is not None):
-            raise ValueError("a storage in it is not described as torch describes it")
+            raise ValueError("the description of a storage in it is not torch's")
         kind, key, count = expect(about[1], GlobalName), expect(about[2], str), about[4]
         (count,) = _whole_numbers((count,))
         dtype = np.dtype(_DTYPES[kind.text.removeprefix("torch.")])
-        known = self.storages.setdefault(key, TensorStorage(dtype, count, functools.partial(self._read_storage, key)))
-        if (known.dtype, known.count) != (dtype, count):
+        storage = self.storages.setdefault(key, TensorStorage(dtype, count, functools.partial(self._read_storage, key)))
+        if (storage.dtype, storage.count) != (dtype, count):
             raise ValueError("a storage in it is described in two ways")
-        return known
+        return storage
 
 
 def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
@@ -165,7 +175,7 @@ def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
         raise RefusedError("its entries are compressed, which torch does not do")
     if sum(entry.file_size for entry in entries.values()) > file_size:
-        raise ValueError("its entries are larger than the file")  # one stored for several names
+        raise ValueError("its entries are larger than the file")  # several names share one entry
 
     def load(key: str) -> bytes:
         return archive.read(entries[f"{folder}data/{key}"])
@@ -179,7 +189,7 @@ def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
 def _load_legacy(stream: BinaryIO) -> Any:
     data: dict[str, bytes] = {}
     if _plain(stream) != _LEGACY_MAGIC or _plain(stream) != _LEGACY_PROTOCOL:
-        raise ValueError("it does not begin as torch's files do")
+        raise ValueError("it does not start like torch's files")
     if expect(_plain(stream), dict).get("little_endian") is not True:
         raise RefusedError("its numbers are in big-endian order")
     reader = TorchReader(stream, lambda key: data[key])
@@ -189,13 +199,13 @@ def _load_legacy(stream: BinaryIO) -> Any:
         storage = reader.storages[expect(key, str)]
         count = int.from_bytes(stream.read(8), "little")
         if count != storage.count or key in data:
-            raise ValueError("its storages are not those that were announced")
+            raise ValueError("its storages differ from their descriptions")
         data[key] = _read_exactly(stream, count * storage.dtype.itemsize)
     return value
 
 
 def _plain(stream: BinaryIO) -> Any:
-    """The next pickle, in which no tensor may be."""
+    """Read the next pickle, which must not contain tensors."""
 
     def load(key: str) -> bytes:
         raise ValueError("it has a tensor in a place where none belongs")

@@ -1,12 +1,11 @@
-"""Reading what ``paddle.save`` writes without executing anything that the file asks for.
+"""Reads files of ``paddle.save`` without executing code that they name.
 
-A pickle is a program: it names functions and calls them. Here a name is only a key into a table of ``calls``, which
-gives functions of this package that check their arguments; nothing is imported, and nothing that comes of a call can
-be changed by the file. The instructions are looked at once before they are carried out, because ``pickle`` believes
-the lengths and places in them. Strings of Python 2 are read as Latin-1, so that published datasets of that age can be
-read too.
+A pickle is a program: it names functions and calls them. Here, a name is only a key into the table ``calls`` of
+functions of this package, which check their arguments. Nothing is imported, and the file cannot change the objects that
+calls return. The instructions are checked once before they are executed, because ``pickle`` trusts their lengths and
+positions. Strings of Python 2 are decoded as Latin-1, so that published datasets of that age can be read.
 
-Only numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays can come out.
+The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only.
 """
 
 import functools
@@ -25,23 +24,26 @@ from .array_files import RefusedError, reading
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
-_LONG = 1 << 12  # bytes of an array rather than a name or a number
-_LEAST_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # that a file may have, counting shared ones wherever they are
-_MOST_TUPLES = 50_000  # one inside another as a key, about 100,000 end the interpreter when it computes their hash
+_LONG = 1 << 12  # bytes; longer strings are arrays, not names or numbers
+_MIN_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # limit of entries, with shared ones counted at each place
+_MAX_TUPLES = 50_000  # hashing a key of about 100,000 nested tuples crashes the interpreter
 
 
 def restricted_load(file: str | os.PathLike | BinaryIO, keeps_names: bool = False) -> Any:
-    """The object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
+    """Read an object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
 
-    Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are put together again, and Paddle's
-    table of automatic parameter names is left out.
+    Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are joined. Paddle's table of automatic
+    parameter names is dropped.
 
     Args:
-        file: a path, or a binary file that can seek; reading begins at its position.
-        keeps_names: a tensor inside nested containers becomes (its automatic name, its array).
+        file: a path, or a seekable binary file, which is read from its current position.
+        keeps_names: whether a tensor inside nested containers becomes (automatic name, array).
+
+    Returns:
+        The object.
 
     Raises:
-        UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed.
+        UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
     """
     if isinstance(file, (str, os.PathLike)):
         with reading(str(file), "paddle.save file"), open(file, "rb") as stream:
@@ -61,17 +63,23 @@ def _load(stream: BinaryIO, keeps_names: bool) -> Any:
 
 
 class FrozenObject:
-    """An object that a file can put somewhere but not change: ``pickle`` would set any attribute of it."""
+    """An object that a file can place somewhere but not change; ``pickle`` would set any attribute."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # nor is it a key
+    __hash__ = None  # type: ignore[assignment]  # cannot be a key
 
     def __setstate__(self, state: Any) -> None:
+        """Raise ValueError: the file must not set attributes."""
         raise ValueError("it sets the state of something that is not an array")
 
 
 class GlobalName(FrozenObject):
-    """A class or function as the file names it, and what calling it does; None: it may only be an argument."""
+    """A class or function that the file names.
+
+    Args:
+        text: its name.
+        function: called when the file calls it; None: it may only be an argument.
+    """
 
     __slots__ = ("function", "text")
 
@@ -79,16 +87,24 @@ class GlobalName(FrozenObject):
         self.text, self.function = text, function
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            RefusedError: there is none.
+        """
         if self.function is None:
             raise RefusedError(f"it calls '{self.text}'")
         return self.function(*arguments)
 
 
 class PickleReader(pickle.Unpickler):
-    """Reads the pickle at a stream's position; afterwards the stream is at its end.
+    """Reads the pickle at a stream's position; afterwards, the stream is at its end.
+
+    Args:
+        stream: a seekable binary stream.
 
     Attributes:
-        calls: by module and attribute, what a call of that name does.
+        calls: functions by module and attribute that a call of that name runs.
     """
 
     calls: Mapping[tuple[str, str], Callable[..., Any] | None]
@@ -98,54 +114,71 @@ class PickleReader(pickle.Unpickler):
         super().__init__(cast(Any, stream), encoding="latin1")
 
     def load(self) -> Any:
-        """The object; ValueError and the like where the file is damaged, RefusedError where it asks for too much."""
+        """Return the object.
+
+        Raises:
+            ValueError: the file is damaged; other built-in exceptions are possible, too.
+            RefusedError: the file names functions that weights do not need.
+        """
         value = super().load()
-        _require_bounded(value, _LEAST_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
+        _require_bounded(value, _MIN_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
         return _finish(value, {})
 
     def find_class(self, module: str, attribute: str) -> GlobalName:
+        """Return a ``GlobalName`` for a name in the file.
+
+        Raises:
+            RefusedError: the name is not in ``calls``.
+        """
         text = f"{module}.{attribute}"
         if (module, attribute) == ("_codecs", "encode"):
             return GlobalName(text, self._encode)
         if (module, attribute) not in self.calls:
-            raise RefusedError(f"it asks for {ascii(text[:120])}")
+            raise RefusedError(f"it names {ascii(text[:120])}")
         function = self.calls[module, attribute]
         return GlobalName(
             text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function
         )
 
     def persistent_load(self, about: Any) -> Any:
-        """Refuse every persistent identifier: there is none in Paddle's files."""
+        """Reject every persistent identifier, because Paddle's files have none."""
         raise RefusedError("it makes objects by persistent identifiers")
 
     def _encode(self, text: Any, encoding: Any) -> bytes:
-        """The bytes of an array, which protocol 2 stores as text."""
+        """Return the bytes of an array, which protocol 2 stores as text."""
         if not isinstance(text, str) or encoding != "latin1":
-            raise RefusedError("it calls '_codecs.encode' for something else than the bytes of an array")
+            raise RefusedError("it calls '_codecs.encode' on other data than the bytes of an array")
         self.spend(len(text))
         return text.encode("latin1")
 
     def spend(self, num_bytes: int) -> None:
-        """Count what is copied, so that one stored string cannot be made into many arrays."""
+        """Count copied bytes, so that the file cannot make many arrays from one stored string.
+
+        Raises:
+            ValueError: the sum exceeds twice the file's size.
+        """
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
             raise ValueError("its arrays are larger than the file")
 
 
 class _KeyCheck:
-    """Follows the instructions of a pickle to see what becomes a key, whose hash ``pickle`` computes at once: tuples
-    that hold one another twice, which take 500 bytes, take 2**60 steps."""
+    """Follows the instructions of a pickle to find tuples that become keys.
+
+    ``pickle`` hashes keys at once. Nested tuples that contain one another twice fit in 500 bytes, but hashing them
+    takes 2**60 steps.
+    """
 
     def __init__(self) -> None:
-        self._stack: list[Any] = []  # of each object whether it is a tuple; the mark itself
+        self._stack: list[Any] = []  # for each object, whether it is a tuple; or the mark object
         self._memo: dict[int, Any] = {}
 
     def follow(self, instruction: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Carry out an instruction.
+        """Execute an instruction on the stack of types.
 
         Raises:
             ValueError: it makes a tuple a key, or an entry of a set.
-            LookupError: it takes what is not there.
+            LookupError: it uses a missing object.
         """
         name, before = instruction.name, instruction.stack_before
         if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
@@ -157,21 +190,21 @@ class _KeyCheck:
         if name == "MARK":
             self._stack.append(pickletools.markobject)
             return
-        taken: list[Any] = []
+        items: list[Any] = []
         if pickletools.markobject in before:
-            while (one := self._stack.pop()) is not pickletools.markobject:
-                taken.append(one)
-            taken.reverse()
+            while (item := self._stack.pop()) is not pickletools.markobject:
+                items.append(item)
+            items.reverse()
             before = before[: before.index(pickletools.markobject)]
-        own = [self._stack.pop() for _ in before]
-        keys = taken if name in ("ADDITEMS", "FROZENSET") else taken[::2] if name in ("SETITEMS", "DICT") else ()
-        if True in (own[1:2] if name == "SETITEM" else keys):
+        operands = [self._stack.pop() for _ in before]
+        keys = items if name in ("ADDITEMS", "FROZENSET") else items[::2] if name in ("SETITEMS", "DICT") else ()
+        if True in (operands[1:2] if name == "SETITEM" else keys):
             raise ValueError("it has a tuple as a key")
         self._stack += [name.startswith("TUPLE")] * len(instruction.stack_after)
 
 
 class _SkippedBytes(bytes):
-    """Bytes that were passed over: ``genops`` looks at nothing but their number."""
+    """Placeholder for skipped bytes: ``genops`` uses only their number."""
 
     def __new__(cls, length: int) -> "_SkippedBytes":
         skipped = super().__new__(cls)
@@ -185,28 +218,41 @@ class _SkippedBytes(bytes):
 
 
 class _BoundedStream:
-    """A stream for ``genops`` that compares a length with what is left of the file, and passes over what is long."""
+    """A stream for ``genops`` that checks lengths against the rest of the file and skips long strings."""
 
     def __init__(self, stream: IO[bytes], left: int) -> None:
         self._stream, self.left = stream, left
 
     def read(self, length: int) -> bytes:
+        """Read ``length`` bytes, or skip them if they are many.
+
+        Raises:
+            EOFError: the file has fewer bytes.
+        """
         if length > self.left:
             raise EOFError(f"it ends {length - self.left} bytes too early")
         self.left -= length
-        if length > _LONG and isinstance(self._stream, (io.BufferedReader, io.BytesIO)):  # not of a zip: its checksum
+        if length > _LONG and isinstance(
+            self._stream, (io.BufferedReader, io.BytesIO)
+        ):  # not in a zip, which checks a CRC
             self._stream.seek(length, os.SEEK_CUR)
             return _SkippedBytes(length)
         return self._stream.read(length)
 
     def readline(self) -> bytes:
+        """Read a line of at most 256 bytes."""
         line = self._stream.readline(256)
         self.left -= len(line)
         return line
 
 
 def _require_plain(stream: IO[bytes]) -> int:
-    """The bytes from here to the file's end, which its lengths, places and depths are known to fit afterwards."""
+    """Check that lengths, positions and depths of the pickle fit the file; return the bytes from here to its end.
+
+    Raises:
+        ValueError: a position or a depth is invalid, or a tuple is a key.
+        EOFError: the file is truncated.
+    """
     start = stream.tell()
     size, tuples, keys = stream.seek(0, os.SEEK_END) - start, 0, _KeyCheck()
     stream.seek(start)
@@ -214,71 +260,79 @@ def _require_plain(stream: IO[bytes]) -> int:
     for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
         name: str = instruction.name
         if (name == "PROTO") != (count == 0):
-            raise ValueError("its first byte is not that of a pickle")
+            raise ValueError("it does not start like a pickle")
         if name == "PROTO" and not 2 <= cast(int, argument) <= 5:
             raise ValueError(f"it has pickle protocol {argument}, where weights files have 2 to 5")
         if name == "FRAME" and cast(int, argument) > bounded.left:
             raise EOFError(f"it ends {cast(int, argument) - bounded.left} bytes too early")
         if name in ("PUT", "LONG_BINPUT") and cast(int, argument) > count:
-            raise ValueError("it remembers an object at a place far behind the others")
+            raise ValueError("it stores an object at a position far after the others")
         tuples += name.startswith("TUPLE")
-        if tuples > _MOST_TUPLES:
-            raise ValueError(f"it has more than {_MOST_TUPLES:,} tuples")
+        if tuples > _MAX_TUPLES:
+            raise ValueError(f"it has more than {_MAX_TUPLES:,} tuples")
         keys.follow(instruction, argument)
     stream.seek(start)
     return size
 
 
-def _require_bounded(value: Any, most: int, sizes: dict[int, int]) -> int:
-    """Return how many entries a value has, counting those of an object wherever it is held again; ``sizes`` has those
-    of each container, by its identity.
+def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
+    """Count the entries of a value, with shared objects counted at each place.
+
+    Args:
+        value: the value.
+        limit: largest allowed number.
+        sizes: number of entries of each container by its id.
 
     Raises:
-        ValueError: there are more than ``most``: whoever walks through them would not come to an end.
+        ValueError: there are more than ``limit`` entries, which would take very long to traverse.
     """
     if not isinstance(value, (list, tuple, dict)):
         return 1
     if id(value) not in sizes:
-        sizes[id(value)] = 1  # of a list that holds itself
+        sizes[id(value)] = 1  # ends the recursion for a list that contains itself
         entries = value.values() if isinstance(value, dict) else value
-        sizes[id(value)] = 1 + sum(_require_bounded(entry, most, sizes) for entry in entries)
-        if sizes[id(value)] > most:
-            raise ValueError("it holds the same objects again and again, in more places than the file has bytes")
+        sizes[id(value)] = 1 + sum(_require_bounded(entry, limit, sizes) for entry in entries)
+        if sizes[id(value)] > limit:
+            raise ValueError("it contains the same objects in more places than the file has bytes")
     return sizes[id(value)]
 
 
-def _finish(value: Any, seen: dict[int, tuple[Any, Any]]) -> Any:
-    """``value`` with the arrays that were made in it; ``seen`` has each object, by its identity, and what it became."""
+def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
+    """Replace ``_StoredArray`` objects in ``value`` by arrays; ``results`` has each object and its result by id."""
     if isinstance(value, _StoredArray):
         return value.numpy()
     if not isinstance(value, (list, tuple, dict)):
         if isinstance(value, (GlobalName, _NumberType)):
             raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
         return value
-    if id(value) not in seen:
-        seen[id(value)] = value, value
+    if id(value) not in results:
+        results[id(value)] = value, value
         if isinstance(value, tuple):
-            seen[id(value)] = value, tuple(_finish(item, seen) for item in value)
+            results[id(value)] = value, tuple(_finish(item, results) for item in value)
         elif isinstance(value, list):
-            value[:] = [_finish(item, seen) for item in value]
+            value[:] = [_finish(item, results) for item in value]
         else:
             for key in value:
-                value[expect(key, (str, int))] = _finish(value[key], seen)
-    return seen[id(value)][1]
+                value[expect(key, (str, int))] = _finish(value[key], results)
+    return results[id(value)][1]
 
 
 def expect(value: Any, kinds: Any) -> Any:
-    """``value``, which must be of one of these classes."""
+    """Return ``value`` if it is an instance of one of the classes ``kinds``.
+
+    Raises:
+        ValueError: it is not.
+    """
     if not isinstance(value, kinds):
         raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
     return value
 
 
-# What a call in the file may do. Each takes the arguments as the file gives them, and checks these.
+# Functions that the file may call. Each one checks the arguments from the file.
 
 
 class _NumberType(FrozenObject):
-    """The type of an array's numbers, which gets its byte order afterwards; numpy's own would believe its state."""
+    """The dtype of an array; the file sets its byte order afterwards. numpy's own class would trust the state."""
 
     __slots__ = ("dtype",)
 
@@ -295,10 +349,13 @@ class _NumberType(FrozenObject):
 
 
 class _StoredArray(FrozenObject):
-    """An array in the making: nothing until its state is set, and then for good.
+    """An array under construction: empty until its state is set, once.
 
     Args:
-        spend: called before bytes are copied, with their number.
+        spend: called with the number of bytes before they are copied.
+        subtype: the class that the file names, ``numpy.ndarray``.
+        shape: ``(0,)``, as numpy writes it.
+        typecode: ignored.
     """
 
     __slots__ = ("array", "spend")
@@ -312,21 +369,31 @@ class _StoredArray(FrozenObject):
         version, shape, number_type, is_fortran, data = expect(state, tuple)
         if version != 1 or self.array is not None:
             raise ValueError("an array in it is not made as numpy makes it")
-        if isinstance(data, str):  # Python 2 had one type for both
+        if isinstance(data, str):  # Python 2 had one type for text and bytes
             self.spend(len(data))
             data = data.encode("latin1")
         self.array = _array(self.spend, data, number_type, shape, "F" if is_fortran else "C")
 
     def numpy(self) -> np.ndarray:
-        """The array, on the bytes that were read."""
+        """Return the array, which shares memory with the bytes that were read."""
         return expect(self.array, np.ndarray)
 
 
 def _array(
     spend: Callable[[int], None], data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None
 ) -> np.ndarray:
-    """An array as protocol 5 stores it; its axes, if their order in memory is neither C's nor Fortran's. It lies on
-    the bytes that were read, unless they are in the other byte order."""
+    """Build an array as protocol 5 stores it.
+
+    It shares memory with the bytes that were read, unless they are in the other byte order.
+
+    Args:
+        spend: called with the number of bytes before they are copied.
+        data: the bytes.
+        number_type: a ``_NumberType``.
+        shape: lengths of the axes.
+        order: "C", "F", or "K" with ``axes``.
+        axes: order of the axes in memory if it is neither C's nor Fortran's.
+    """
     if not isinstance(number_type, _NumberType) or not isinstance(data, (bytes, bytearray)):
         raise RefusedError("it holds an array of objects")
     if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape) or len(shape) > 32:
@@ -347,20 +414,20 @@ def _scalar(number_type: Any, data: Any) -> Any:
     return np.frombuffer(data, dtype)[0]
 
 
-def _array_of_pair(pair: Any) -> _StoredArray:
-    """Paddle stores a tensor inside nested containers as the tuple (its automatic name, its array)."""
+def _unpack_tensor(pair: Any) -> _StoredArray:
+    """Return the array of a tensor in nested containers, which Paddle stores as the tuple (automatic name, array)."""
     if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], (_StoredArray, np.ndarray)):
         raise ValueError("a tensor in it is not a pair of name and array")
     return pair[1]
 
 
 def _named_array(pair: Any) -> tuple[str, _StoredArray]:
-    array = _array_of_pair(pair)
+    array = _unpack_tensor(pair)
     return expect(pair[0], str), array
 
 
 class _PlainDict(dict):
-    """An OrderedDict, whose attributes (of PyTorch's, the versions of layers) are left out."""
+    """An OrderedDict without its attributes (in PyTorch, the versions of layers)."""
 
     __slots__ = ()
 
@@ -383,7 +450,7 @@ for _package in ("numpy.core", "numpy._core"):  # numpy 1 and 2
     _CALLS[f"{_package}.multiarray", "scalar"] = _scalar
     _CALLS[f"{_package}.numeric", "_frombuffer"] = _array
 for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
-    _CALLS[_module, "tuple"] = _array_of_pair
+    _CALLS[_module, "tuple"] = _unpack_tensor
     _CALLS[_module, "bytes"] = lambda: b""
 PickleReader.calls = _CALLS
 

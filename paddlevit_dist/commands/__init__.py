@@ -59,3 +59,6 @@ def import_command(command: str) -> Callable[[list[str]], None]:
     """Import the function that runs a command; its argument is the list of words after the command's name."""
     target = COMMANDS[command][0]
     return import_object(target) if isinstance(target, str) else functools.partial(target.run_command, command)
+
+
+__all__ = ["COMMANDS", "import_command"]

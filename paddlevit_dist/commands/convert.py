@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.content import read_weights_info, settings_beside
-from ..checkpoint.load import layout_of_owner, rename_states, to_torch_names
+from ..checkpoint.content import find_run_settings, read_weights_info
+from ..checkpoint.load import is_in_paddle_layout, rename_states, to_torch_names
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import EXTENSION, SourceWeights, evaluated_weights, find_weights_file, read_weights
@@ -109,7 +109,7 @@ def _keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | 
     if is_fetched(source):
         return None
     file = find_weights_file(source)
-    model = (settings_beside(read_weights_info(file), file) or {}).get("MODEL")
+    model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     name = model.get("NAME") if isinstance(model, dict) else None
     if not isinstance(name, str) or not name.startswith("timm:"):
         return None
@@ -139,7 +139,7 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
             f"names of {family.name}, the closest"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}
-    is_paddle_layout = _is_paddle_layout(state, linear, layout_of_owner(owner, weights))
+    is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(owner, weights))
     if not is_paddle_layout:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"

@@ -163,7 +163,7 @@ def _score(annotations: Any, table: Any, origin: ResultSource, kind: str, limits
     """Collect the matches in the form that intervals and ``compare`` need."""
     from ..images.detection.evaluation.resampling import DetectionCurves
 
-    curves = functools.cache(lambda: DetectionCurves.of(table, limits))
+    curves = functools.cache(lambda: DetectionCurves.from_table(table, limits))
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         return dict(zip(curves().names(), curves().scores(weights)[0].T))

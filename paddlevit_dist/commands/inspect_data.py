@@ -58,7 +58,7 @@ def _draw(values: RunSettings, target: Path) -> None:
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *format_note(samples.class_names or ())]:
         print(one_line(notice))
-    for line in task.about_samples(samples):
+    for line in task.summarize_samples(samples):
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from .. import plugins
-from ..checkpoint.published import PUBLISHED, weights_of_authors
+from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS, find_name
@@ -63,7 +63,7 @@ def listing(part: str = "") -> str:
         target = MODELS[name]
         place = target.split(":")[0] if isinstance(target, str) else target.__module__
         weights = [f"{row.name} ({row.license})" for row in PUBLISHED.values() if row.model == name]
-        weights += weights_of_authors(name)
+        weights += list_author_weights(name)
         place = "= " + SPELLINGS[name] if name in SPELLINGS else place
         lines.append("  ".join([f"{name:{width}}", place, ", ".join(weights)]).rstrip())
     return "\n".join(lines)

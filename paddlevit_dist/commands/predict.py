@@ -41,7 +41,7 @@ def run(words: list[str]) -> None:
     from ..launch import devices, tuning
 
     requested = -1 if options.ngpus is None else options.ngpus
-    devices.require_sound_variables(requested)
+    devices.check_launcher_variables(requested)
     tuning.restart_with_environment(requested, True, options.device)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
@@ -69,7 +69,7 @@ def run(words: list[str]) -> None:
         write_line(line)
     with (
         output_folder(options.output, (ABOUT, UNREADABLE)) as folder,
-        lock_output_dir(folder, write_line, True, holds=plan.is_main),
+        lock_output_dir(folder, write_line, True, should_lock=plan.is_main),
     ):
         _predict(options, source, plan, folder)
 
@@ -171,7 +171,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
             digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
-            notices = [] if options.annotations is None else task.take_ids(options.annotations, samples)
+            notices = [] if options.annotations is None else task.load_annotation_ids(options.annotations, samples)
         remaining: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices, *notices]:

@@ -169,7 +169,7 @@ def run_scannet(words: list[str]) -> None:
 
 def run_scenes(words: list[str]) -> None:
     """Run ``prepare scenes IN OUT``."""
-    from ..points.prepare.formats import FORMATS, format_in
+    from ..points.prepare.formats import FORMATS, detect_format
     from ..points.prepare.listing import SceneChoices
     from ..points.prepare.s3dis import NUM_AREAS
 
@@ -194,7 +194,7 @@ def run_scenes(words: list[str]) -> None:
     )
     options = parser.parse_args(words)
     root = _folder(options)
-    kind = options.format or format_in(root)
+    kind = options.format or detect_format(root)
     if options.format is None:
         print(one_line(f"{root} contains scenes of format {kind}: {FORMATS[kind].meaning}"))
     _prepare_scenes(options, kind, **_choose(options), columns=_split_names(options.columns), val_area=options.val_area)

@@ -22,7 +22,7 @@ from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line, shorten
 from ..tasks.sample_groups import SampleGroups, draw, get_group_names, read_groups
 from ..tasks.score_report import ResultSource, ScoreReport
-from ..tasks.truth import samples_of_classes
+from ..tasks.truth import count_class_samples
 from .parser import CommandParser, path
 
 MOST_SHOWN = 100  # classes; -json prints all
@@ -166,7 +166,7 @@ def find_small_sample_warning(
 ) -> str | None:
     """Return the warning of ``intervals.small_sample_warning`` for these scores, if any."""
     rates = scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
-    of_class = samples_of_classes(scored.kind, scored.arrays, scored.classes, get_group_names(groups))
+    of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, get_group_names(groups))
     return small_sample_warning(*draw(groups, len(scored.names), scored.sample), intervals, rates, of_class, shown)
 
 
@@ -225,7 +225,7 @@ def to_json(
         **({} if percent == "off" else {"percent": float(percent)}),
         "intervals": {name: interval.plain() for name, interval in intervals.items()},
         "samples": samples,
-        **({} if groups is None else {"groups": groups.plain()}),
+        **({} if groups is None else {"groups": groups.to_dict()}),
         "protocol": list(protocol),
         "notes": list(notes),
     }

@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> None:
 
     from ..launch import devices, tuning
 
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
@@ -72,7 +72,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     with broadcast, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (add -output=FOLDER for another)")
-        with lock_output_dir(folder, write_line, run.values.EVAL, holds=plan.is_main):
+        with lock_output_dir(folder, write_line, run.values.EVAL, should_lock=plan.is_main):
             _carry_out(run, plan, folder)
     return folder
 
@@ -111,7 +111,7 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
 
 def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process has locked the folder."""
-    from ..checkpoint.finding import another_run, holds_any
+    from ..checkpoint.finding import existing_run_error, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..launch import launch_workers
     from ..logging.callbacks import find_callbacks
@@ -126,7 +126,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         remove_leftovers(folder / "checkpoints")
     callbacks = {} if run.values.EVAL else find_callbacks(run.values.LOG_TO)
     if not run.values.EVAL and not run.values.MODEL.RESUME and holds_any(folder / "checkpoints"):
-        raise another_run(run.values.SAVE)
+        raise existing_run_error(run.values.SAVE)
     if not run.values.EVAL and (folder / SEEDS).exists():
         raise UserError(
             f"-output={run.values.SAVE} contains training runs with several seeds ({SEEDS}): add -seeds=N with their "
@@ -162,13 +162,13 @@ def _with_fitting_course(
 ) -> configuration.Configuration:
     """Adjust batch, epochs and warm-up to the size of the training set."""
     from ..engine.compatibility import epochs_by_size
-    from ..settings.run_length import with_fitting_batch, with_fitting_epochs, with_fitting_warmup
+    from ..settings.run_length import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
-        run = with_fitting_batch(run, processes, samples)
-        run = with_fitting_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
-    return with_fitting_warmup(run, processes, datasets)
+        run = resolve_process_batch(run, processes, samples)
+        run = resolve_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
+    return resolve_warmup_steps(run, processes, datasets)
 
 
 def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], None], fetches: bool) -> None:
@@ -180,20 +180,20 @@ def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], N
     Raises:
         UserError: the weights do not exist or cannot be downloaded, or the recipe requires weights and none are named.
     """
-    from ..checkpoint.finding import existing, holds_any
+    from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched
     from ..checkpoint.weights import local_file
 
     def find(source: str) -> None:
         if fetches == is_fetched(source):
-            local_file(source, say=log)
+            local_file(source, log=log)
 
     model, train = config.MODEL, config.TRAIN
     if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.get("TEACHER_WEIGHTS"):
         find(train["TEACHER_WEIGHTS"])
     weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
     if model.RESUME and model.RESUME != "auto":
-        existing(model.RESUME)
+        find_existing(model.RESUME)
     elif model.RESUME and holds_any(checkpoints):
         return
     elif weights:
@@ -220,7 +220,9 @@ def worker(
     for name, target in (callbacks or {}).items():
         register_callback(name, target)
 
-    with gpu_memory.explain_memory(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
+    with gpu_memory.explain_memory(
+        gpu_memory.advise_evaluation(config) if config.EVAL else gpu_memory.advise_training(config)
+    ):
         run = Trainer(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only
@@ -233,10 +235,10 @@ def worker(
 def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
-    from ..settings.run_length import with_fitting_batch
+    from ..settings.run_length import resolve_process_batch
     from ..tasks.task import make_task
 
-    run = with_fitting_batch(run, plan.total_processes)
+    run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..commands.scored import ScoreReport
     from ..engine.evaluation import Evaluator
     from ..engine.trainer import Trainer
-    from ..logging.callbacks import Callback
     from ..settings import Configuration
+    from ..tasks.callback import Callback
     from ..tasks.sample_groups import SampleGroups
 
 
@@ -68,3 +68,5 @@ class CompareExtension(Extension):
 
 
 EXTENSION = CompareExtension()
+
+__all__ = ["EXTENSION"]

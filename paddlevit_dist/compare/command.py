@@ -11,7 +11,7 @@ from ..commands.parser import CommandParser, path
 from ..logging.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
-from ..runtime.files import why_not_written
+from ..runtime.files import explain_write_error
 from ..tasks.sample_groups import read_groups
 from . import images
 from .formatting import CHANGES, correct, format_lines
@@ -88,7 +88,7 @@ def _write(
     try:
         write_page(target, tables, comparisons, decimals, found)
     except OSError as error:
-        raise UserError(f"compare: {target}: {why_not_written(error)}") from error
+        raise UserError(f"compare: {target}: {explain_write_error(error)}") from error
     number = f"{len(found.drawn)} image{'s' * (len(found.drawn) != 1)}"
     return f"{target}: {f'no images: {found.problem}' if found.problem else number}"
 

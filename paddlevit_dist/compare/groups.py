@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..logging.record import SEEDS, recorded_events
+from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.metrics_file import recorded_events
 from ..runtime.text_files import read_json
 
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"

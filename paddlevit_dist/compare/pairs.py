@@ -17,7 +17,7 @@ from ..intervals import (
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups, draw, get_group_names
-from ..tasks.truth import TRUTH, samples_of_classes
+from ..tasks.truth import TRUTH, count_class_samples
 from .scores import SORTS, ScoreKind
 from .significance import Swapped, mcnemar, permutation
 from .tables import RESULTS, EvaluationTable, load_settings, that_differ
@@ -62,7 +62,7 @@ class TablePair(NamedTuple):
             name = first.names[int(np.argmax(differs))]
             said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
             raise UserError(_explain_refusal(first, second, said))
-        others = None if second.groups is None else second.groups.chosen(order)
+        others = None if second.groups is None else second.groups.select(order)
         return cls(first, second, sort, order, ours["classes"], first.groups or others)
 
     def both(self) -> ProportionRecompute:
@@ -185,7 +185,7 @@ def compare(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
         **rows[score],
         "p": float(f"{p:.6g}"),
         "test": test,
-        **({} if pair.groups is None else {"groups": pair.groups.plain()}),
+        **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
         "settings": that_differ(load_settings(first), load_settings(second), without=("score",)),
         "warnings": [*warnings(first, second), *_other_groups(pair)],
         "notes": _notes(pair, found),
@@ -200,7 +200,7 @@ def _other_groups(pair: TablePair) -> list[str]:
     groups, others = pair.groups, pair.second.groups
     if groups is None or others is None:
         return []
-    both = set(zip(groups.names.tolist(), others.chosen(pair.order).names.tolist()))
+    both = set(zip(groups.names.tolist(), others.select(pair.order).names.tolist()))
     if len(both) == groups.number() == others.number():
         return []
     return [f"groups: {pair.second.run} has others, {others}; drawn are those of {pair.first.run}"]
@@ -210,7 +210,7 @@ def _notes(pair: TablePair, found: dict[str, ConfidenceInterval]) -> list[str]:
     """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
-    of_class = samples_of_classes(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
+    of_class = count_class_samples(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
     rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
     note = small_sample_warning(*draw(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)

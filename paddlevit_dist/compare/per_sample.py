@@ -10,10 +10,10 @@ import numpy as np
 
 from ..distributed import is_main
 from ..engine.trainer import Trainer
-from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
+from ..tasks.callback import Callback
 from ..tasks.metrics import Metrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
@@ -69,7 +69,7 @@ class PerSample(Callback):
     def _nothing_kept(self) -> str:
         return (
             f"-per_sample: the metrics of task {self._run.config.TASK} keep nothing of each sample: give them "
-            "per_sample and resampled, as docs/evaluate_anything.md says, or leave it out"
+            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or drop the flag"
         )
 
 

@@ -54,7 +54,7 @@ def _landmarks(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     from ..volumes.landmarks.metrics import LandmarkMetrics
 
     metrics, sums = LandmarkMetrics(names), _join(parts, "sums")
-    return ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.rates([sums]))
+    return ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.proportions([sums]))
 
 
 def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -100,7 +100,7 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
                 tables.append(table._replace(image_ids=np.arange(before, before + len(table.image_ids))))
                 before += len(table.image_ids)
             joined = accumulation.MatchTable.joined(tables)
-            curves[prefix] = resampling.DetectionCurves.of(joined, limits[0]), np.concatenate(places)
+            curves[prefix] = resampling.DetectionCurves.from_table(joined, limits[0]), np.concatenate(places)
     return functools.partial(resampling.named_scores, curves, names)
 
 
@@ -150,7 +150,7 @@ def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
 def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
     from ..images.detection.evaluation.accumulation import AREA_RANGES
 
-    counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "found", "ignored")]
+    counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "true_positives", "ignored")]
     annotated, areas = table["annotated"], len(AREA_RANGES)
     return (
         np.array_equal(np.sort(ids), table["image_ids"])
@@ -158,7 +158,7 @@ def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
         and counts.shape == ids.shape == table["num_true"].shape
         and _below(counts, 1 << 31)
         and all(column.shape == (int(counts.sum()),) for column in rows)
-        and all(table[name].dtype == np.uint64 for name in ("found", "ignored"))
+        and all(table[name].dtype == np.uint64 for name in ("true_positives", "ignored"))
         and _below(table["labels"], classes)
         and table["totals"].shape == (classes, areas)
         and annotated.shape == (len(annotated), 2 + areas)

@@ -13,14 +13,15 @@ from typing import Any, cast
 from ..launch import devices, plan_processes, tuning
 from ..launch.lock import lock_output_dir
 from ..logging.progress import write_line
-from ..logging.record import SEEDS, output_folder, recorded_events
+from ..logging.record import SEEDS, output_folder
 from ..runtime import signals
 from ..runtime.environment import ROOT
 from ..runtime.errors import Stopped, UserError
+from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from ..settings import Configuration
-from ..settings.command_line import without
+from ..settings.command_line import remove_keys
 from . import groups
 from .formatting import columns, count_decimals, ends, number
 from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
@@ -51,7 +52,7 @@ def run(given: Configuration) -> None:
         done = len(group.seeds) - len(waiting)
         said = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
         write_line(f"{said}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
-        _train(group, waiting, without(given.argv, _OWN), gpus)
+        _train(group, waiting, remove_keys(given.argv, _OWN), gpus)
         group.write()
         for line in format_group(group):
             write_line(line)
@@ -117,7 +118,7 @@ def _start(
     (None), else with what it says in its ``log.txt``."""
     folder = os.path.join(group.run, row["folder"])
     own_words = [f"-output={folder}", f"-seed={row['seed']}", "-resume=auto", "SEEDS=None"]
-    variables = tuning.before(os.environ)
+    variables = tuning.without_tuning(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
     variables.update({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"})  # without bars
     write_line(f"seed {row['seed']}: {folder}" + ("" if gpu is None else f", GPU {gpu}: see log.txt there"))
@@ -151,12 +152,12 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
     Raises:
         UserError: the folder holds something else, or a group with other settings.
     """
-    from ..checkpoint.finding import another_run, holds_any
+    from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
     from ..tasks.task import make_task
 
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
-        raise another_run(folder)
+        raise existing_run_error(folder)
     score, more_is_better = make_task(config).best_metric
     settings = to_plain_settings(config)
     if groups.is_group(folder):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import read_npz
-from ..checkpoint.content import find_directory, read_about, read_about_file, settings_beside
+from ..checkpoint.content import find_directory, find_run_settings, read_about, read_about_file
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.text_files import parse_json
@@ -61,7 +61,7 @@ def write_beside(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> Non
     """
     from ..settings.table import effects, leaves
 
-    indices, kept = evaluation.table.indices, evaluation.table.kept()
+    indices, kept = evaluation.table.indices, evaluation.table.to_sample_table()
     if kept is None:
         return
     config, task = evaluation.config, evaluation.task
@@ -141,7 +141,7 @@ def load_settings(table: EvaluationTable) -> dict[str, Any]:
     with contextlib.suppress(UserError):
         if Path(of).exists():  # never that of RESULTS
             folder = find_directory(of)
-            return settings_beside(read_about(str(folder)) or {}, folder / "weights") or {}
+            return find_run_settings(read_about(str(folder)) or {}, folder / "weights") or {}
     return {}
 
 

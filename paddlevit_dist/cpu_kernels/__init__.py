@@ -26,7 +26,7 @@ from ..extension import Extension
 if TYPE_CHECKING:
     import paddle
 
-    from ..engine.fused_optimizers import Found, UpdateRule
+    from ..engine.fused_optimizers import MakerOrProblem, UpdateRule
     from ..engine.multi_tensor import GradientList, MovingAverages
     from ..images.transforms.crops import TrainingTransform
 
@@ -51,7 +51,7 @@ class CpuKernelsExtension(Extension):
 
         return averages(flat, sizes)
 
-    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
         from .updates import optimizer_step
 
         return optimizer_step(rule, parameters)
@@ -70,3 +70,5 @@ class CpuKernelsExtension(Extension):
 
 
 EXTENSION = CpuKernelsExtension()
+
+__all__ = ["EXTENSION"]

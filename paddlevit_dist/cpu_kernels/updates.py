@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 
 from ..engine import multi_tensor
-from ..engine.fused_optimizers import Found, UpdateRule, agrees
+from ..engine.fused_optimizers import MakerOrProblem, UpdateRule, agrees
 
 WORTHWHILE = 1_000_000  # values: with fewer, loading numba takes longer than it saves in several hundred updates
 
@@ -171,13 +171,13 @@ class CompiledStep:
         return True
 
 
-def optimizer_step(rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> Found | None:
+def optimizer_step(rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
     """A step by a loop; None if that is not worth it."""
     return _compile(rule) if is_worthwhile(parameters) else None
 
 
 @functools.cache
-def _compile(rule: UpdateRule) -> Found:
+def _compile(rule: UpdateRule) -> MakerOrProblem:
     from . import update_kernels
 
     values = dict(rule.options)

@@ -1,7 +1,7 @@
-"""Cached files that end with a checksum of their content, so that a damaged one is noticed and made again.
+"""Cached files that end with a checksum of their content, so that damaged files are detected and written again.
 
-The checksum begins with the file's name, which carries the key of the content: another file's content is damage too.
-The trailer of 16 bytes follows the content; readers that know how long the content is, such as numpy's, ignore it.
+The checksum covers the file's name as well, which carries the key of the content: another file's content counts as
+damage. The trailer of 16 bytes follows the content; readers that know the content's length, such as numpy's, ignore it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..runtime.files import atomic_file, map_array, open_regular
 
-_TRAILER = struct.Struct("<8sII")  # magic, CRC-32 of the content, of these 12 bytes
+_TRAILER = struct.Struct("<8sII")  # magic, CRC-32 of the content, CRC-32 of these 12 bytes
 _MAGIC = b"pdcheck\0"
 TRAILER_BYTES = _TRAILER.size
 
@@ -27,72 +27,81 @@ class DamagedCacheError(Exception):
 
 
 class ChecksumWriter:
-    """Writes to a file and sums up what was written."""
+    """Writes to a file and computes the CRC-32 of its name and content.
+
+    Args:
+        file: a binary file open for writing.
+        name: name of the file, which the checksum covers.
+    """
 
     def __init__(self, file: Any, name: str = "") -> None:
         self._file = file
         self.checksum = zlib.crc32(os.fsencode(name))
 
     def write(self, data: Any) -> int:
+        """Write bytes and return their number."""
         self.checksum = zlib.crc32(data, self.checksum)
         return self._file.write(data)
 
     def tell(self) -> int:
+        """Return the position in the file."""
         return self._file.tell()
 
 
 @contextlib.contextmanager
 def checked_file(path: Path) -> Iterator[ChecksumWriter]:
-    """Like ``atomic_file``, and with a checksum at the end.
+    """Open a file for writing that appears once it is complete, with a checksum at its end.
 
     Raises:
         UserError: the folder is not writable, or the disk is full.
     """
     with atomic_file(path) as file:
-        summing = ChecksumWriter(file, path.name)
-        yield summing
-        head = struct.pack("<8sI", _MAGIC, summing.checksum)
+        writer = ChecksumWriter(file, path.name)
+        yield writer
+        head = struct.pack("<8sI", _MAGIC, writer.checksum)
         file.write(head + struct.pack("<I", zlib.crc32(head)))
 
 
 def write_array(path: Path, array: np.ndarray) -> int:
-    """Write a ``.npy`` file with a checksum; returns it.
+    """Write a ``.npy`` file with a checksum and return the checksum.
 
     Raises:
-        UserError: as ``checked_file``.
+        UserError: the folder is not writable, or the disk is full.
     """
     with checked_file(path) as out:
-        np.save(out, array, allow_pickle=False)  # it only writes
+        np.save(out, array, allow_pickle=False)  # writes only, does not seek
         return out.checksum
 
 
 def verify(path: str | Path) -> int:
-    """Read a whole file, about a second for 2 GB that the system has in memory; returns its checksum.
+    """Read a whole file, compare it with its checksum, and return the checksum.
+
+    A file of 2 GB takes about a second if it is in the system's cache.
 
     Raises:
-        Damaged: see there.
+        DamagedCacheError: the file is missing or damaged.
     """
     seed = zlib.crc32(os.fsencode(os.path.basename(path)))
     try:
         with open_regular(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < TRAILER_BYTES:
-                raise DamagedCacheError(f"{path} is cut off")
+                raise DamagedCacheError(f"{path} is truncated")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
-                magic, checksum, own = _TRAILER.unpack_from(view, size - TRAILER_BYTES)
-                is_intact = magic == _MAGIC and own == zlib.crc32(view[size - TRAILER_BYTES : size - 4])
+                magic, checksum, trailer_checksum = _TRAILER.unpack_from(view, size - TRAILER_BYTES)
+                is_intact = magic == _MAGIC and trailer_checksum == zlib.crc32(view[size - TRAILER_BYTES : size - 4])
                 if not is_intact or zlib.crc32(view[: size - TRAILER_BYTES], seed) != checksum:
-                    raise DamagedCacheError(f"{path} does not have its checksum")
+                    raise DamagedCacheError(f"{path} does not match its checksum")
                 return checksum
     except OSError as error:
         raise DamagedCacheError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def read_checked(path: str | Path) -> bytes:
-    """The content of a small file.
+    """Return the content of a small file after its checksum is verified.
 
     Raises:
-        Damaged: see there.
+        DamagedCacheError: the file is missing or damaged.
     """
     verify(path)
     with open(path, "rb") as file:
@@ -100,13 +109,13 @@ def read_checked(path: str | Path) -> bytes:
 
 
 def map_verified(path: str | Path) -> np.ndarray:
-    """Memory-map an array of ``write_array`` once its checksum has been found right.
+    """Memory-map an array of ``write_array`` after its checksum is verified.
 
     Raises:
-        Damaged: see there.
+        DamagedCacheError: the file is missing or damaged.
     """
     verify(path)
     try:
         return map_array(path)
-    except (OSError, ValueError, EOFError) as error:  # right checksum, but not an array
+    except (OSError, ValueError, EOFError) as error:  # the checksum is right, but it is not an array
         raise DamagedCacheError(f"{path} is not an array: {error}") from error

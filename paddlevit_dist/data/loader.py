@@ -1,8 +1,8 @@
-"""Batches from loader processes, with the real reason when one of them fails.
+"""Batches from loader processes, with the cause if one of them fails.
 
-Built on ``paddle.io.DataLoader``, in which an exception of a dataset hangs the run forever (no worker processes) or
-shows only as ``SystemError: Blocking queue is killed``, and a stopped worker hangs it too. So an exception
-travels inside a batch as data, and a watchdog watches for workers that stay silent.
+``paddle.io.DataLoader``, on which this module is built, hangs forever on an exception of a dataset (without worker
+processes) or shows only ``SystemError: Blocking queue is killed``, and it hangs if a worker is stopped. So an exception
+travels inside a batch as data, and a watchdog checks for workers that do not respond.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ import paddle
 
 from ..distributed import StopRequested, rank, world_size
 from ..launch import status, tuning
-from ..launch.devices import cpu_cores, default_workers, why_no_loaders
-from ..launch.failures import end_process, why_killed
+from ..launch.devices import cpu_cores, default_workers, explain_no_loaders
+from ..launch.failures import end_process, explain_kill
 from ..launch.spawn import die_with_parent
 from ..launch.stale_resources import require_semaphores
 from ..launch.watchdog import ProcessInfo
@@ -39,8 +39,8 @@ from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
-_LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
-_SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of the queues and events that Paddle makes
+_LARGE_BYTES = 32 << 20  # creating larger batches leaves much unused memory: scenes and volumes, not images
+_SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of Paddle's queues and events
 _SLOW_SECONDS = 20.0
 
 
@@ -49,12 +49,12 @@ class SampleFailure(RuntimeError):
 
 
 def sample_generator(seed: int, key: SampleKey, epochs: int | None = None) -> np.random.Generator:
-    """The generator of everything random about one reading of one sample, in a training of so many ``epochs``."""
+    """Return the random generator for one reading of one sample, in a training run of ``epochs`` epochs."""
     return reading_generator(seed, key.epoch, key.index, key.repeat, epochs)
 
 
 class _ReadingDataset(paddle.io.Dataset):
-    """The function of a loader process: read one sample with its own generator; failures come back as values."""
+    """Reads samples in a loader process, each with its own random generator; exceptions are returned as values."""
 
     def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _ReadingDataset(paddle.io.Dataset):
             if self.check is not None:
                 self.check(sample)
             return sample
-        except (Exception, SystemExit) as error:  # sys.exit would end this process without a word
+        except (Exception, SystemExit) as error:  # sys.exit would end this process silently
             return _SampleFailure(error, f"sample {key.index} ({describe_sample(self.samples, key.index)})", self.rank)
 
     def __len__(self) -> int:
@@ -77,10 +77,10 @@ class _ReadingDataset(paddle.io.Dataset):
 
 
 def describe_sample(samples: Any, index: int) -> str:
-    """Ask a data set what a sample is; where that fails, say why: it must not hide what is to be told of the sample."""
+    """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
     try:
         return str(samples.describe(index))
-    except Exception as error:  # a data set may raise anything
+    except Exception as error:  # a user's dataset may raise any exception
         return f"no description: {error}"
 
 
@@ -94,14 +94,14 @@ class _SampleFailure:
         self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"
 
     def as_batch(self) -> dict[str, np.ndarray]:
-        """A batch with one array: Paddle's queues carry nothing else."""
+        """Return a batch with one array, the pickled error: Paddle's queues carry nothing else."""
         return {_FAILURE: np.frombuffer(pickle.dumps((self.is_user_error, self.message)), dtype=np.uint8).copy()}
 
 
 class _CollateFunction:
     def __init__(self, collate: Callable[[Sequence[Any]], dict[str, Any]], prefix: str | None) -> None:
         self.collate = collate
-        self.prefix = prefix  # of files in shared memory; None: batches stay in this process
+        self.prefix = prefix  # of the names of files in shared memory; None: batches stay in this process
 
     def __call__(self, readings: list[Any]) -> dict[str, Any]:
         for reading in readings:
@@ -114,19 +114,19 @@ class _CollateFunction:
             is_large = sum(value.nbytes for value in batch.values() if isinstance(value, np.ndarray)) > _LARGE_BYTES
             readings.clear()
             if is_large:
-                tuning.give_back_memory()  # what creation has left, before there are copies
-            for name in list(batch):  # one by one: an array goes as soon as its copy is in shared memory
+                tuning.release_memory()  # free what creating the batch left, before copying it
+            for name in list(batch):  # one by one, so that each array is freed once it is copied
                 if isinstance(batch[name], np.ndarray):
                     batch[name] = share(batch[name], self.prefix)
             if is_large:
-                tuning.give_back_memory()
+                tuning.release_memory()
             return batch
         except (Exception, SystemExit) as error:
             return _SampleFailure(error, "collating a batch", rank()).as_batch()
 
 
 class _EpochSampler(paddle.io.BatchSampler):
-    """The micro-batches of several epochs in sequence, so that loader processes fetch across an epoch's end."""
+    """The micro-batches of several epochs in sequence, so that loader processes prefetch across the end of an epoch."""
 
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
         self.sampler, self.first, self.last, self.consumed = sampler, first, last, consumed
@@ -135,7 +135,7 @@ class _EpochSampler(paddle.io.BatchSampler):
         for epoch in range(self.first, self.last + 1):
             yield from self.sampler.batches(epoch, self.consumed if epoch == self.first else 0)
 
-    def __len__(self) -> int:  # asked for once, before iteration
+    def __len__(self) -> int:  # Paddle calls it once, before iteration
         updates = self.sampler.updates_after(self.consumed) + self.sampler.updates_per_epoch * (self.last - self.first)
         return updates * self.sampler.accumulation_steps
 
@@ -143,27 +143,29 @@ class _EpochSampler(paddle.io.BatchSampler):
 class DeviceLoader:
     """Batches on this process's device.
 
-    On a GPU a thread of Paddle's copies each array to pinned memory and from there, on a stream of its own, to the
-    device, two batches ahead of the one that is asked for: copies run while the device computes, and a step that uses
-    its batch neither waits nor copies it again. The device holds two batches more for it. That is so with and without
-    loader processes, and in evaluation and prediction too. (By default Paddle's batches stay in pinned memory, and the
-    first operator that uses an array stops until it has been copied.)
+    On a GPU, a thread of Paddle copies each array to pinned memory and from there, on a separate stream, to the device,
+    two batches ahead of the current one. Copies overlap with computation, and a step neither waits for its batch nor
+    copies it again. The device holds two more batches for this. It works with and without loader processes, and also in
+    evaluation and prediction. (By default, Paddle's batches stay in pinned memory, and the first operator that uses an
+    array waits until it has been copied.)
 
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
         sampler: yields lists of ``SampleKey``.
-        collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
-            numbers, text and lists of them stay on the host, for what a step must know without asking the device.
+        collate: maps a list of samples to a dictionary; runs in the loader process. Numpy arrays become tensors on the
+            device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting for
+            the device.
         check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
-        num_workers: loader processes; 0 reads in a thread of this process, which is also done, and told, where no
-            processes can be started.
-        prefetch: batches that each of them has ready or in progress in advance.
-        seed: of the run.
-        epochs: of the training, for samples that are read otherwise in its last ones; None: nothing is trained.
-        timeout_seconds: give up when no batch arrives for this long.
+        num_workers: loader processes. 0 reads samples in a thread of this process, which also happens, with a note, if
+            processes cannot be started.
+        prefetch: batches that each loader process prepares in advance.
+        seed: seed of the run.
+        epochs: epochs of the training run, for augmentations that are off in the last ones; None: nothing is trained.
+        timeout_seconds: end the process if no batch arrives for this long.
 
     Attributes:
         may_leave: whether a wait for a batch ends with ``StopRequested`` once the run is asked to stop.
+        seconds_waited: seconds spent waiting for batches since it was last set to 0.
     """
 
     def __init__(
@@ -184,7 +186,7 @@ class DeviceLoader:
         self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
-        self.seconds_waited = 0.0  # for data, since it was last set to 0
+        self.seconds_waited = 0.0
         self._readings = _ReadingDataset(samples, seed, check, epochs)
         self._prefix = new_prefix() if num_workers else None
         self._collate = _CollateFunction(collate, self._prefix)
@@ -193,11 +195,11 @@ class DeviceLoader:
         return len(self.sampler)
 
     def __iter__(self) -> Generator[dict[str, Any], None, None]:
-        """One pass over the sampler."""
+        """Iterate once over the batches of the sampler."""
         yield from self._batches(self.sampler)
 
     def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[dict[str, Any], None, None]:
-        """All micro-batches of the epochs ``first`` to ``last``, the first one after ``consumed`` samples."""
+        """Yield all micro-batches of epochs ``first`` to ``last``; the first one starts after ``consumed`` samples."""
         yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
 
     def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
@@ -209,9 +211,9 @@ class DeviceLoader:
             prefetch_factor=self.prefetch,
             worker_init_fn=functools.partial(_begin_worker, os.getpid()),
             return_list=True,
-            use_shared_memory=False,  # ours instead: see shared_arrays
+            use_shared_memory=False,  # shared_arrays replaces it
         )
-        loader.pin_memory = False  # to the device itself; Paddle has no argument for it
+        loader.pin_memory = False  # copy to the device itself; Paddle has no argument for it
         if not len(batch_sampler):
             return
         if self.num_workers:
@@ -245,14 +247,14 @@ class DeviceLoader:
             watchdog.stop()
             if signals.stop_reason() is not None:
                 _abandon(batches)
-            batches = None  # ends the loader processes that are left
+            batches = None  # ends the remaining loader processes
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
 
 
 def _startable(num_workers: int) -> int:
-    """Return how many of the loader processes can be started here."""
-    reason = why_no_loaders() if num_workers else ""
+    """Return ``num_workers``, or 0 with a note if loader processes cannot be started here."""
+    reason = explain_no_loaders() if num_workers else ""
     if reason:
         _log_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
     return 0 if reason else num_workers
@@ -264,17 +266,19 @@ def _log_once(line: str) -> None:
 
 
 def _begin_worker(parent: int, worker_id: int) -> None:
-    # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait at their end
+    # This process must not collect inherited objects: some of Paddle's, such as executors, wait in their destructor
     # for threads that a fork does not copy (observed: forever).
     gc.freeze()
-    signals.ignore_all()  # the main process handles them, and needs batches until it has come to an end
+    signals.ignore_all()  # the main process handles signals, and needs batches until it ends
     die_with_parent(parent)
 
 
 @contextlib.contextmanager
 def _keep_child_handler() -> Iterator[None]:
-    """Remove the SIGCHLD handler that Paddle installs: it raises wherever the main thread happens to be when a
-    loader process dies. The watchdog reports it instead."""
+    """Remove the SIGCHLD handler that Paddle installs.
+
+    It raises at any place in the main thread when a loader process dies. The watchdog reports the death instead.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -287,35 +291,35 @@ _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _end_loader_processes() -> None:
-    """End what still runs at the end of this process: Python would ask with SIGTERM, and wait for ever."""
+    """Kill loader processes that still run when this process ends: Python would send SIGTERM and wait forever."""
     for batches in list(_unfinished):
-        batches._thread_done_event.set()  # else Paddle's thread, if it still looks, tells of unexpected ends
+        batches._thread_done_event.set()  # otherwise Paddle's thread may report unexpected exits
         for worker in _list_workers(batches):
             worker.kill()
 
 
 def end_unfinished() -> None:
-    """End the processes, threads and queues of loaders that nobody reads any more, in a process that goes on."""
+    """Close processes, threads and queues of loaders that are no longer read, in a process that continues."""
     for batches in list(_unfinished):
         batches._try_shutdown_all()
         for queue in getattr(batches, "_indices_queues", ()):
             queue.close()
 
 
-# Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
+# Runs before Python joins its children, in the main process and in workers; in workers, ``atexit`` runs after that.
 multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 
 
 def _abandon(batches: Any) -> None:
-    """End loader processes, and a wait for them in another thread, however long a sample may still take."""
+    """End loader processes, and another thread's wait for them, without waiting for samples in progress."""
     batches._thread_done_event.set()
     for worker in _list_workers(batches):
         worker.kill()
     queue = batches._blocking_queue
     if queue is not None:
         queue.close()
-    if not _list_workers(batches) and batches._thread is not None:  # else it was abandoned before
-        process_exit.leave_running(batches._thread)  # in native code, or in a sample that takes its time
+    if not _list_workers(batches) and batches._thread is not None:  # otherwise already abandoned
+        process_exit.leave_running(batches._thread)  # may be in native code, or in a slow sample
         batches._thread = None
 
 
@@ -336,21 +340,22 @@ def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
 
 
 def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
-    """Say what ended loader processes prematurely; empty if all are alive.
+    """Describe loader processes that ended prematurely; empty if all are alive.
 
     Args:
-        are_due: batches are still to come; without, a process may have ended by itself, with exit code 0.
+        workers: the loader processes.
+        are_due: whether batches are still expected; if not, a process may have exited with code 0.
     """
     codes = {worker.pid: worker.exitcode for worker in workers}
     dead = {pid: code for pid, code in codes.items() if code or (code == 0 and are_due)}
     if not dead:
         return ""
     if not any(dead.values()):
-        meaning = "code 0: the data set's own code, or a library that it uses, has called os._exit"
+        meaning = "code 0: the dataset's code, or a library that it uses, has called os._exit"
     else:
-        meaning = f"a negative code is a signal; -9: {why_killed()}; -7: /dev/shm may be full"
-    named = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
-    return f"loader {named} ended while batches were due ({meaning})"
+        meaning = f"a negative code is a signal; -9: {explain_kill()}; -7: /dev/shm may be full"
+    processes = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
+    return f"loader {processes} ended while batches were due ({meaning})"
 
 
 def _raise(failure: paddle.Tensor) -> None:
@@ -359,20 +364,30 @@ def _raise(failure: paddle.Tensor) -> None:
 
 
 class _LoaderWatchdog:
-    """Ends this process when a worker has died or a wait for data takes too long: Paddle's own ``timeout`` does not
-    notice a stopped worker.
+    """Ends this process if a worker has died or a batch takes too long.
 
-    The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
+    Paddle's ``timeout`` does not notice a stopped worker. The waiting thread is inside Paddle's queue and cannot be
+    interrupted, so a second thread watches the clock.
+
+    Args:
+        batches: Paddle's iterator.
+        seconds: time limit for a batch.
+        number: number of batches to come.
+
+    Attributes:
+        batches_due: batches still to come.
+        may_leave: whether a wait ends early once the run is asked to stop.
+        has_left: whether a wait ended early; there are no more batches then.
     """
 
     def __init__(self, batches: Any, seconds: float, number: int) -> None:
         self.batches_due = number
-        self.may_leave = True  # a wait ends early once the run is asked to stop
-        self.has_left = False  # one has; there are no more batches
+        self.may_leave = True
+        self.has_left = False
         self._batches, self._workers, self._seconds = batches, _list_workers(batches), seconds
         self._lock = threading.Lock()
         self._deadline: float | None = None
-        self._is_slow_told = False
+        self._has_logged_slow = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loader watchdog", daemon=True)
         self._thread.start()
@@ -383,10 +398,10 @@ class _LoaderWatchdog:
     def __exit__(self, _: Any, error: Any, __: Any) -> bool:
         with self._lock:
             self._deadline = None
-        return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
+        return self.has_left and isinstance(error, Exception)  # Paddle may have raised any exception
 
     def stop(self) -> None:
-        """End the watch. Nothing here keeps the loader alive any more: its end has to come in the caller's thread."""
+        """Stop watching and drop references to the loader, so that the caller's thread destroys it."""
         self._stopped.set()
         self._thread.join()
         self._batches, self._workers = None, ()
@@ -404,11 +419,11 @@ class _LoaderWatchdog:
             reason = _describe_dead(self._workers, self.batches_due > 0)
             if reason:
                 end_process(reason)
-            status.move()  # this watchdog has its own limit; the run's must only see that this process is alive
+            status.move()  # this watchdog has its own limit; the run's watchdog only needs a sign of life
             self._log_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(
-                    f"{worker.pid} {ProcessInfo.look(worker.pid).state or 'gone'}" for worker in self._workers
+                    f"{worker.pid} {ProcessInfo.read(worker.pid).state or 'gone'}" for worker in self._workers
                 )
                 end_process(
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
@@ -422,11 +437,11 @@ class _LoaderWatchdog:
                 _abandon(self._batches)
 
     def _log_slow(self, deadline: float) -> None:
-        """Say once that this rank keeps the others waiting."""
+        """Log once that this rank delays the others."""
         waited = self._seconds - (deadline - time.monotonic())
-        if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
+        if self._has_logged_slow or waited < _SLOW_SECONDS or world_size() == 1:
             return
-        self._is_slow_told = True
+        self._has_logged_slow = True
         print(
             f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s, and the other ranks for this one "
             "(use faster storage, more DATA.NUM_WORKERS or smaller samples)",
@@ -444,10 +459,9 @@ def build_loader(
     check: Callable[[Any], None] | None = None,
     num_workers: int | None = None,
 ) -> DeviceLoader:
-    """A loader as the configuration says; the arguments are those of ``DeviceLoader``.
+    """Build a ``DeviceLoader`` with the settings of a configuration; the other arguments are as in the class.
 
-    Args:
-        num_workers: None: DATA.NUM_WORKERS, or by the number of cores.
+    If ``num_workers`` is None, DATA.NUM_WORKERS counts, or a number that suits the cores.
     """
     data = config.DATA
     workers = data.NUM_WORKERS if num_workers is None else num_workers

@@ -1,10 +1,10 @@
 """Paths and labels of a dataset in one memory-mapped file, so that a process receives a file name and not a list.
 
-Layout, little-endian: paths, one after another | zeros up to a multiple of 8 | offsets int64 (entries + 1) | labels
-int32 (entries) | class names as a JSON list or null | a table of these parts | the trailer of ``checked_files``.
+Layout, little-endian: paths, concatenated | zeros up to a multiple of 8 | offsets int64 (entries + 1) | labels int32
+(entries) | class names as a JSON list or null | a table of these parts | the trailer of ``checked_files``.
 
-The file name carries the key of its content. A changed source therefore yields another file, and an index that a
-running process has yet to open never changes under it.
+The file name contains the key of the content. A changed source therefore gives another file, and an index that a
+running process has yet to open never changes.
 """
 
 import json
@@ -27,11 +27,17 @@ _TABLE = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths,
 
 
 class PathBatch(NamedTuple):
-    """A run of consecutive entries, in the form stored in the file."""
+    """Consecutive entries as the file stores them.
 
-    blob: bytes  # the paths as the file system spells them, joined without separator
-    lengths: np.ndarray  # (entries,) int64, bytes of each path
-    labels: np.ndarray  # (entries,) int32
+    Attributes:
+        blob: the paths as the file system spells them, joined without separator.
+        lengths: (entries,) int64, bytes of each path.
+        labels: (entries,) int32.
+    """
+
+    blob: bytes
+    lengths: np.ndarray
+    labels: np.ndarray
 
 
 def make_batch(paths: list[bytes], labels: int | np.ndarray) -> PathBatch:
@@ -47,19 +53,22 @@ def ensure_path_index(
     batches: Callable[[], Iterable[PathBatch]],
     class_names: None | list[str] | Callable[[], Any] = None,
 ) -> "PathIndex":
-    """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
+    """Open the index of a source; build it first if ``folder`` has none or a damaged one.
 
     Args:
         folder: existing writable folder; several processes may build the same index in it at once.
         name: beginning of the file name.
-        key: SHA-256 of all that decides the content, class names included.
-        batches: makes the entries in order; called only to build.
-        class_names: kept with the entries; where they are known only afterwards, a function that returns them.
+        key: SHA-256 of everything that the content depends on, including class names.
+        batches: yields the entries in order; called only to build.
+        class_names: names stored with the entries, or a function that returns them once the entries are written.
+
+    Returns:
+        The index.
     """
     file = Path(folder) / f"{name}-{key.hex()[:16]}.index"
     try:
         return PathIndex(file, key)
-    except UserError:  # absent, of another version, or damaged
+    except UserError:  # missing, of another version, or damaged
         _build(file, key, batches(), class_names)
         return PathIndex(file, key)
 
@@ -89,24 +98,27 @@ def _write_paths(out: ChecksumWriter, batches: Iterable[PathBatch]) -> tuple[np.
 
 class _MappedArrays(NamedTuple):
     file: mmap.mmap
-    offsets: np.ndarray  # (entries + 1,) int64, where each path begins among the paths
+    offsets: np.ndarray  # (entries + 1,) int64, first byte of each path
     labels: np.ndarray  # (entries,) int32
     names: slice
     key: bytes
 
 
 class PathIndex:
-    """Read an index file: ``len(index)``, ``index.path(i)``, ``index.label(i)``, ``index.labels``.
+    """Reads an index file: ``len(index)``, ``index.path(i)``, ``index.label(i)``, ``index.labels``.
 
     Its pickle is the file name; a process that receives it maps the file on first use.
+
+    Args:
+        file: path of the index file.
+        key: expected key of the content, 32 bytes. If it is given, the whole file is read and compared with its
+            checksum.
+
+    Raises:
+        UserError: the file is missing, damaged, of another version, or has another key.
     """
 
     def __init__(self, file: str | Path, key: bytes | None = None) -> None:
-        """Map ``file``; with ``key``, as where a dataset is opened, all of it is read and compared with its checksum.
-
-        Raises:
-            UserError: the file is missing, damaged, of another version, or not the one that ``key`` identifies.
-        """
         self.file = str(file)
         self._maps: _MappedArrays | None = _open(self.file, key)
 
@@ -126,7 +138,7 @@ class PathIndex:
         return len(self._open().labels)
 
     def path(self, index: int) -> str:
-        """The path of entry ``index`` as it was listed, relative to the dataset's folder."""
+        """Return the path of entry ``index``, relative to the dataset's folder."""
         maps = self._open()
         if not 0 <= index < len(maps.labels):
             raise IndexError(f"index {index} is outside 0..{len(maps.labels) - 1} of {self.file}")
@@ -134,22 +146,22 @@ class PathIndex:
         return os.fsdecode(maps.file[start:end])
 
     def buffers(self) -> list[Any]:
-        """All paths, one after another, and where each begins: for a digest."""
+        """Return all paths, concatenated, and their offsets, for a digest."""
         maps = self._open()
         return [memoryview(maps.file)[: maps.offsets.item(-1)], maps.offsets]
 
     def label(self, index: int) -> int:
-        """The label of entry ``index``."""
+        """Return the label of entry ``index``."""
         return self._open().labels.item(index)
 
     @property
     def labels(self) -> np.ndarray:
-        """All labels, (entries,) int32, read-only and memory mapped."""
+        """All labels, (entries,) int32, read-only and memory-mapped."""
         return self._open().labels
 
     @property
     def class_names(self) -> list[str] | None:
-        """Name of each label, or None where the source has no names."""
+        """Name of each label; None if the source has no names."""
         maps = self._open()
         return json.loads(maps.file[maps.names])
 
@@ -167,7 +179,7 @@ def _open(file: str, key: bytes | None) -> _MappedArrays:
         raise UserError(f"index {file} cannot be opened ({error}); start the run again to rebuild it") from error
     table_at = len(content) - TRAILER_BYTES - _TABLE.size
     if table_at < 0:
-        raise _explain_damage(file, "it is cut off")
+        raise _explain_damage(file, "it is truncated")
     magic, version, entries, blob_bytes, names_bytes, found_key = _TABLE.unpack_from(content, table_at)
     if magic != _MAGIC or version != _VERSION:
         raise _explain_damage(file, f"it is not an index of version {_VERSION}")

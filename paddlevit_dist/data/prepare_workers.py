@@ -1,4 +1,4 @@
-"""Work on many images or scenes in several processes that end together, with progress on a terminal."""
+"""Preparation of many images or scenes in several processes that end together, with a progress bar."""
 
 import contextlib
 import multiprocessing
@@ -16,18 +16,18 @@ from ..launch.spawn import die_with_parent
 from ..launch.stale_resources import named_semaphores
 from ..runtime.errors import UserError
 
-_stopping: Any = None  # in a worker: an event that says to stop at the next item
+_stopping: Any = None  # in a worker: an event that is set to stop at the next item
 
 
 class PreparationStopped(Exception):
-    """The work was interrupted; discard what is half done."""
+    """The work was interrupted; discard the current item."""
 
 
 def check_stop() -> None:
-    """To be called by a worker before each item.
+    """Check for an interruption; a worker calls this before each item.
 
     Raises:
-        Stopped: the whole work is to end.
+        PreparationStopped: the work was interrupted.
     """
     if _stopping is not None and _stopping.is_set():
         raise PreparationStopped
@@ -41,19 +41,22 @@ def work(
     label: str,
     unit: str = "image",
 ) -> Iterator[Any]:
-    """Results of ``function(*arguments)`` for every job ``(items, arguments)``, in the order in which they end.
+    """Yield ``function(*arguments)`` for every job ``(items, arguments)``, in the order in which jobs finish.
 
-    An exception of a job, or Ctrl-C, ends the others at their next item.
+    An exception in a job, or Ctrl-C, ends the other jobs at their next item.
 
     Args:
-        total: items, of which finished jobs count theirs.
-        label: of the progress bar.
-        unit: what the progress bar calls an item.
+        function: the function, which can be pickled.
+        jobs: number of items and arguments of each job.
+        workers: number of processes.
+        total: number of items of all jobs, for the progress bar.
+        label: text of the progress bar.
+        unit: name of an item in the progress bar.
 
     Raises:
-        UserError: a process was ended from outside.
+        UserError: a process was killed.
     """
-    context = multiprocessing.get_context("spawn")  # tqdm has a thread, and a fork copies its locks as they are
+    context = multiprocessing.get_context("spawn")  # tqdm has a thread, whose locks a fork would copy in any state
     with named_semaphores():
         stopping = context.Event()
         pool = ProcessPoolExecutor(workers, context, _start, (stopping, os.getpid()))
@@ -69,8 +72,8 @@ def work(
         done = True
     except BrokenProcessPool as error:
         raise UserError(
-            "a preparation process was killed, perhaps because memory ran out; use fewer "
-            "--workers; the same command continues"
+            "a preparation process was killed, perhaps because memory ran out; run the same command with fewer "
+            "--workers to continue"
         ) from error
     finally:
         if not done:
@@ -88,7 +91,7 @@ def _start(stopping: Any, parent: int) -> None:
 
 @contextlib.contextmanager
 def _hold_sigint() -> Iterator[None]:
-    """Ctrl-C waits until the processes are started; they inherit that it does not reach them."""
+    """Block Ctrl-C while processes are started; they inherit the mask, so that it does not reach them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -98,7 +101,7 @@ def _hold_sigint() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """A second Ctrl-C does not leave processes behind: they end within one item."""
+    """Ignore a second Ctrl-C, so that no processes stay behind: they end within one item."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -110,5 +113,5 @@ def _hold_interrupts() -> Iterator[None]:
 
 
 def spans(total: int, size: int) -> list[tuple[int, int]]:
-    """``(first, end)`` of consecutive runs of at most ``size``."""
+    """Return ``(first, end)`` of consecutive ranges of at most ``size`` items."""
     return [(first, min(first + size, total)) for first in range(0, total, size)]

@@ -1,6 +1,6 @@
-"""Which samples each rank reads, in which order: the same for any number of processes."""
+"""Samplers: which samples each rank reads, and in which order, independent of the number of processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,29 @@ from ..tasks.dataset import TransformedDataset
 
 
 class SampleKey(int):
-    """Identifies one reading of one sample; all its randomness follows from its three numbers and the run's seed.
+    """One reading of one sample; its randomness follows from epoch, index, repeat and the run's seed.
 
-    It is the index, so that any data set can be asked for it: ``dataset[key]``. Two are equal if all three are.
+    It is the index as an ``int``, so that any dataset can be indexed by it: ``dataset[key]``. Two keys are equal if all
+    three numbers are.
+
+    Args:
+        epoch: the epoch, from 1; 0 in an evaluation.
+        index: index of the sample, from 0.
+        repeat: number of the repetition within the epoch, from 0.
     """
 
     epoch: int
     repeat: int
 
     def __new__(cls, epoch: int, index: int, repeat: int) -> "SampleKey":
+        """Create the key of repetition ``repeat`` of sample ``index`` in ``epoch``."""
         key = super().__new__(cls, index)
         key.epoch, key.repeat = epoch, repeat
         return key
 
     @property
     def index(self) -> int:
-        """The sample, as a plain number."""
+        """Index of the sample as a plain ``int``."""
         return int(self)
 
     def __eq__(self, other: object) -> bool:
@@ -35,7 +42,7 @@ class SampleKey(int):
             return (self.epoch, int(self), self.repeat) == (other.epoch, int(other), other.repeat)
         return int(self) == other
 
-    def __ne__(self, other: object) -> bool:  # which int has of its own
+    def __ne__(self, other: object) -> bool:  # int defines it, too
         return not self == other
 
     __hash__ = int.__hash__
@@ -48,37 +55,44 @@ class SampleKey(int):
 
 
 class TrainingSampler(DistributedBatchSampler):
-    """Shuffled micro-batches of one rank; the global batch of an update is the same for any number of ranks.
+    """Shuffled micro-batches of one rank; the global batch of a step does not depend on the number of ranks.
 
-    Update ``k`` of an epoch takes the positions ``[k * G, (k + 1) * G)`` of a permutation drawn from ``(seed, epoch)``,
-    with ``G = batch_size * world_size * accumulation_steps``; rank ``r`` takes the ``r``-th of ``world_size`` equal
+    Step ``k`` of an epoch takes the positions ``[k * G, (k + 1) * G)`` of a permutation drawn from ``(seed, epoch)``,
+    with ``G = batch_size * world_size * accumulation_steps``. Rank ``r`` takes the ``r``-th of ``world_size`` equal
     slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
 
-    With ``repeats`` above 1 (repeated augmentation) each index of the permutation occurs that many times in a
-    row, each time with another repeat number, and rank ``r`` takes every ``world_size``-th position of ``G`` from
-    ``r`` on, so that the repeats of a sample go to different ranks. An epoch keeps its length, so it sees about
-    1 / ``repeats`` of the samples.
-    Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
+    With ``repeats`` above 1 (repeated augmentation), each index of the permutation occurs that many times in a row,
+    each time with another repeat number. Rank ``r`` takes every ``world_size``-th position of ``G`` from ``r`` on, so
+    that the repeats of a sample go to different ranks. An epoch keeps its length, so it contains about 1 / ``repeats``
+    of the samples. Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
     arXiv 2012.12877.
 
-    Where ``TransformedDataset.draw_order`` returns indices, they replace the permutation: as many
-    as there are samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
+    If ``TransformedDataset.draw_order`` returns indices, they replace the permutation: one for each sample of an epoch,
+    some perhaps several times. Each occurrence of an index then has its own repeat numbers.
 
-    Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
+    Paddle's sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
 
     Args:
-        dataset: ``TransformedDataset``, or anything else with a length.
+        dataset: ``TransformedDataset``, or any object with a length.
         batch_size: samples of one micro-batch on one rank.
-        rank, world_size: None: of this process.
-        seed: of the run.
+        rank: rank of the sampler; None: of this process.
+        world_size: number of ranks; None: of this run.
+        accumulation_steps: micro-batches of one step on each rank.
+        seed: seed of the run.
         repeats: readings of each sample that an epoch contains.
+
+    Attributes:
+        consumed: samples over all ranks that the steps of the current epoch have used.
+        consumed_before: ``consumed`` before the last step that was counted.
+        global_batch_size: ``G``, samples of one step over all ranks.
+
     Raises:
         UserError: the dataset is smaller than one global batch.
     """
 
     def __init__(
         self,
-        dataset,
+        dataset: Sized,
         batch_size: int,
         *,
         rank: int | None = None,
@@ -92,8 +106,8 @@ class TrainingSampler(DistributedBatchSampler):
         self.accumulation_steps = accumulation_steps
         self.seed = seed
         self.repeats = repeats
-        self.consumed = 0  # samples over all ranks that this epoch's updates have used
-        self.consumed_before = 0  # in its epoch, the update that was counted last
+        self.consumed = 0
+        self.consumed_before = 0
         self.global_batch_size = batch_size * world_size * accumulation_steps
         if self.global_batch_size > len(dataset):
             raise UserError(
@@ -104,44 +118,46 @@ class TrainingSampler(DistributedBatchSampler):
 
     @property
     def updates_per_epoch(self) -> int:
-        """Updates of an epoch that starts at its beginning."""
+        """Steps of a complete epoch."""
         return self.updates_after(0)
 
     def updates_after(self, consumed: int) -> int:
-        """Updates that an epoch still has after its first ``consumed`` samples."""
+        """Return the number of steps that an epoch still has after its first ``consumed`` samples."""
         return max(0, len(self.dataset) - consumed) // self.global_batch_size
 
     @property
     def updates_left(self) -> int:
-        """Updates of this epoch that are still to be made."""
+        """Steps left in the current epoch."""
         return self.updates_after(self.consumed)
 
     @property
     def updates_made(self) -> int:
-        """Updates since the start of the training, if all were of this global batch."""
+        """Steps since the start of the training, if all had this global batch."""
         return self.epoch * self.updates_per_epoch - self.updates_left
 
     def set_position(self, epoch: int, consumed: int) -> None:
-        """Move to ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration begins there.
+        """Move to ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration starts there.
 
-        ``consumed`` counts what the trainer has used, not what a loader has fetched ahead, and may come from a run
-        with another global batch.
+        ``consumed`` counts samples that the trainer has used, not those a loader has prefetched, and may come from a
+        run with another global batch.
         """
         self.set_epoch(epoch)
         self.consumed = consumed
 
     def count_update(self) -> None:
-        """Note that one more update was made. An epoch's last one leads to the beginning of the next."""
+        """Count one more step. After an epoch's last step, the position is the start of the next epoch."""
         self.consumed_before = self.consumed
         self.load_state_dict({"epoch": self.epoch - 1, "consumed": self.consumed + self.global_batch_size})
 
     def state_dict(self) -> dict[str, int]:
-        """Epochs that are done, and samples consumed of the one after them."""
+        """Return the number of completed epochs, and the samples consumed of the next one."""
         return {"epoch": self.epoch - 1, "consumed": self.consumed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore the position from ``state_dict``, also that of a run with another global batch: what is left of an
-        epoch and fills no update is left out."""
+        """Restore the position of a ``state_dict``, also from a run with another global batch.
+
+        If the rest of the epoch is smaller than a global batch, the next epoch starts.
+        """
         self.set_position(state["epoch"] + 1, state["consumed"])
         if not self.updates_left:
             self.set_position(state["epoch"] + 2, 0)
@@ -153,17 +169,17 @@ class TrainingSampler(DistributedBatchSampler):
         yield from self.batches(self.epoch, self.consumed)
 
     def batches(self, epoch: int, consumed: int) -> Iterator[list[SampleKey]]:
-        """The micro-batches of ``epoch`` after ``consumed`` samples, wherever the trainer is by then."""
+        """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
         order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
         for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
-            own = first + self._own_positions()
-            for positions in own.reshape(self.accumulation_steps, self.batch_size):
+            rank_positions = first + self._rank_positions()
+            for positions in rank_positions.reshape(self.accumulation_steps, self.batch_size):
                 places, repeats = positions // self.repeats, positions % self.repeats
                 repeats = repeats + self.repeats * occurrences[places]
                 yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
 
     def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Indices, and how often each of them occurred before."""
+        """Draw the indices of an epoch, and count how often each of them occurred before."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
         if order is None:
             order = generator.permutation(len(self.dataset))
@@ -175,8 +191,8 @@ class TrainingSampler(DistributedBatchSampler):
         occurrences[by_index] = positions - np.maximum.accumulate(np.where(is_first, positions, 0))
         return order, occurrences
 
-    def _own_positions(self) -> np.ndarray:
-        """The positions of this rank's samples in a global batch."""
+    def _rank_positions(self) -> np.ndarray:
+        """Return the positions of this rank's samples in a global batch."""
         positions = np.arange(self.global_batch_size)
         if self.repeats > 1:
             return positions[self.local_rank :: self.nranks]
@@ -193,11 +209,19 @@ def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
 class EvaluationSampler(DistributedBatchSampler):
     """Every sample exactly once over all ranks, in batches that do not depend on the number of ranks.
 
-    Batch ``k`` of consecutive indices goes to rank ``k mod world_size``; the last one may be shorter and ranks may
-    have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
+    Batch ``k`` of consecutive indices goes to rank ``k mod world_size``. The last batch may be shorter, and ranks may
+    have different numbers of batches. Paddle's sampler pads with repeated samples, which changes the result.
+
+    Args:
+        dataset: any object with a length.
+        batch_size: samples of one batch.
+        rank: rank of the sampler; None: of this process.
+        world_size: number of ranks; None: of this run.
     """
 
-    def __init__(self, dataset, batch_size: int, *, rank: int | None = None, world_size: int | None = None) -> None:
+    def __init__(
+        self, dataset: Sized, batch_size: int, *, rank: int | None = None, world_size: int | None = None
+    ) -> None:
         rank, world_size = _place(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 
@@ -211,5 +235,5 @@ class EvaluationSampler(DistributedBatchSampler):
             yield [SampleKey(0, index, 0) for index in range(first, last)]
 
     def indices(self) -> list[int]:
-        """This rank's samples, in the order in which they are evaluated."""
+        """Return the indices of this rank's samples, in the order in which they are evaluated."""
         return [key.index for keys in self for key in keys]

@@ -1,9 +1,9 @@
-"""Arrays that a loader process hands to the training process through shared memory, without Paddle's help.
+"""Transfer of arrays from a loader process to the training process through shared memory, without Paddle.
 
-Paddle's own transfer updates its memory statistics in the loader process, under a lock. A process that was forked
-while a thread of an earlier loader held that lock never gets it: it hangs, about one start in ten on a busy machine.
-Here the loader process touches no Paddle tensor. It writes an array to a file in shared memory; what is pickled is the
-file's name; unpickling, in the training process, removes the name and gives a tensor in the file's memory: no copy.
+Paddle's transfer updates its memory statistics in the loader process, under a lock. A process that was forked while a
+thread of an earlier loader held that lock never gets it and hangs: about one start in ten on a busy machine. Here the
+loader process uses no Paddle tensor. It writes an array to a file in shared memory and pickles the file's name. The
+training process unpickles it: it unlinks the file and creates a tensor in the file's memory, without a copy.
 """
 
 import contextlib
@@ -23,14 +23,19 @@ from ..launch import stale_resources
 from ..runtime.errors import UserError
 
 FOLDER = stale_resources.SHARED_MEMORY
-_SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
+_SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled with their content
 _REMEDY = "lower DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
 _loaders = itertools.count()
 
 
 class SharedArray(np.ndarray):
-    """Shape and dtype of an array whose content is a file in shared memory; can be pickled, and unpickled once, to a
-    tensor of Paddle's core."""
+    """Shape and dtype of an array whose content is in a shared memory file.
+
+    It can be pickled, and unpickled once, to a tensor of Paddle's core.
+
+    Attributes:
+        path: the file.
+    """
 
     path: str
 
@@ -39,18 +44,21 @@ class SharedArray(np.ndarray):
 
 
 def new_prefix() -> str:
-    """The beginning of the file names of one loader of this process."""
-    # Containers may share /dev/shm but not their process numbers: the namespace keeps them apart.
+    """Return the beginning of the file names of one loader of this process."""
+    # Containers may share /dev/shm, with equal process ids: the namespace distinguishes them.
     return f"{_namespace()}{os.getpid()}_{next(_loaders)}_{stale_resources.token()}_"
 
 
 def share(array: np.ndarray, prefix: str) -> np.ndarray:
-    """A stand-in that crosses to the parent process by name and becomes a tensor there; the array itself if that is
-    not worth it. The stand-in keeps no memory: ``array`` can go.
+    """Copy an array to shared memory and return a stand-in, which the parent process unpickles to a tensor.
 
     Args:
         array: uint8, int64, float32 or any other plain dtype.
-        prefix: the loader's, from ``new_prefix`` in the parent.
+        prefix: the loader's prefix, from ``new_prefix`` in the parent process.
+
+    Returns:
+        The stand-in, which does not keep ``array`` alive; ``array`` itself if it is small.
+
     Raises:
         UserError: shared memory is full.
     """
@@ -72,12 +80,13 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
 
 
 def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
-    """Check that a loader's batches will fit, before a run gets to the point where they do not.
+    """Check that the batches in flight will fit into shared memory.
 
     Args:
         arrays: the tensors of one batch.
-        batches: how many may be in flight at once.
-        prefix: the loader's; what it has already written counts as room.
+        batches: number of batches that may be in flight at once.
+        prefix: the loader's prefix; files it has already written count as free.
+
     Raises:
         UserError: shared memory is too small.
     """
@@ -98,20 +107,23 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
 
 
 def _map(path: str, shape: tuple[int, ...], dtype: str) -> Any:
-    """A tensor of Paddle's core on the CPU in the file's memory: in Paddle's reader, which would copy arrays,
-    and by steps in its threads' heaps, where a hundred MB a batch add up to several batches."""
+    """Create a tensor of Paddle's core on the CPU in the file's memory.
+
+    This runs in Paddle's reader thread. Paddle would copy arrays, in steps and in the heaps of its threads, where 100
+    MB per batch add up to several batches.
+    """
     from paddle.base import core
 
     with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # may be written to
-    os.unlink(path)  # the memory lives as long as the mapping
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # writable, without changing the file
+    os.unlink(path)  # the memory is freed with the mapping
     tensor = core.DenseTensor() if hasattr(core, "DenseTensor") else core.LoDTensor()  # the name until 2.6
     tensor.set(np.frombuffer(content, dtype=dtype).reshape(shape), core.CPUPlace(), True)  # keeps the array
     return tensor
 
 
 def remove_leftovers(prefix: str) -> None:
-    """Remove what loader processes wrote and nobody read: those of the loader ``prefix``, and of parents that died."""
+    """Remove unread files of the loader ``prefix``, and of loaders whose parent process has died."""
     namespace = _namespace()
     if not FOLDER.is_dir():
         return

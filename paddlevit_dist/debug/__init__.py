@@ -15,8 +15,8 @@ from ..extension import CommandHelp, Extension, Flag
 
 if TYPE_CHECKING:
     from ..engine.trainer import Trainer
-    from ..logging.callbacks import Callback
     from ..settings import Configuration
+    from ..tasks.callback import Callback
     from ..tasks.task import StepPosition
 
 
@@ -63,3 +63,5 @@ class DebugExtension(Extension):
 
 
 EXTENSION = DebugExtension()
+
+__all__ = ["EXTENSION"]

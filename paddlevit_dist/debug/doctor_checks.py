@@ -163,13 +163,13 @@ def gpus(checkup: CheckContext) -> CheckResult:
     known = "" if card is None else f", compute capability {card.capability[0]}.{card.capability[1]}"
     if usable:
         text = f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}){known}"
-        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_of_cuda_11():
+        if card is not None and card.capability > _NEWEST_OF_2 and paddle_versions.is_built_for_cuda_11():
             text += f"; Paddle {paddle.__version__} for CUDA 11 has code for 6.1 to 8.9"
             return CheckResult(WARNING, text, f"unless this Paddle was built for it: {installation(card)}")
         return CheckResult(OK, text)
     if others := device_kinds.count_others():
         text = ", ".join(f"{number} {device_kinds.get_kind(name).noun}(s)" for name, number in others.items())
-        return CheckResult(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/devices.md)")
+        return CheckResult(OK, f"none of CUDA's; {text} usable through Paddle's plug-in (docs/guides/devices.md)")
     if not driver:
         return CheckResult(OK, "none: training on the CPU")
     if not device_kinds.is_built_for_cuda():
@@ -180,10 +180,10 @@ def gpus(checkup: CheckContext) -> CheckResult:
 
 
 def installation(card: devices.GpuCard | None) -> str:
-    """Write the commands that replace this Paddle by the build for a card; ``docs/installing.md`` has the table."""
+    """Write the commands that replace this Paddle by the build for a card, as ``docs/guides/installation.md``."""
     remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu"
     if card is None:
-        return f"{remove}, then install Paddle's GPU build (docs/installing.md)"
+        return f"{remove}, then install Paddle's GPU build (docs/guides/installation.md)"
     if card.capability < _OLDEST_OF_3:
         return f"{remove}; python -m pip install paddlepaddle-gpu==2.6.2 'numpy<2'"
     build = "cu129" if card.capability > _NEWEST_OF_CU126 else "cu126" if card.cuda >= (12, 0) else "cu118"
@@ -232,7 +232,7 @@ def each_device(checkup: CheckContext) -> CheckResult:
     plan, target = checkup.plan, checkup.folder / "devices.json"
     arguments = (checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, str(target))
     # Children that end: the GPUs are free for those of the step, also where one is one process's alone.
-    launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, apart=True)
+    launch_workers(try_device, arguments, plan, checkup.config.WATCHDOG_SECONDS, in_child=True)
     ranks = json.loads(target.read_text(encoding="utf-8"))
     told = "; ".join(f"{one['name']}, {one['gigaflops']:.0f} GFLOP/s" for one in ranks)
     noun = device_kinds.get_kind(plan.device).noun
@@ -350,7 +350,7 @@ def step(checkup: CheckContext) -> CheckResult:
     config, plan = change_settings(checkup.config, {**_OFF, "SAVE": str(checkup.folder)}), checkup.plan
     target = checkup.folder / "step.json"
     arguments = (config, checkup.task, checkup.samples["train"], str(target))
-    launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, apart=True)
+    launch_workers(device_step, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     facts = json.loads(target.read_text(encoding="utf-8"))
     losses, memory = facts["losses"], facts["memory_mib"] / 1024
     expected = checkup.task.expected_losses()
@@ -395,8 +395,8 @@ def device_step(config: RunSettings, task: Any, samples: Any, target: str) -> No
     first: dict[str, float] = {}
     while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         started = time.perf_counter()
-        with gpu_memory.explain_memory(gpu_memory.of_training(config)):
-            outputs = training.updater(
+        with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
+            outputs = training.train_step(
                 [dict(one) for one in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
             )
         means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from ..runtime.paddle_versions import check_operations
-from ..runtime.printing import kept_from_terminal
+from ..runtime.printing import captured_output
 
 _FLOATING = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
@@ -115,7 +115,7 @@ def first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str | Non
     Looked at from the model's first layer on: among what ``batch_norm`` returns, which normalizes images before that,
     is memory that it leaves as it was.
     """
-    with kept_from_terminal(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++
+    with captured_output(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++
         begun: list[Any] = []
 
         def begin(*_: Any) -> None:

@@ -16,10 +16,10 @@ from paddle import profiler
 
 from ..distributed import world_size
 from ..engine.trainer import Trainer
-from ..logging.callbacks import Callback, UpdateRecord
 from ..runtime.errors import UserError
 from ..runtime.files import temporary_name
 from ..runtime.transfers import is_on_gpu
+from ..tasks.callback import Callback, UpdateRecord
 from .settings import DebugSettings
 
 _LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough

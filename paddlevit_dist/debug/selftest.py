@@ -121,16 +121,16 @@ def _make_updates(
             layer.p = 0.0
     if perturbation is not None:
         _change_last_bits(model, perturbation)
-    updater = training.updater
-    updater.skipped = NonFiniteGuard()
+    train_step = training.train_step
+    train_step.nan_guard = NonFiniteGuard()
     gradients: Arrays = {}
 
     def look() -> None:
         found = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
         gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in found})
-        updater.before_clipping = None  # from the second update on, weights may differ already
+        train_step.before_clipping = None  # from the second update on, weights may differ already
 
-    updater.before_clipping = look
+    train_step.before_clipping = look
     before = _state(model)
     values: Arrays = {}
     differing: str | None = None
@@ -139,8 +139,8 @@ def _make_updates(
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
             step = StepPosition(1 + update // per_epoch, update, UPDATES)
-            with gpu_memory.explain_memory(gpu_memory.of_training(config)):
-                terms = updater(group, step, config.TRAIN.BASE_LR)
+            with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
+                terms = train_step(group, step, config.TRAIN.BASE_LR)
             values.update(_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)
@@ -318,7 +318,7 @@ def run(run: Any) -> None:
             perturbed = PERTURBED if way.processes == way.accumulated else 0  # of the one that others are compared with
             arguments = (change_settings(config, values), task, train, str(place), perturbed)
             these = plan._replace(processes=way.processes)
-            launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, apart=True)
+            launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, in_child=True)
             results[way.name] = read_way(place)
         if len(results) == 1:
             raise UserError(

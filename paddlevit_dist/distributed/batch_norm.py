@@ -1,7 +1,7 @@
 """Batch normalization over the rows of all ranks, with one small collective forward and one backward.
 
-Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``DistributedBatchNorm`` is built from many
-operations, which every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
+Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors. ``DistributedBatchNorm`` is composed of many
+operations that every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
 import contextlib
@@ -33,21 +33,21 @@ class DistributedBatchNorm(paddle.nn.Layer):
     gradients of its weight and bias are zero. Its loss must then depend on the output (``build_zero``), or the other
     ranks wait for it in the backward pass.
 
-    Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronized`` is false,
-    or with one process, it computes the same as that layer, with one exception: if all ranks together have a single
-    row, that layer returns it unchanged, while this one returns its bias.
+    Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronized`` is false, or
+    with one process, the result equals that layer's, with one exception: if all ranks together have a single row, that
+    layer returns it unchanged, while this one returns its bias.
+
+    The running variance divides by rows - 1, as in PyTorch and MinkowskiEngine. A single row leaves it unchanged, where
+    PyTorch raises an error.
 
     Args:
-        num_features: channels.
+        num_features: number of channels.
         momentum: fraction of the running statistics kept at each step.
         epsilon: added to the variance.
         data_format: as in Paddle; only its last letter matters.
 
-    The running variance divides by rows - 1, as PyTorch's and MinkowskiEngine's do; a single row leaves it as it is,
-    where PyTorch raises an error.
-
     Attributes:
-        synchronized: use statistics of all ranks' rows; set by ``convert_batch_norm``.
+        synchronized: whether statistics are computed over all ranks' rows; set by ``convert_batch_norm``.
     """
 
     synchronized = False
@@ -73,6 +73,7 @@ class DistributedBatchNorm(paddle.nn.Layer):
         self._mean.stop_gradient = self._variance.stop_gradient = True
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Normalize ``x``; in training mode, update the running statistics."""
         normalized = self._normalize(x)
         return normalized if self._act is None else getattr(F, self._act)(normalized)
 
@@ -80,11 +81,11 @@ class DistributedBatchNorm(paddle.nn.Layer):
     def _normalize(self, x: paddle.Tensor) -> paddle.Tensor:
         exchanges = self.synchronized and world.world_size() > 1
         uses_batch = self.training and not self._use_global_stats
-        if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # a row, or none
+        if uses_batch and (exchanges or _size(x) <= self._mean.shape[0]):  # one row, or none
             return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
-        with _variance_of_kernel(self, x) as variance:
+        with _kernel_variance(self, x) as variance:
             return F.batch_norm(
                 x,
                 self._mean,
@@ -99,7 +100,7 @@ class DistributedBatchNorm(paddle.nn.Layer):
 
     @property
     def _channels_last(self) -> bool:
-        layout = getattr(self, "_data_layout", "") or self._data_format  # ``paddle.nn.BatchNorm`` has the first
+        layout = getattr(self, "_data_layout", "") or self._data_format  # _data_layout: of paddle.nn.BatchNorm
         return layout.endswith("C") and len(layout) > 2
 
     def _find_format(self, x: paddle.Tensor) -> str:
@@ -107,7 +108,7 @@ class DistributedBatchNorm(paddle.nn.Layer):
         return f"N{middle}C" if self._channels_last or x.ndim == 2 else f"NC{middle}"
 
     def _flat(self, x: paddle.Tensor) -> paddle.Tensor:
-        """The same elements as (rows, channels) or (batch, channels, positions)."""
+        """Reshape to (rows, channels) or (batch, channels, positions)."""
         if self._channels_last or x.ndim == 2:
             return x.reshape([-1, self._mean.shape[0]])
         return x.reshape([x.shape[0], x.shape[1], -1])
@@ -115,27 +116,29 @@ class DistributedBatchNorm(paddle.nn.Layer):
     def _update_running(self, statistics: "_RankStatistics") -> None:
         rows, variance = statistics.rows, statistics.variance
         variance = variance * (rows / paddle.clip(rows - 1.0, min=1.0))
-        for running, new, least in ((self._mean, statistics.mean, 1), (self._variance, variance, 2)):
-            keep = paddle.where(rows >= least, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
+        for running, new, min_rows in ((self._mean, statistics.mean, 1), (self._variance, variance, 2)):
+            keep = paddle.where(rows >= min_rows, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
             mixed = keep * running.astype("float64") + (1.0 - keep) * new
             paddle.assign(mixed.astype(running.dtype), output=running)  # set_value of Paddle 2.6 goes through the host
 
     def extra_repr(self) -> str:
+        """Return the settings that ``print(model)`` shows."""
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
-_NATIVE_ROWS = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD of Paddle's sources
+_NATIVE_ROWS = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD in Paddle's sources
 _KINDS = (*_SINGLE, paddle.nn.BatchNorm, DistributedBatchNorm)
 
 
 class _UnbiasedVariance:
-    """Paddle's layers of the same names, but that their running variance divides by rows - 1, as PyTorch's does."""
+    """Mixin for Paddle's layers whose running variance divides by rows - 1, as in PyTorch."""
 
     @paddle.jit.not_to_static
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Run the layer's forward pass with a scaled running variance."""
         parameters = self._parameters  # type: ignore[attr-defined]
         running = parameters["_variance"]
-        with _variance_of_kernel(self, x) as parameters["_variance"]:
+        with _kernel_variance(self, x) as parameters["_variance"]:
             try:
                 return super().forward(x)  # type: ignore[misc]
             finally:
@@ -147,20 +150,20 @@ _CONVERTED.add(_UnbiasedVariance.forward)
 
 
 def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
-    """Make the batch normalizations of Paddle in ``model`` keep PyTorch's running variance, in place; returns it."""
+    """Make Paddle's batch normalizations in ``model`` compute PyTorch's running variance, in place, and return it."""
     for layer in model.sublayers(include_self=True):
         layer.__class__ = _UNBIASED.get(type(layer), type(layer))
     return model
 
 
 @contextlib.contextmanager
-def _variance_of_kernel(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
-    """The running variance that a kernel of Paddle is to take and to update.
+def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
+    """Give Paddle's kernel a running variance whose update becomes PyTorch's.
 
-    Where the kernel is about to store a variance that divides by rows, it gets one scaled by s = (rows - 1) / rows, and
-    scaled back behind it that has taken in the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. It is a
-    tensor of its own, since the gradient keeps what the kernel was given. A compiled program keeps what Paddle stores,
-    and a single row changes no statistics of Paddle's kernels.
+    A kernel that stores a variance divided by rows gets one scaled by s = (rows - 1) / rows. After the update it is
+    scaled back, which gives the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. It is a separate
+    tensor, because the gradient keeps the kernel's input. A compiled program keeps what Paddle stores, and with a
+    single row Paddle's kernels leave the statistics unchanged.
     """
     running, is_native = layer._variance, isinstance(layer, paddle.nn.SyncBatchNorm)
     uses_batch = layer.training and not layer._use_global_stats and paddle.in_dynamic_mode()
@@ -171,30 +174,34 @@ def _variance_of_kernel(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]
         yield running
         return
     share = (rows - 1) / rows
-    own = (running * share).detach()
-    yield own
+    scaled = (running * share).detach()
+    yield scaled
     with paddle.no_grad():
-        paddle.assign(own * (1.0 / share), output=running)
+        paddle.assign(scaled * (1.0 / share), output=running)
 
 
 def _as_stored(momentum: float) -> float:
-    """As Paddle's kernels store it, to agree in float64 as well."""
+    """Round to float32 as Paddle's kernels do, so that results agree in float64 as well."""
     return float(np.float32(momentum))
 
 
 class _RankStatistics:
     """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
 
-    Each rank sends its row count, mean and sum of squared deviations from that mean, combined as in Chan, Golub and
-    LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5), so that
-    a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
+    Each rank sends its row count, mean and sum of squared deviations from that mean. They are combined as in Chan,
+    Golub and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5),
+    so that a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
+
+    Args:
+        x: (rows, channels) or (batch, channels, positions), the rows of this rank.
+        exchanges: whether the statistics cover all ranks.
     """
 
     def __init__(self, x: paddle.Tensor, exchanges: bool) -> None:
-        own = _own_moments(x)  # (1 + 2 channels,)
-        gathered: list[paddle.Tensor] = [own]
+        local = _compute_local_moments(x)  # (1 + 2 channels,)
+        gathered: list[paddle.Tensor] = [local]
         if exchanges:
-            gathered = gather_float64(own)
+            gathered = gather_float64(local)
         table = paddle.stack(gathered)  # (ranks, 1 + 2 channels)
         channels = x.shape[1]
         rows, means, squares = table[:, :1], table[:, 1 : 1 + channels], table[:, 1 + channels :]
@@ -204,23 +211,24 @@ class _RankStatistics:
         self.variance = (squares + rows * (means - self.mean) ** 2).sum(axis=0) / divisor
 
 
-def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
-    """Row count, mean and sum of squared deviations per channel in this process, float64 (1 + 2 channels,)."""
+def _compute_local_moments(x: paddle.Tensor) -> paddle.Tensor:
+    """Compute this rank's row count, means and sums of squared deviations by channel, float64 (1 + 2 channels,)."""
     channels = x.shape[1]
     size = _size(x)
     if not size:
         return paddle.zeros([1 + 2 * channels], dtype="float64")
     rows = size // channels
-    by = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
-    mean, squares = by(x)
+    compute_moments = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
+    mean, squares = compute_moments(x)
     number = paddle.full([1], float(rows), dtype="float64")
     return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
 
 
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
-    """Whether the variance that ``F.batch_norm`` stores for ``x`` is the biased one: on CPUs, and by Paddle's own
-    kernels on GPUs, which take over from cuDNN from that many rows on where there are two or three axes. cuDNN divides
-    by rows - 1. What another device does is tried once.
+    """Return whether ``F.batch_norm`` stores the biased variance, divided by rows, for ``x``.
+
+    CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows; these replace cuDNN's
+    for ``_NATIVE_ROWS`` rows or more with two or three axes. Other devices are tried once.
     """
     if not is_on_gpu():
         return x.place.is_cpu_place() or _divides_by_rows()
@@ -235,22 +243,24 @@ def _divides_by_rows() -> bool:
 
 
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Mean and sum of squared deviations per channel, on the CPU, for several rows: with momentum 0 the kernel yields
-    the batch's own statistics, in a tenth of the time of reductions."""
+    """Compute mean and sum of squared deviations per channel with the CPU's batch norm kernel, for two or more rows.
+
+    With momentum 0, the kernel returns the batch's statistics, in a tenth of the time of reductions.
+    """
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
     F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
 
 
 def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """The same using reductions, on any device."""
+    """Compute mean and sum of squared deviations per channel by reductions, on any device."""
     axes = [0] if x.ndim == 2 else [0, 2]
     mean = x.mean(axis=axes, keepdim=True)
     return mean.reshape([-1]), ((x - mean) ** 2).sum(axis=axes)
 
 
 class _NormalizeFunction(paddle.autograd.PyLayer):
-    """Normalizes with the statistics of all rows and updates the layer's running ones."""
+    """Normalizes with the statistics of all rows and updates the layer's running statistics."""
 
     @staticmethod
     def forward(
@@ -283,41 +293,41 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
         layer = ctx.layer
         channels = mean.shape[0]
         has_rows = bool(_size(x))
-        own = paddle.zeros([2 * channels], dtype="float64")
+        local = paddle.zeros([2 * channels], dtype="float64")
         with paddle.amp.auto_cast(enable=False):
             if has_rows:
                 slope = layer._flat(gradient).astype(mean.dtype)
                 normal = F.batch_norm(
                     layer._flat(x).astype(mean.dtype), mean, variance, training=False, epsilon=layer._epsilon
                 )
-                own = paddle.concat([_channel_sum(slope), _channel_sum(slope * normal)]).astype("float64")
-            of_bias, of_weight = own[:channels].astype(mean.dtype), own[channels:].astype(mean.dtype)
-            total = own.clone()
+                local = paddle.concat([_channel_sum(slope), _channel_sum(slope * normal)]).astype("float64")
+            bias_gradient, weight_gradient = local[:channels].astype(mean.dtype), local[channels:].astype(mean.dtype)
+            total = local.clone()
             if ctx.exchanges:
                 all_reduce_sum(total)
-            of_x = paddle.zeros(x.shape, dtype=x.dtype)
+            x_gradient = paddle.zeros(x.shape, dtype=x.dtype)
             if has_rows and ctx.needed[0]:
                 total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
                 scale = weight / (variance + layer._epsilon).sqrt()  # (channels,)
-                of_x = _scale_and_shift(slope, scale, -scale * total[:channels])
-                of_x = of_x + _scale_and_shift(normal, -scale * total[channels:])
-                of_x = of_x.reshape(x.shape).astype(x.dtype)
-        gradients = zip((of_x, of_weight, of_bias), ctx.needed)
+                x_gradient = _scale_and_shift(slope, scale, -scale * total[:channels])
+                x_gradient = x_gradient + _scale_and_shift(normal, -scale * total[channels:])
+                x_gradient = x_gradient.reshape(x.shape).astype(x.dtype)
+        gradients = zip((x_gradient, weight_gradient, bias_gradient), ctx.needed)
         return tuple(value if needed else None for value, needed in gradients if needed is not None)
 
 
 def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: paddle.Tensor | None = None) -> paddle.Tensor:
-    """``scale * x + shift`` per channel: the inference kernel takes a fifth of the time of broadcasting."""
+    """Compute ``scale * x + shift`` per channel with the inference kernel, in a fifth of the time of broadcasting."""
     zero = paddle.zeros_like(scale)
     shift = zero if shift is None else shift
     return F.batch_norm(x, zero, paddle.ones_like(scale), scale, shift, training=False, epsilon=0.0)
 
 
 def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
-    """Sum over all but the channels of (rows, channels) or (batch, channels, positions)."""
+    """Sum over all axes except the channels of (rows, channels) or (batch, channels, positions)."""
     if not x.place.is_cpu_place():
         return x.sum(axis=0 if x.ndim == 2 else [0, 2])
-    # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU might round the factors to TF32.)
+    # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU could round the factors to TF32.)
     if x.ndim == 3:
         ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
         x = paddle.matmul(x.reshape([-1, x.shape[2]]), ones).reshape([x.shape[0], x.shape[1]])
@@ -332,17 +342,18 @@ def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> pa
     """Make every batch normalization in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 
     Paddle's layers become layers of another class with the same parameters, statistics and state-dict names, so an
-    existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
+    existing optimizer keeps working. Subclasses with their own ``forward`` are left unchanged.
 
     With ``native``, ``BatchNorm2D`` and ``3D`` become Paddle's ``SyncBatchNorm``: a few kernels and one collective each
-    way, where ``DistributedBatchNorm`` takes dozens. It computes the same but for this: each rank counts equally,
-    however many rows it has (images padded to a size of the rank's own), and the variance is the mean square minus the
-    squared mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0.
-    Everything else becomes ``DistributedBatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what
-    ``SyncBatchNorm`` cannot do (no scale or shift, an activation, fixed statistics).
+    way, where ``DistributedBatchNorm`` takes dozens. Two things differ. Each rank counts equally, regardless of its
+    number of rows (ranks may pad images to different sizes). And the variance is the mean square minus the squared
+    mean, as in Paddle's other GPU kernels, which loses digits if the mean is many deviations from 0. All other layers
+    become ``DistributedBatchNorm``: ``BatchNorm1D``, for which a rank may have no rows, and layers that
+    ``SyncBatchNorm`` does not support (without scale or shift, with an activation, or with fixed statistics).
 
     Args:
-        native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
+        model: the model, changed in place.
+        native: whether to use ``SyncBatchNorm``; None: on GPUs, if a test shows that it exchanges statistics.
 
     Returns:
         The model.
@@ -366,11 +377,11 @@ def _fits_native(layer: paddle.nn.Layer) -> bool:
 
 @paddle.no_grad()
 def native_synchronizes() -> bool:
-    """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
+    """Test whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
-    Its kernel normalizes each rank by itself, without a word, where it finds no communicator of its process group; 2.6
-    stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
-    a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
+    Its kernel silently normalizes each rank separately if it finds no communicator of its process group, and Paddle 2.6
+    raises an error if that group has not been used before. So this function first runs a collective. Then it checks the
+    layer's mean of a tensor that is 1 on the last rank and 0 on the others, which no rank can compute alone.
     """
     size = world.world_size()
     if size == 1 or not (is_on_gpu() or device_kinds.current().native_batch_norm):
@@ -382,9 +393,10 @@ def native_synchronizes() -> bool:
 
 
 def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
-    """Set the momentum of every batch normalization in ``model``, Paddle's or ours, and return their number.
+    """Set the momentum of every batch normalization in ``model``, Paddle's or this package's, and return their number.
 
     Args:
+        model: the model.
         momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
     """
     layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
@@ -394,29 +406,29 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
 
 
 def has_batch_norm(model: paddle.nn.Layer) -> bool:
-    """Whether a batch normalization, Paddle's or ours, is in ``model``."""
+    """Return whether ``model`` contains a batch normalization, Paddle's or this package's."""
     return any(isinstance(layer, _KINDS) for layer in model.sublayers(include_self=True))
 
 
 def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
-    """Everything that a forward pass in training mode may change: running statistics and buffers, each once.
+    """Return all tensors that a forward pass in training mode may change: running statistics and buffers, each once.
 
-    Of the layers of this package, batch normalizations alone change theirs: the buffers of its other layers are
-    constants (tables, masks, frozen normalizations). Those of any other layer are taken to change, since nothing tells.
+    Among this package's layers, only batch normalizations change theirs; the buffers of its other layers are constants
+    (tables, masks, frozen normalizations). All buffers of any other layer are included, because they may change.
     """
     tensors: dict[int, paddle.Tensor] = {}
     for layer in model.sublayers(include_self=True):
-        own: list[paddle.Tensor] = []
+        changing: list[paddle.Tensor] = []
         if isinstance(layer, _KINDS):
-            own = [] if layer._use_global_stats else [layer._mean, layer._variance]
+            changing = [] if layer._use_global_stats else [layer._mean, layer._variance]
         elif not type(layer).__module__.startswith(_THIS_PACKAGE):
-            own = [buffer for buffer in layer._buffers.values() if buffer is not None]
-        tensors.update({id(tensor): tensor for tensor in own})
+            changing = [buffer for buffer in layer._buffers.values() if buffer is not None]
+        tensors.update({id(tensor): tensor for tensor in changing})
     return list(tensors.values())
 
 
 def communicates_in_forward(model: paddle.nn.Layer) -> bool:
-    """Whether a layer of the model uses statistics of all ranks' rows."""
+    """Return whether a layer of the model uses statistics of all ranks' rows."""
     return any(
         (isinstance(layer, paddle.nn.SyncBatchNorm) and world.world_size() > 1)
         or (isinstance(layer, DistributedBatchNorm) and layer.synchronized)
@@ -425,9 +437,9 @@ def communicates_in_forward(model: paddle.nn.Layer) -> bool:
 
 
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
-    """Broadcast what forward passes have changed on rank 0 to all ranks. Every rank must call this.
+    """Broadcast the running statistics of rank 0 to all ranks. Every rank must call this.
 
-    Nothing is sent if a forward pass changes nothing, or with one process.
+    Nothing is sent if there are none, or with one process.
     """
     if world.world_size() == 1:
         return

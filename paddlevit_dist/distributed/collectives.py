@@ -1,9 +1,9 @@
 """Collectives whose result every rank gets: sums, gathered objects, broadcasts, barriers.
 
-Every function here must be called by every rank, in the same order. With one process each returns at once.
+Every rank must call each function here, in the same order. With one process, each returns at once.
 
-On the CPU (gloo) a collective fails after 30 seconds if one rank is late, whatever timeout is requested; so the ranks
-first synchronize where they can wait for as long as it takes (``exchange``).
+On CPUs, a gloo collective fails after 30 seconds if one rank is late, with any timeout. So the ranks first wait at the
+store, which has no time limit (``exchange``).
 """
 
 import functools
@@ -21,20 +21,21 @@ from ..runtime import device_kinds
 from . import world
 from .exchange import StoreChannel
 
-_REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
+_REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries are gathered together and summed on each rank
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
 def all_gather(data: Any) -> list[Any]:
-    """The list of every rank's ``data``, in rank order, on every rank. Every rank must call this.
+    """Gather the ``data`` of every rank. Every rank must call this.
 
     Args:
         data: any picklable object; sizes may differ between ranks.
+
     Returns:
-        ``world_size`` objects; this rank's own entry is a copy too, as on all other ranks. With one process, the
-        object itself.
+        The objects of all ranks in rank order, ``world_size`` entries. This rank's entry is a copy, too. With one
+        process, it is the object itself.
     """
     if world.world_size() == 1:
         return [data]
@@ -42,29 +43,36 @@ def all_gather(data: Any) -> list[Any]:
 
 
 def broadcast_object(data: Any, source: int = 0) -> Any:
-    """Rank ``source``'s ``data`` on every rank. Every rank must call this; other ranks' ``data`` is ignored."""
+    """Return rank ``source``'s ``data`` on every rank. Every rank must call this.
+
+    Args:
+        data: any picklable object; ignored on the other ranks.
+        source: the sending rank.
+    """
     if world.world_size() == 1:
         return data
     return _exchange("broadcast_object", _pickle(data if world.rank() == source else None))[source]
 
 
 def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
-    """Sum or average each entry over all ranks; the result is the same on every rank. Every rank must call this.
+    """Sum or average each entry over all ranks. Every rank must call this.
 
     Args:
-        values: names to Python numbers, numpy arrays or paddle tensors of any shape and of float16, bfloat16,
-            float32, float64, bool or integer dtype. All ranks need the same names with the same shapes and dtypes.
+        values: Python numbers, numpy arrays or paddle tensors by name, of any shape and of dtype float16, bfloat16,
+            float32, float64, bool or integer. All ranks need the same names with the same shapes and dtypes.
         average: divide by the number of processes. The mean over ranks weights all ranks equally; to average over
             samples, reduce sums and counts with ``average=False`` and divide once.
+
     Returns:
-        A new dictionary with the same names in the same order and the same shapes. Sums keep their dtype (int64 is
-        exact; bool counts in int64), averages of integers are float64. Numbers stay numbers, arrays stay arrays, and
-        tensors stay tensors.
+        A new dictionary, equal on every rank, with the same names in the same order and the same shapes. Sums keep
+        their dtype (int64 is exact; bool counts in int64), averages of integers are float64. Numbers stay numbers,
+        arrays stay arrays, and tensors stay tensors.
+
     Raises:
-        ValueError: names, shapes or dtypes differ between ranks; raised on every rank.
-        TypeError: an entry is none of the above.
+        ValueError: names, shapes or dtypes differ between ranks; on every rank.
+        TypeError: an entry has another type or dtype.
     """
-    entries = {name: _ValueSignature.of(name, value) for name, value in values.items()}
+    entries = {name: _ValueSignature.from_value(name, value) for name, value in values.items()}
     if world.world_size() == 1:
         sums = [_to_host(value) for value in values.values()]
         return {name: entry.result(total, 1, average) for (name, entry), total in zip(entries.items(), sums)}
@@ -75,7 +83,7 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
     payload = [_to_host(values[name]) for name in small]
     messages = _exchange("reduce_dict", _pickle((signature, payload)))
     _check_signatures([message[0] for message in messages])
-    columns = zip(*[message[1] for message in messages])  # added in the order of ranks, on each
+    columns = zip(*[message[1] for message in messages])  # each rank adds in rank order
     totals = {name: functools.reduce(operator.add, column) for name, column in zip(small, columns)}
     totals.update(zip(large, _reduce_on_device([values[name] for name in large])))
     count = world.world_size()
@@ -83,9 +91,11 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
 
 
 def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Sum a float32, float64 or int64 tensor over all ranks in place, without checks and, but for float64 on a device
-    whose collectives have none, without blocking the host: for use inside a training step, where every rank is known to
-    call it. Every rank must call this."""
+    """Sum a float32, float64 or int64 tensor over all ranks in place. Every rank must call this.
+
+    It checks nothing and does not block the host, except for float64 on a device whose collectives do not support it.
+    It is meant for training steps, where every rank is known to call it.
+    """
     if world.world_size() == 1:
         return tensor
     if tensor.dtype == paddle.float64 and not device_kinds.current().exchanges_float64:
@@ -96,8 +106,10 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
 
 
 def gather_float64(tensor: paddle.Tensor) -> list[paddle.Tensor]:
-    """Every rank's float64 tensor, all of one shape, in rank order; by way of the host where the device's collectives
-    have no float64. Every rank must call this."""
+    """Return every rank's float64 tensor, all of one shape, in rank order. Every rank must call this.
+
+    The tensors pass through the host if the device's collectives do not support float64.
+    """
     if not device_kinds.current().exchanges_float64:
         return [paddle.to_tensor(values) for values in all_gather(tensor.numpy())]
     gathered: list[paddle.Tensor] = []
@@ -106,75 +118,85 @@ def gather_float64(tensor: paddle.Tensor) -> list[paddle.Tensor]:
 
 
 def barrier(timeout: float | None = None) -> None:
-    """Wait until every rank has reached this call. Every rank must call this.
+    """Wait until every rank has called this. Every rank must call this.
 
     Args:
-        timeout: seconds to wait; None waits for as long as it takes.
+        timeout: seconds to wait; None: no limit.
+
     Raises:
-        TimeoutError: some ranks did not arrive in time; the message names them. The run is to end then: late ranks take
-            the arrival of this one for that at their own call.
-        ConnectionError: a rank's process ended before arriving (if ranks share a machine and no timeout is given).
+        TimeoutError: some ranks did not arrive in time; the message names them. The run must end then, because late
+            ranks count this rank as arrived at their own call.
+        ConnectionError: a rank's process ended before arriving (if ranks share a machine and ``timeout`` is None).
     """
     if world.world_size() > 1:
         with status.during("in a barrier"):
-            network_of_group().wait_for_all(timeout)
+            get_channel().wait_for_all(timeout)
 
 
 def host_barrier() -> None:
-    """Wait until every rank is here, as a ``barrier`` does, but cheaply enough for every update. Every rank must call
-    this.
+    """Wait until every rank has called this, cheaply enough for every step. Every rank must call this.
 
-    For groups on CPUs, right before they exchange tensors: a late rank is waited for here, for as long as it takes.
+    Groups on CPUs call it right before they exchange tensors, so that a late rank is waited for here without a time
+    limit.
 
     Raises:
         ConnectionError: a rank's process ended before arriving (if ranks share a machine).
     """
     if world.world_size() > 1:
-        network_of_group().wait_for_all()
+        get_channel().wait_for_all()
 
 
-_network: StoreChannel | None = None
+_channel: StoreChannel | None = None
 
 
-def network_of_group() -> StoreChannel:
-    """The group's channel, created on the first collective call, whoever started the processes."""
-    global _network
-    if _network is None:
-        _network = StoreChannel()
-    return _network
+def get_channel() -> StoreChannel:
+    """Return the group's channel, created on the first collective call of any program."""
+    global _channel
+    if _channel is None:
+        _channel = StoreChannel()
+    return _channel
 
 
 _exchanges = 0
 
 
 def _exchange(purpose: str, message: memoryview) -> list[Any]:
-    """The object of every rank's message, in rank order, once its signature is verified. This rank's begins with room
-    for its own."""
+    """Return the object of every rank's message in rank order, after its signature is verified.
+
+    Args:
+        purpose: name of the collective; part of the signature.
+        message: this rank's object as returned by ``_pickle``, with room for the signature.
+    """
     global _exchanges
-    way = network_of_group()
-    _exchanges += 1  # every rank counts alike: a message of another exchange is not valid in this one
-    number, own_rank, own = _exchanges, world.rank(), message[secret.SIGNATURE_BYTES :]
+    channel = get_channel()
+    _exchanges += 1  # equal on all ranks; a message of another exchange has an invalid signature
+    number, this_rank, content_here = _exchanges, world.rank(), message[secret.SIGNATURE_BYTES :]
 
     def read(rank: int, received: Any) -> Any:
-        if rank == own_rank:  # no way led outside: nothing to verify
-            return pickle.loads(own)
-        # Views, as slicing a map of memory would copy it; released before the map is closed.
+        if rank == this_rank:  # never sent, so nothing to verify
+            return pickle.loads(content_here)
+        # Views, because slicing a memory map would copy it; released before the map is closed.
         with memoryview(received) as whole, secret.verify(whole, purpose, number, rank) as content:
             return pickle.loads(content)
 
     with status.during("in an exchange of values"):
-        return way.exchange(secret.sign(message, purpose, number, own_rank), read)
+        return channel.exchange(secret.sign(message, purpose, number, this_rank), read)
 
 
 class _ValueSignature(NamedTuple):
-    """The signature of one value of ``reduce_dict``, without its content."""
+    """Type, dtype and shape of one value of ``reduce_dict``."""
 
     kind: str  # "number", "array" or "tensor"
     dtype: str
     shape: tuple
 
     @classmethod
-    def of(cls, name: Any, value: Any) -> "_ValueSignature":
+    def from_value(cls, name: Any, value: Any) -> "_ValueSignature":
+        """Return the signature of a value.
+
+        Raises:
+            TypeError: ``reduce_dict`` does not take such a value.
+        """
         if isinstance(value, (bool, int, float)):
             return cls("number", "", ())  # one rank may have 0 where another has 0.5
         if isinstance(value, paddle.Tensor):
@@ -189,18 +211,19 @@ class _ValueSignature(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
+        """Number of bytes at 8 bytes per element."""
         return 8 * int(np.prod(self.shape, dtype=np.int64))
 
     def result(self, total: Any, count: int, average: bool) -> Any:
-        """Turn the sum, a host value or a tensor, back into the type the caller passed."""
+        """Convert the sum, a host value or a tensor, to the type of the caller's value."""
         if self.kind == "number":
             return total / count if average else total
         is_integer = self.dtype in _INTEGERS
         dtype = "int64" if self.dtype == "bool" else self.dtype
         if average:
             dtype = "float64" if is_integer else self.dtype
-            wide = "float64" if is_integer else None
-            total = (total.astype(wide) if wide else total) / count
+            carrier = "float64" if is_integer else None
+            total = (total.astype(carrier) if carrier else total) / count
         if self.kind == "array":
             total = total.numpy() if isinstance(total, paddle.Tensor) else np.asarray(total)
             return total.reshape(self.shape).astype(dtype)
@@ -210,7 +233,7 @@ class _ValueSignature(NamedTuple):
 
 
 def _to_host(value: Any) -> Any:
-    """A Python number, or an array wide enough that sums over ranks are exact (int64) or rounded once (float64)."""
+    """Convert to a Python number, or to an array wide enough for exact (int64) or once rounded (float64) sums."""
     if isinstance(value, (bool, int)):
         return int(value)
     if isinstance(value, float):
@@ -242,24 +265,28 @@ def _reduce_on_device(values: list[Any]) -> list[paddle.Tensor]:
 
 
 def _check_signatures(signatures: list[list]) -> None:
-    """Raise, on every rank alike, if the ranks did not pass the same entries."""
+    """Check that all ranks passed the same entries.
+
+    Raises:
+        ValueError: they did not; on every rank.
+    """
     reference = signatures[0]
     for number, signature in enumerate(signatures):
         if signature == reference:
             continue
-        ours, theirs = ({entry[0]: entry[1:] for entry in s} for s in (reference, signature))
-        only_first = [name for name in ours if name not in theirs]
-        only_other = [name for name in theirs if name not in ours]
+        entries, other_entries = ({entry[0]: entry[1:] for entry in s} for s in (reference, signature))
+        only_first = [name for name in entries if name not in other_entries]
+        only_other = [name for name in other_entries if name not in entries]
         if only_first or only_other:
             what = f"only on rank 0: {only_first}, only on rank {number}: {only_other}"
         else:
-            name = next(name for name in ours if ours[name] != theirs[name])
-            what = f"'{name}' is {ours[name]} on rank 0 and {theirs[name]} on rank {number}"
+            name = next(name for name in entries if entries[name] != other_entries[name])
+            what = f"'{name}' is {entries[name]} on rank 0 and {other_entries[name]} on rank {number}"
         raise ValueError(f"reduce_dict needs the same entries on every rank; {what}")
 
 
 def _pickle(data: Any) -> memoryview:
-    """The pickle of ``data`` after room for a signature: put before it later, that would copy a large message."""
+    """Pickle ``data`` after room for a signature, because prepending one later would copy a large message."""
     content = io.BytesIO()
     content.write(bytes(secret.SIGNATURE_BYTES))
     pickle.dump(data, content, protocol=pickle.HIGHEST_PROTOCOL)

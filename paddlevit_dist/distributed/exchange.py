@@ -1,7 +1,7 @@
-"""How ranks wait for one another and exchange messages.
+"""Waiting for ranks and exchanging messages between them.
 
-On CPUs a collective of gloo fails after 30 seconds if one rank is late. So ranks first wait at the group's store, where
-they may for as long as it takes.
+On CPUs, a gloo collective fails after 30 seconds if one rank is late. So ranks first wait at the group's store, where
+there is no time limit.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ from ..runtime.transfers import read, to_device
 from . import world
 
 Message = bytes | memoryview
-Reader = Callable[[int, Any], Any]  # takes a rank and its message, a buffer that is only valid during the call
+Reader = Callable[[int, Any], Any]  # takes a rank and its message, a buffer that is valid during the call only
 
 _PREFIX = "paddlevit_dist/"
 _NUMBER = struct.Struct("<q")
 
 
 class StoreChannel:
-    """Waits on the group's key-value store, served by rank 0; ``paddle.distributed`` carries the messages.
+    """Channel between ranks: they wait at the group's key-value store, and ``paddle.distributed`` carries the messages.
 
-    A wait on the store may last for hours. Every rank must call the same methods in the same order.
+    Rank 0 serves the store. A wait may last for hours. Every rank must call the same methods in the same order.
     """
 
-    _FRAME_BYTES = 1024  # every exchange starts with one frame of this size per rank
-    _SAVE = 1 << 32  # what a request to save adds to the number of requests to stop
-    _CHECK_SECONDS = 1.0  # between looks whether ranks of this machine that are waited for are alive
+    _FRAME_BYTES = 1024  # size of the first frame that each rank sends in an exchange
+    _SAVE = 1 << 32  # a request to save adds this to the counter of requests to stop
+    _CHECK_SECONDS = 1.0  # between checks that missing ranks of this machine are alive
     _LEAVE_SECONDS = 5.0
 
     def __init__(self) -> None:
@@ -49,16 +49,16 @@ class StoreChannel:
         self._rank, self._size = world.rank(), world.world_size()
         self._meetings = self._waited_in = 0
         self._posted = 0
-        self._processes: list[str] = []  # of all ranks, once they have met
+        self._processes: list[str] = []  # ``_this_process`` of all ranks, after the first barrier
         if not rendezvous.has_met():
             rendezvous.send_small_messages_at_once()
             self._begin_session()
         self.store.set(self._process_key(self._rank), _this_process())
-        # Also of a process that ``multiprocessing`` has started, which calls no other exit handlers.
+        # Processes that ``multiprocessing`` starts call no other exit handlers.
         multiprocessing.util.Finalize(None, self._leave, exitpriority=0)
 
     def _begin_session(self) -> None:
-        """In a program of the user's own: agree on a session, under names that those with another secret know."""
+        """Agree on a session in a user's own program, under store keys that only ranks with the same secret know."""
         if self._rank == 0:
             secret.print_missing_protection()
         self.store.set(f"{_PREFIX}hello/{self._rank}", json.dumps([secret.fingerprint(), secrets.token_hex(16)]))
@@ -67,13 +67,17 @@ class StoreChannel:
             while self.store.add(f"{_PREFIX}came", 0) < self._size:
                 time.sleep(0.01)
         hellos = [json.loads(self.store.get(f"{_PREFIX}hello/{rank}")) for rank in range(self._size)]
-        others = {rank: shown for rank, (shown, _) in enumerate(hellos) if shown != secret.fingerprint()}
+        fingerprint = secret.fingerprint()
+        others = {rank: theirs for rank, (theirs, _) in enumerate(hellos) if theirs != fingerprint}
         if others:
-            raise UserError(secret.disagreement(self._rank, others))
+            raise UserError(secret.describe_mismatch(self._rank, others))
         secret.begin_session(*(nonce for _, nonce in hellos))
 
     def _ask_store(self, method: str, *arguments: Any) -> Any:
-        """Signals wait meanwhile: Paddle takes a system call that one interrupts for the loss of the connection."""
+        """Call a method of the store with signals blocked.
+
+        Paddle takes a system call that a signal interrupts for a lost connection.
+        """
         with signals.blocked():
             return getattr(self.store, method)(*arguments)
 
@@ -81,20 +85,20 @@ class StoreChannel:
         return self._ask_store("add", key_name(_PREFIX + name), number)
 
     def post(self, number: int) -> None:
-        """Publish a number to all ranks, replacing the last one. Main process only."""
+        """Publish a number to all ranks, replacing the previous one; rank 0 only."""
         self._add("board", number - self._posted)
         self._posted = number
 
     def posted(self) -> int:
-        """The last number published by the main process; 0 before the first."""
+        """Return the last number that rank 0 published; 0 before the first."""
         return self._add("board", 0)
 
-    def ask(self, stop: bool) -> None:
-        """Ask all ranks to stop, or to save. Any rank may, at any time."""
+    def send_request(self, stop: bool) -> None:
+        """Send all ranks a request to stop, or to save. Any rank may call this at any time."""
         self._add("asked", 1 if stop else self._SAVE)
 
-    def asked(self) -> tuple[int, int]:
-        """How often ranks were asked to stop, and to save."""
+    def count_requests(self) -> tuple[int, int]:
+        """Return how often ranks were asked to stop, and to save."""
         saves, stops = divmod(self._add("asked", 0), self._SAVE)
         return stops, saves
 
@@ -103,28 +107,31 @@ class StoreChannel:
         return key_name(f"{_PREFIX}process/{rank}")
 
     def _leave(self) -> None:
-        """Rank 0 serves the store, which others may still ask whether all have met: it goes last, within reason."""
+        """Keep rank 0, which serves the store, alive for up to 5 seconds until the other ranks have left."""
         deadline = time.monotonic() + self._LEAVE_SECONDS
-        with contextlib.suppress(RuntimeError, ValueError, OSError):  # the store is gone
-            gone = self._add("left", 1)
-            while self._rank == 0 and gone < self._size and time.monotonic() < deadline:
+        with contextlib.suppress(RuntimeError, ValueError, OSError):  # the store is closed
+            num_left = self._add("left", 1)
+            while self._rank == 0 and num_left < self._size and time.monotonic() < deadline:
                 if len(self._find_ended()) + 1 >= self._size:
                     return
                 time.sleep(0.005)
-                gone = self._add("left", 0)
+                num_left = self._add("left", 0)
 
     def wait_for_all(self, timeout: float | None = None) -> None:
-        """Return once every rank has arrived.
+        """Wait until every rank has arrived.
+
+        Args:
+            timeout: seconds; None: no limit.
 
         Raises:
-            TimeoutError: some did not arrive within ``timeout`` seconds.
-            ConnectionError: no timeout was given, and a rank of this machine ended without arriving.
+            TimeoutError: some ranks did not arrive within ``timeout``.
+            ConnectionError: ``timeout`` is None, and a rank of this machine ended without arriving.
         """
         self._meetings += 1
-        expected = self._meetings * self._size  # nobody adds to it for the next meeting before this one is complete
+        expected = self._meetings * self._size  # ranks arrive at the next barrier only after this one is complete
         if self._add("arrived", 1) >= expected:
             return
-        self._add(f"waits/{self._rank}", self._meetings - self._waited_in)  # for the message
+        self._add(f"waits/{self._rank}", self._meetings - self._waited_in)  # for error messages
         self._waited_in = self._meetings
         started = last_check = time.monotonic()
         with status.waiting_for_ranks():
@@ -136,26 +143,33 @@ class StoreChannel:
                     )
                 if timeout is None and now - last_check > self._CHECK_SECONDS:
                     last_check = now
-                    self._see_that_they_live(expected)
+                    self._check_missing(expected)
                 time.sleep(min(max(0.0001, (now - started) / 32), 0.05))
 
     def _missing(self) -> list[int]:
         return [rank for rank in range(self._size) if self._add(f"waits/{rank}", 0) < self._meetings]
 
     def _find_ended(self) -> list[int]:
-        """Ranks of this machine whose process has ended, of those that have met."""
+        """Return the ranks of this machine whose process has ended after the first barrier."""
         if self._meetings > 1 and not self._processes:
             self._processes = [self._ask_store("get", self._process_key(rank)).decode() for rank in range(self._size)]
         return [rank for rank, process in enumerate(self._processes) if _has_ended(process)]
 
-    def _see_that_they_live(self, expected: int) -> None:
+    def _check_missing(self, expected: int) -> None:
         ended = self._find_ended()
         ended = [rank for rank in ended if rank in self._missing()]
-        if ended and self._add("arrived", 0) < expected:  # its last act may have been to arrive
+        if ended and self._add("arrived", 0) < expected:  # a rank may have arrived before it ended
             raise PeerGone(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")
 
     def exchange(self, message: Message, read: Reader) -> list[Any]:
-        """``read`` applied to all ranks' messages, in rank order: one gather of small frames, another for long ones."""
+        """Send ``message`` to all ranks and return ``read`` of every rank's message, in rank order.
+
+        One gather carries short messages in frames of 1,024 bytes; longer ones need a second gather.
+
+        Args:
+            message: this rank's message.
+            read: called with a rank and its message, a buffer that is valid during the call only.
+        """
         self.wait_for_all()
         inline_bytes = self._FRAME_BYTES - _NUMBER.size
         frames = self._gather(_NUMBER.pack(len(message)) + message[:inline_bytes], self._FRAME_BYTES)
@@ -167,20 +181,19 @@ class StoreChannel:
         return [read(rank, part[:length]) for rank, (part, length) in enumerate(zip(parts, lengths, strict=True))]
 
     def _gather(self, content: Message, size: int) -> list[np.ndarray]:
-        """Every rank's bytes, padded to ``size``, as uint8 arrays ``(size,)``; the host waits once for a GPU."""
+        """Gather every rank's bytes, padded to ``size``, as uint8 arrays ``(size,)``; the host waits for a GPU once."""
         payload = np.frombuffer(content, dtype=np.uint8)
         if len(content) < size:
             payload = np.concatenate([payload, np.zeros(size - len(content), dtype=np.uint8)])
         gathered: list[paddle.Tensor] = []
         dist.all_gather(gathered, to_device(payload))
-        del gathered[self._rank]  # is here already
+        del gathered[self._rank]  # equals payload
         others = read(*gathered)
         return [*others[: self._rank], payload, *others[self._rank :]]
 
 
 def _this_process() -> str:
-    """Where this process is found on its machine, and which machine and container that is; empty where that is unknown
-    (not Linux)."""
+    """Identify this process: boot id, PID namespace, process id and start time; empty if unknown (not Linux)."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {os.getpid()} {_read_start(os.getpid())}"
@@ -189,7 +202,7 @@ def _this_process() -> str:
 
 
 def _read_start(process: int) -> str:
-    """When a process started, in the kernel's ticks; empty once it has ended, also before its parent has taken note."""
+    """Return the start time of a process in the kernel's ticks; empty once it has ended, even as a zombie."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -199,7 +212,7 @@ def _read_start(process: int) -> str:
 
 
 def _has_ended(described: str) -> bool:
-    """Whether a process of this machine and container, as ``_this_process`` describes it, has ended."""
+    """Return whether a process of this machine and container, as ``_this_process`` describes it, has ended."""
     if not described:
         return False
     *place, process, start = described.split(" ")

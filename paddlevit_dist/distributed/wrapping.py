@@ -1,4 +1,4 @@
-"""The data-parallel model: Paddle's reducer averages gradients over the ranks during backward."""
+"""The data-parallel model: Paddle's reducer averages gradients over the ranks during the backward pass."""
 
 import contextlib
 import functools
@@ -12,26 +12,30 @@ from . import world
 from .batch_norm import convert_batch_norm, unbias_running_variance
 from .collectives import barrier
 
-SMALL_BATCH = 32  # samples of a device; Wu and He, Group Normalization, 2018: below, the error of batch norm grows
+SMALL_BATCH = 32  # samples per device; below, batch norm's error grows (Wu and He, Group Normalization, 2018)
 
 
 def batch_norm_kind(
-    given: str | None, of_task: str, processes: int, batch: int, on_gpu: bool | None = None
+    setting: str | None, default: str, processes: int, batch: int, on_gpu: bool | None = None
 ) -> tuple[str, str]:
-    """Which statistics batch normalizations use in training, "sync" or "local", and why.
+    """Choose the statistics that batch normalizations use in training.
 
     Args:
-        given: TRAIN.BATCH_NORM.
-        of_task: what the task has where that is not set.
-        batch: samples of a process.
-        on_gpu: or on another accelerator; None: ask Paddle.
+        setting: TRAIN.BATCH_NORM; None: not set.
+        default: the task's default.
+        processes: number of processes.
+        batch: samples of one process in a micro-batch.
+        on_gpu: whether the device is a GPU or another accelerator; None: ask Paddle.
+
+    Returns:
+        "sync" or "local", and the reason.
     """
     on_gpu = paddle.get_device() != "cpu" if on_gpu is None else on_gpu
-    if given is not None:
-        return given, "TRAIN.BATCH_NORM"
-    if on_gpu and processes > 1 and batch < SMALL_BATCH and of_task == "local":
+    if setting is not None:
+        return setting, "TRAIN.BATCH_NORM"
+    if on_gpu and processes > 1 and batch < SMALL_BATCH and default == "local":
         return "sync", f"the default for several devices with fewer than {SMALL_BATCH} samples each"
-    return of_task, "the default for this task" if of_task == "sync" or not on_gpu else "the default for such batches"
+    return default, "the default for this task" if default == "sync" or not on_gpu else "the default for such batches"
 
 
 def data_parallel(
@@ -40,23 +44,24 @@ def data_parallel(
     find_unused_parameters: bool = False,
     bucket_megabytes: int = 25,
 ) -> paddle.nn.Layer:
-    """Wrap ``model`` so that backward averages its gradients over all ranks. Every rank must call this.
+    """Wrap ``model`` so that the backward pass averages its gradients over all ranks. Every rank must call this.
 
     Rank 0's weights are broadcast. With one process, the model itself is returned. State, optimizer and evaluation
-    always use the inner model, whose parameter names have no prefix.
+    always use the bare model, whose parameter names have no prefix.
 
     Args:
-        batch_norm: "sync": batch normalizations inside the model are converted, in place, to use the rows of all
-            ranks (``convert_batch_norm``); "local": each rank normalizes by its own rows, and statistics differ until
+        model: the bare model.
+        batch_norm: "sync": batch normalizations inside the model are converted, in place, to use the rows of all ranks
+            (``convert_batch_norm``); "local": each rank normalizes by its own rows, and running statistics differ until
             they are broadcast.
         find_unused_parameters: search each step's graph for parameters that it does not reach, and give them zero
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
-        bucket_megabytes: gradients travel together until they are this many MiB.
+        bucket_megabytes: size in MiB of the buckets in which gradients are reduced.
     """
     unbias_running_variance(model)
     if world.world_size() == 1:
         return model
-    barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
+    barrier()  # ranks may take differently long to load weights, and gloo waits for 30 s only
     if batch_norm == "sync":
         model = convert_batch_norm(model)
     make_gradients_contiguous(model.parameters())
@@ -64,11 +69,11 @@ def data_parallel(
 
 
 def make_gradients_contiguous(parameters: Iterable[paddle.Tensor]) -> None:
-    """Copy a gradient that is a view before Paddle's reducer sees it.
+    """Copy gradients that are views before Paddle's reducer sees them.
 
-    The reducer leaves a view out of the average without a word, and each rank keeps its own gradient. Where operations
-    return views, as by default in Paddle 3, the gradient of a weight that the forward pass transposes is one. Elsewhere
-    nothing is done.
+    The reducer silently omits a view from the average, and each rank keeps its own gradient. If operations return
+    views, the default in Paddle 3, the gradient of a weight that the forward pass transposes is a view. Otherwise this
+    function does nothing.
     """
     views = "FLAGS_use_stride_kernel"
     if not paddle.get_flags([views])[views]:
@@ -84,7 +89,7 @@ def _as_contiguous(gradient: paddle.Tensor) -> paddle.Tensor | None:
 
 @contextlib.contextmanager
 def synchronize_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[None]:
-    """Context in which backward passes communicate only on the update's last micro-batch."""
+    """Run the block's backward passes without communication, unless this is the step's last micro-batch."""
     if is_last or not isinstance(model, paddle.DataParallel):
         yield
         return
@@ -93,7 +98,7 @@ def synchronize_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[Non
 
 
 class _ZeroOf(paddle.autograd.PyLayer):
-    """0 as a function of tensors, with zero gradients."""
+    """The constant 0 as a function of tensors, with zero gradients."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: paddle.Tensor) -> paddle.Tensor:
@@ -107,28 +112,29 @@ class _ZeroOf(paddle.autograd.PyLayer):
 
 
 def build_zero(*tensors: paddle.Tensor) -> paddle.Tensor:
-    """The float32 scalar 0, on which the loss can depend instead of ``tensors``; they may be empty.
+    """Return the float32 scalar 0 as a function of ``tensors``, which may be empty.
 
-    Added to the loss of a rank that has nothing to learn from a branch, it sends zero gradients through the branch, so
-    the rank takes part in its layers' communication in the backward pass and its gradients are zeros, not None.
+    Add it to the loss of a rank whose samples do not use a branch of the model. It sends zero gradients through the
+    branch, so the rank takes part in the communication of its layers in the backward pass, and the gradients are zeros,
+    not None.
     """
     return _ZeroOf.apply(*tensors)
 
 
 def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
-    """Make each layer run its forward pass again during backward instead of keeping its activations.
+    """Make each layer run its forward pass again during the backward pass instead of storing its activations.
 
-    Only each layer's input stays in memory. Random numbers (dropout) are the same in both passes, so gradients do not
-    change. This happens in training mode only; names, state and evaluation are unaffected.
+    Only each layer's input stays in memory. Random numbers (dropout) are equal in both passes, so gradients do not
+    change. This applies in training mode only; names, state and evaluation are unaffected.
+
+    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, arXiv 1604.06174.
 
     Args:
-        layers: called with tensors; must not be nested. Must not contain batch normalization, whose running
-            statistics would count each batch twice.
+        layers: layers that are called with tensors; must not be nested. Must not contain batch normalization, whose
+            running statistics would count each batch twice.
 
     Returns:
         The number of layers.
-
-    Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, arXiv 1604.06174.
     """
     recomputed = list(layers)
     for layer in recomputed:
@@ -136,26 +142,26 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
     return len(recomputed)
 
 
-def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *others: Any) -> paddle.Tensor:
+def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inputs: Any) -> paddle.Tensor:
     is_frozen = all(p.stop_gradient for p in layer.parameters())
     if not (layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
-        return forward(x, *others)
+        return forward(x, *inputs)
     if x.stop_gradient:  # after frozen layers: without this, the layer's parameters would silently get no gradient
         x = x.detach()
         x.stop_gradient = False
-    # Not reentrant: a nested backward pass runs data parallelism's hooks at the wrong time and fails. We replay random
-    # numbers ourselves, since Paddle 2.6 does so only on GPUs.
+    # Not reentrant: a nested backward pass runs data parallelism's hooks at the wrong time and fails. The random state
+    # is restored here, since Paddle 2.6 does so only on GPUs.
     first: list[Any] = []
 
     def repeatable(*arguments: Any) -> Any:
-        now = paddle.get_rng_state()
+        current_state = paddle.get_rng_state()
         if not first:
-            first.append(now)
+            first.append(current_state)
             return forward(*arguments)
         paddle.set_rng_state(first[0])
         try:
             return forward(*arguments)
         finally:
-            paddle.set_rng_state(now)
+            paddle.set_rng_state(current_state)
 
-    return recompute(repeatable, x, *others, use_reentrant=False, preserve_rng_state=False)
+    return recompute(repeatable, x, *inputs, use_reentrant=False, preserve_rng_state=False)

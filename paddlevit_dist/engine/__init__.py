@@ -1,12 +1,20 @@
-"""The training run. It knows tasks by their base class.
+"""The training engine. It uses tasks through their base class only.
 
-- ``trainer``: all that a run is made of; ``loop``: epochs, updates, evaluations, checkpoints, and when it ends early;
-  ``reports``, ``gpu_memory``: callbacks of it
-- ``steps``: one update; ``queued_step``: how a GPU ends it while the host goes on; ``evaluation``; ``nan_guard``: what
-  is not finite changes nothing
-- ``checkpointer``, ``resume``: what is saved, without waiting for it, and restored; ``compatibility``: whether the run
-  fits a checkpoint and the other machines
-- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: rules of their keys
-- ``fused_optimizers``, ``multi_tensor``: an update of all parameters at once
-- ``startup_log``: the first lines of a run
+- ``trainer``: the parts of a run; ``loop``: epochs, steps, evaluations, checkpoints, early stopping; ``reports``,
+  ``gpu_memory``: its callbacks
+- ``steps``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``evaluation``; ``nan_guard``: skips
+  steps that are not finite
+- ``checkpointer``: saves in the background; ``resume``: restores; ``compatibility``: compares a run with a checkpoint;
+  ``rank_comparison``: compares the machines
+- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: checks of their keys
+- ``fused_optimizers``, ``multi_tensor``: update all parameters at once
+- ``startup_log``: the first log lines of a run
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Trainer": "trainer",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

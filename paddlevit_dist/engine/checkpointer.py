@@ -1,4 +1,4 @@
-"""When a training run is saved, what is saved, and how it is restored; decided once for all ranks."""
+"""Saving and restoring checkpoints of a training run, in step on all ranks."""
 
 import contextlib
 import functools
@@ -28,26 +28,28 @@ from .optimizer import OptimizerState
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-_SOON = 10.0  # seconds from one checkpoint to the next: their lines stand after those of their epoch
-_LOWER_BY = 10  # of nice: a tenth of the time of a processor that a training also wants, all of one that nothing wants
+_SOON = 10.0  # seconds; after less time since the last checkpoint, "saved" is logged after the epoch's other lines
+_LOWER_BY = 10  # steps of nice: a tenth of the time of a busy processor, all the time of an idle one
 
 
 class Checkpointer:
-    """Saves and restores a training. Every rank has one and calls the same methods.
+    """Saves and restores the state of a training run. Every rank has one and calls the same methods.
 
-    What is saved has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's hold the position.
+    The saved parts have ``state_dict`` and ``load_state_dict``; sampler and schedule hold the position.
 
-    The main process writes in the background, one checkpoint at a time; the others wait for nothing. What goes wrong
-    there is raised on every rank by the next of these calls: a save, ``note_evaluation``, ``discard_epoch``,
-    ``finish``.
+    The main process writes in the background, one checkpoint at a time; the other ranks do not wait. If writing fails,
+    the next call of ``save_update``, ``save_epoch``, ``note_evaluation``, ``discard_epoch`` or ``finish`` raises the
+    error on every rank.
 
     Args:
-        run: its training, of which all but checkpoints is built.
+        run: the trainer, with all parts of the training except this one.
 
     Attributes:
         folder: the run's ``checkpoints`` folder.
-        best: name, value, epoch and line of the best evaluation so far, of equal ones the last.
-        agreement: on the next save that no setting foresees.
+        optimizer: gives and takes the optimizer's state.
+        best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before the
+            first.
+        agreement: the step after which all ranks save or stop, if one is announced.
     """
 
     def __init__(self, run: "Trainer") -> None:
@@ -59,67 +61,81 @@ class Checkpointer:
         self._background = BackgroundWorker(run.config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
-        self._held: list[str] | None = None  # lines of an epoch of seconds, until its evaluation is told
+        self._held: list[str] | None = None  # "saved" lines of short epochs, until the evaluation is logged
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
-        """Make what ``checkpoints.read_samples`` returns, in the thread that writes."""
+        """List the samples as ``checkpoints.read_samples`` returns them; computed in the writing thread."""
         return list_samples(self._run.datasets, self._run.start.samples)
 
     # ---- restoring -------------------------------------------------------------------------------------------
 
     def load_weights(self, directory: Path) -> Any:
-        """Load a checkpoint's weights into the model; returns the report."""
+        """Load a checkpoint's weights into the model and return the report."""
         return load_weights(self._run.model, str(directory), strict=True)
 
     def load(self, directory: Path, state: checkpoints.RunState) -> None:
-        """Restore everything but the weights, including the position of the training.
+        """Restore everything except the weights, including the position of the training.
+
+        Args:
+            directory: the checkpoint.
+            state: its content, as ``checkpoints.read`` returns it.
 
         Raises:
-            UserError: a part does not fit.
+            UserError: a part of the state does not fit this run.
         """
         self._load_moments(f"-resume={directory}", state.optimizer)
         self._run.precision.load_state_dict(state.extra["scaler"])
-        self._run.skipped.load_state_dict(state.extra["skipped_updates"])
+        self._run.nan_guard.load_state_dict(state.extra["skipped_updates"])
         file = directory / AVERAGED
         if self._run.ema is None and file.is_file():
-            self._run.record.log_and_print(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
+            self._run.record.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
         else:
             self.continue_average(str(directory), read_state(file) if file.is_file() else None)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
-        if is_main() and self.best is not None:  # the run may have ended between noting a best one and linking it
+        if is_main() and self.best is not None:  # the run may have ended before it linked the best one
             best = self.folder / checkpoints.epoch_name(self.best["epoch"])
             if best.is_dir():
                 checkpoints.link(self.folder, "best", best)
 
     def begin_after(self, epoch: int, consumed: int = 0) -> None:
-        """Put the training after ``epoch`` and that many samples of the next, with this run's number of updates."""
+        """Set the position to ``consumed`` samples after the end of ``epoch``, and the schedule to match."""
         self._run.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
         self._run.schedule.load_state_dict({"update": self._run.sampler.updates_made})
 
     def continue_foreign(self, file: str, epoch: int, moments: dict[str, np.ndarray], scaler: dict[str, Any]) -> None:
-        """Put a training run of another program after ``epoch``.
+        """Restore moments, loss scale and epoch from a checkpoint that another program wrote.
+
+        Args:
+            file: the checkpoint's path, for messages.
+            epoch: the last epoch it has trained.
+            moments: the optimizer's state by "kind/parameter name".
+            scaler: state of the loss scaler.
 
         Raises:
-            UserError: its optimizer's state does not fit.
+            UserError: the optimizer's state does not fit.
         """
         self._load_moments(f"-resume={file}", moments)
         self._run.precision.load_state_dict(scaler)
         self.begin_after(epoch)
 
     def continue_average(self, source: str, state: dict[str, np.ndarray] | None) -> None:
-        """Restore the averaged weights of ``source``, where this run has an average; None: there are none.
+        """Restore the averaged weights if this run keeps an average.
+
+        Args:
+            source: the checkpoint's path, for messages.
+            state: its averaged weights by name; None: it has none, and the average restarts from the weights.
 
         Raises:
-            UserError: they do not fit.
+            UserError: they do not fit the model.
         """
-        ema, say = self._run.ema, self._run.record.log_and_print
+        ema, log = self._run.ema, self._run.record.log_and_print
         if ema is None:
             if state is not None:
-                say(f"note: the average in {source} is not used: TRAIN.MODEL_EMA is off")
+                log(f"note: the average in {source} is not used: TRAIN.MODEL_EMA is off")
         elif state is None:
-            say(f"note: {source} has no averaged weights; the average starts with the resumed ones")
+            log(f"note: {source} has no averaged weights; the average starts with the resumed ones")
             ema.restart()
         else:
             try:
@@ -127,16 +143,16 @@ class Checkpointer:
             except ValueError as error:
                 raise UserError(f"-resume={source}: {error}") from error
 
-    def _load_moments(self, said: str, state: dict[str, np.ndarray]) -> None:
+    def _load_moments(self, option: str, state: dict[str, np.ndarray]) -> None:
         try:
             self.optimizer.load_state_dict(state)
         except ValueError as error:
-            raise UserError(f"{said}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
+            raise UserError(f"{option}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
 
     # ---- saving ----------------------------------------------------------------------------------------------
 
     def is_due(self) -> bool:
-        """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
+        """Return whether all ranks save now, within an epoch. Every rank must call this after each step."""
         update, minutes = self._run.schedule.update, self._config.SAVE_EVERY_MINUTES
         is_agreed = self.agreement.reached(update)
         if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:
@@ -145,24 +161,40 @@ class Checkpointer:
         return is_agreed or bool(every and update % every == 0)
 
     def save_update(self, evaluation_due: bool) -> None:
-        """Save in the middle of an epoch, or at its end."""
+        """Save a checkpoint named after the current step."""
         update = self._run.schedule.update
         self._save(checkpoints.update_name(update), f"update {update}", evaluation_due)
 
     def save_epoch(self, epoch: int, evaluation_due: bool) -> None:
-        """Save at the end of ``epoch``; ``evaluation_due`` is noted in the checkpoint until ``note_evaluation``."""
+        """Save a checkpoint at the end of ``epoch``.
+
+        Args:
+            epoch: the epoch, from 1.
+            evaluation_due: whether an evaluation follows. The checkpoint notes it until ``note_evaluation`` is called,
+                so that a resumed run evaluates first.
+        """
         self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due)
 
     def is_own(self, epoch: int, directory: Path | None) -> bool:
-        """Whether a checkpoint is this run's own of that epoch."""
-        own = self.folder / checkpoints.epoch_name(epoch)
-        return directory is not None and own.resolve() == directory.resolve()
+        """Return whether ``directory`` is the checkpoint that this run wrote after that epoch."""
+        checkpoint = self.folder / checkpoints.epoch_name(epoch)
+        return directory is not None and checkpoint.resolve() == directory.resolve()
 
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
-        """Write into the checkpoint of ``epoch`` that it has been evaluated, with this ``line`` as its result; returns
-        whether it is the best so far."""
+        """Record in the checkpoint of ``epoch`` that it is evaluated, and link it as the best one if it is.
+
+        Args:
+            epoch: the evaluated epoch.
+            name: name of the value that chooses the best checkpoint.
+            value: that value.
+            more_is_better: whether larger values are better.
+            line: log line of the evaluation.
+
+        Returns:
+            Whether the evaluation is the best so far.
+        """
         best = self.best
-        if best is not None and best["name"] != name:  # with other settings it was another number
+        if best is not None and best["name"] != name:  # the earlier run compared another metric
             best = None
         if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
@@ -180,27 +212,30 @@ class Checkpointer:
         return is_best
 
     def discard_epoch(self, epoch: int) -> None:
-        """Take back the checkpoint of ``epoch``."""
+        """Delete the checkpoint of ``epoch``."""
         self.finish()
         self._on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
         self.finish()
 
     def finish(self) -> None:
-        """Wait until everything that was asked for is on disk. Every rank must call this.
+        """Wait until all requested files are on disk. Every rank must call this.
 
         Raises:
-            UserError: something could not be written.
+            UserError: a file could not be written.
         """
         self.settle()
         self._raise_failure()
 
     def settle(self) -> None:
-        """Wait for what this process is writing, whatever becomes of it: before it ends for another reason."""
+        """Wait until this process has written its files, and keep any error for ``finish``.
+
+        A run that ends with another error calls this, so that its last checkpoint is complete.
+        """
         self._background.wait()
         self.log_held_back()
 
     def log_held_back(self) -> None:
-        """Say what was held back, as it would have stood between an epoch's lines of training and evaluation."""
+        """Log the held-back "saved" lines, which would otherwise separate an epoch's training and evaluation lines."""
         with printing:
             held, self._held = self._held or [], None
             for line in held:
@@ -211,8 +246,8 @@ class Checkpointer:
         self._held = [] if evaluation_due and time.monotonic() - self._saved_at < _SOON else None
         windows = [self._run.reports.window()]
         if world_size() > 1:
-            own = weights_digest(host_values(self._run.model.state_dict())), windows[0]
-            digests, windows = map(list, zip(*all_gather(own)))
+            local = weights_digest(host_values(self._run.model.state_dict())), windows[0]
+            digests, windows = map(list, zip(*all_gather(local)))
             if len(set(digests)) > 1:
                 raise RuntimeError(
                     f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
@@ -225,18 +260,21 @@ class Checkpointer:
         self._saved_at = time.monotonic()
 
     def _writing(self, name: str, place: str, evaluation_due: bool, windows: list[Any]) -> Callable[[], None]:
-        """Make what writes the present state, also after the training has gone on.
+        """Copy the current state and return the function that writes it, which may run while training continues.
 
         Args:
-            windows: of the terms of the loss, see ``TrainingLogger.window``, of each rank.
+            name: the checkpoint's folder name.
+            place: epoch or step, for messages.
+            evaluation_due: see ``save_epoch``.
+            windows: loss terms of each rank, see ``TrainingLogger.window``.
         """
         run = self._run
         weights: Tensors = run.model.state_dict()
         averages: Tensors | None = None if run.ema is None else run.ema.state_dict()
         if self._config.SAVE_IN_BACKGROUND:
-            weights = self._copies.of("weights", weights)
-            averages = averages and self._copies.of("averages", averages)
-            copies = self._copies.of("optimizer", self.optimizer.tensors())
+            weights = self._copies.copy("weights", weights)
+            averages = averages and self._copies.copy("averages", averages)
+            copies = self._copies.copy("optimizer", self.optimizer.tensors())
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:
             optimizer = self.optimizer.state_dict()
@@ -245,7 +283,7 @@ class Checkpointer:
         extra = {
             "scaler": run.precision.state_dict(),
             "best": self.best,
-            "skipped_updates": run.skipped.state_dict(),
+            "skipped_updates": run.nan_guard.state_dict(),
             "evaluation_due": evaluation_due,
             "global_batch_size": run.sampler.global_batch_size,
             "seed": run.sampler.seed,
@@ -265,8 +303,8 @@ class Checkpointer:
                 )
             digest = weights_digest(values)
             state = checkpoints.RunState(position, optimizer, {**extra, "weights_digest": digest})
-            told = {**described, "weights": digest}
-            directory = checkpoints.save(self.folder, name, weights, state, averages, told, self._samples)
+            about = {**described, "weights": digest}
+            directory = checkpoints.save(self.folder, name, weights, state, averages, about, self._samples)
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:
@@ -276,7 +314,7 @@ class Checkpointer:
         return write
 
     def _pruning(self, good: Path) -> Callable[[], None]:
-        """Make what removes the checkpoints that are not needed at this place of a training once ``good`` is there."""
+        """Return the function that deletes checkpoints no longer needed, once the checkpoint ``good`` exists."""
         config, update, epoch = self._config, self._run.schedule.update, self._run.sampler.state_dict()["epoch"]
         return lambda: checkpoints.prune(
             self.folder,
@@ -289,7 +327,7 @@ class Checkpointer:
         )
 
     def _on_main(self, act: Callable[[], None]) -> None:
-        """Have the main process do something once what it writes is written."""
+        """Run ``act`` in the main process after its pending writes."""
         self._raise_failure()
         if is_main():
             self._background.do(act)
@@ -297,7 +335,7 @@ class Checkpointer:
             self._raise_failure()
 
     def _raise_failure(self) -> None:
-        """Raise on all ranks what the user must mend; anything else is a bug and raised where it happened."""
+        """Raise on all ranks a failure that the user can fix; raise any other error only where it happened."""
         failure = self._background.take_failure()
         if failure is not None and not isinstance(failure, UserError):
             raise failure
@@ -312,16 +350,16 @@ def _values(tensors: Tensors) -> dict[str, np.ndarray]:
 
 
 class BackgroundWorker:
-    """Does one piece of work after the other in a thread, or each at once where there is to be none.
+    """Runs functions one after the other in a thread, or immediately.
 
-    On Linux the thread gives way to the training's threads, those of other ranks too, until somebody waits for it: a
-    rank that shares its processor with the thread would keep all other ranks waiting in every update.
+    On Linux, the thread has a lower priority than the training threads of all ranks until a caller waits for it. A rank
+    that shares its processor with a thread of equal priority would delay all ranks in every step.
 
-    Once a piece has failed, those after it are left out until ``take_failure`` is called. The thread is no daemon: the
-    interpreter does not end before the work is done.
+    After a function has failed, later ones are skipped until ``take_failure`` is called. The thread is non-daemonic:
+    the interpreter waits for it at exit.
 
     Args:
-        in_thread: whether ``do`` returns before the work is done.
+        in_thread: whether ``do`` returns before its function has run.
     """
 
     def __init__(self, in_thread: bool) -> None:
@@ -330,7 +368,7 @@ class BackgroundWorker:
         self._failure: BaseException | None = None
 
     def do(self, work: Callable[[], None]) -> None:
-        """Do this after what was given before; it may not use Paddle."""
+        """Run ``work`` after the functions passed earlier; it must not use Paddle."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         before = self._threads[-1:]
 
@@ -348,7 +386,7 @@ class BackgroundWorker:
             self._attempt(work)
 
     def wait(self) -> None:
-        """Return when everything is done."""
+        """Wait until all functions have run."""
         for thread in self._threads:
             _give_way(thread, 0)
         for thread in self._threads:
@@ -356,7 +394,7 @@ class BackgroundWorker:
         self._threads = []
 
     def take_failure(self) -> BaseException | None:
-        """Return what has gone wrong so far, once."""
+        """Return the first failure since the last call, or None, and forget it."""
         failure, self._failure = self._failure, None
         return failure
 
@@ -369,9 +407,9 @@ class BackgroundWorker:
 
 
 def _give_way(thread: threading.Thread, lower_by: int) -> None:
-    """Have a thread run ``lower_by`` steps of nice behind the calling one, where the system has that for threads."""
+    """Set a thread's nice value to the caller's plus ``lower_by``, on systems that have one per thread."""
     if sys.platform == "linux" and thread.is_alive() and thread.native_id is not None:
-        own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        # The thread may have ended by now; and some users may lower a thread but not raise it again.
+        priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        # The thread may have ended, and unprivileged users may lower a priority but not raise it again.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.setpriority(os.PRIO_PROCESS, thread.native_id, min(19, own + lower_by))
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, min(19, priority + lower_by))

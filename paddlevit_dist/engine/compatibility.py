@@ -1,13 +1,11 @@
-"""Whether a run fits what it uses: weights to start from, a training to resume, a checkpoint to evaluate, the other
-machines.
+"""Checks whether a run fits its initial weights, the checkpoint it resumes or evaluates, and the other machines.
 
-Each side is a list of facts, names with values of some kind: those of a run follow from its configuration, task and
-data, those of a checkpoint stand in its ``about.yaml`` and ``samples.npz``. ``USES`` says which of them must be alike.
+Each side is a table of facts: values of some kind by name. The facts of a run follow from its configuration, task and
+data; the facts of a checkpoint are in its ``about.yaml`` and ``samples.npz``. ``USES`` lists the kinds that must be
+equal.
 """
 
 import functools
-import platform
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +15,7 @@ import paddle
 
 from .. import __version__
 from ..checkpoint import store as checkpoints
-from ..checkpoint.content import checkpoint_in
-from ..distributed import all_gather, world_size
-from ..runtime import signals
+from ..checkpoint.content import resolve_checkpoint
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from ..settings import dump_yaml
@@ -27,34 +23,45 @@ from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves
 from ..tasks.task import Task
 from .run_command import format_command
-from .source_digests import list_source_digests
 
-# use -> kinds of facts that stop it where they differ, unless -allow_changes was given, and kinds that are told; others
-# are not compared. "files" are other samples, "seen" such as were trained on there and are held out here; the other
-# kinds are those of settings (``settings.key.EFFECTS``): "course" is "training" and "data", "start" has versions.
+# use -> kinds of facts whose differences raise an error unless -allow_changes is given, and kinds whose differences are
+# logged; the rest is not compared. "files": other samples; "seen": samples that the checkpoint was trained on and that
+# this run holds out. The rest are the kinds of settings in ``settings.key.EFFECTS``: "course" combines "training" and
+# "data", and "start" includes versions.
 USES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "start": ((), ("network", "input", "classes", "seen")),
     "resume": (("network", "input", "classes", "files", "course", "score"), ("neutral", "machine")),
     "evaluate": (("network", "input", "classes", "seen"), ("score", "files")),
-    "join": (("network", "classes", "files", "course", "score", "neutral", "start"), ()),  # nothing else is allowed
+    "ranks": (("network", "classes", "files", "course", "score", "neutral", "start"), ()),
 }
 
 _TRAIN, _VAL = "train", "val"
-_EARLIER = "trained on earlier"  # before resumes with other files or another seed
-_NAMES = "val names"  # uint8, with zeros between them
+_EARLIER = "trained on earlier"  # before a resume with other files or another seed
+_NAMES = "val names"  # uint8, UTF-8 names separated by zeros
 _NONE = np.empty(0, np.uint64)
-_MOST_TOLD = 5
 
 
 class RunFact(NamedTuple):
-    """Statement of a run or a checkpoint under a name."""
+    """A named property of a run or a checkpoint.
+
+    Attributes:
+        kind: a kind of ``USES``, such as "network" or "files".
+        value: a plain YAML value, or a digest.
+    """
 
     kind: str
     value: Any
 
 
 class FactDifference(NamedTuple):
-    """A fact that differs between a checkpoint, or a recorded run, and this run."""
+    """A fact that differs between a checkpoint, or a recorded run, and this run.
+
+    Attributes:
+        name: name of the fact, such as a key.
+        before: value in the checkpoint.
+        now: value in this run.
+        kind: a kind of ``USES``.
+    """
 
     name: str
     before: Any
@@ -63,11 +70,12 @@ class FactDifference(NamedTuple):
 
     @property
     def alters(self) -> bool:
-        """Whether a training would run differently."""
-        return _stops("resume", self.kind)
+        """Whether a resumed training would run differently."""
+        return must_match("resume", self.kind)
 
 
-def _stops(use: str, kind: str) -> bool:
+def must_match(use: str, kind: str) -> bool:
+    """Return whether a difference in facts of this kind is an error for ``use``."""
     return kind in USES[use][0]
 
 
@@ -76,12 +84,18 @@ def _matters(use: str, kind: str) -> bool:
 
 
 def to_plain_settings(config: RunSettings) -> dict[str, Any]:
-    """The configuration as nested plain values."""
+    """Convert the configuration to nested plain values."""
     return parse_yaml(dump_yaml(config))
 
 
 def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
-    """The content of ``about.yaml``: plain values."""
+    """Return the content of ``about.yaml`` as plain values.
+
+    Args:
+        config: the frozen configuration.
+        task: provides the signature of the preprocessing and of the datasets.
+        datasets: samples by split.
+    """
     return {
         "task": config.TASK,
         "model": config.MODEL.NAME,
@@ -93,48 +107,33 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
 
 
 def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, RunFact]:
-    """The facts in a configuration, nested; without those of a place, of another version, and what None leaves to the
-    data."""
-    effect_of, found = effects(), {}
+    """Return the facts in a configuration by key.
+
+    Paths, keys of other versions, and data settings that are None (and so follow from the data) are skipped.
+    """
+    effect_of, facts = effects(), {}
     for name, value in leaves(settings):
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):
-            found[name] = RunFact("course" if effect in ("training", "data") else effect, value)
-    return found
+            facts[name] = RunFact("course" if effect in ("training", "data") else effect, value)
+    return facts
 
 
-def _facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]:
-    """The facts in what ``Task.dataset_signature`` says of each split."""
+def facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]:
+    """Return the facts in the ``Task.dataset_signature`` of each split."""
     return {
         f"{split} {name}": RunFact("classes" if "classes" in name else "files", value)
-        for split, said in data.items()
-        for name, value in (said or {}).items()
+        for split, signature in data.items()
+        for name, value in (signature or {}).items()
     }
 
 
-def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
-    """Collect what all ranks must have alike, values by name; data first, as much of the settings follows from them."""
-    found: dict[str, RunFact] = {}
-    for split, samples in datasets.items():
-        for name, (kind, value) in _facts_from_data({split: task.dataset_signature(samples)}).items():
-            items = enumerate(value) if isinstance(value, list) else [("", value)]
-            found.update({f"{name} {number}".strip(): RunFact(kind, item) for number, item in items})
-        found.update({f"{split} {name}": RunFact("files", value) for name, value in samples.listed_digests().items()})
-    python = ".".join(platform.python_version_tuple()[:2])
-    versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
-    found.update({name: RunFact("start", value) for name, value in {**versions, **list_source_digests()}.items()})
-    for name, (kind, value) in facts_from_settings(config).items():
-        is_path = isinstance(value, str) and "/" in value  # which may be another on each machine
-        found[name] = RunFact(kind, "a path" if is_path else value)
-    return {name: value for name, (kind, value) in found.items() if _stops("join", kind)}
-
-
 def epochs_by_size(config: RunSettings) -> int | None:
-    """The epochs that TRAIN.NUM_SAMPLES gave the training which -resume continues; None for a new or another one."""
+    """Return the epochs that TRAIN.NUM_SAMPLES gave the run that -resume continues; None for any other run."""
     resume, train = config.MODEL.RESUME, config.TRAIN
     if not resume or train.NUM_SAMPLES is None:
         return None
-    about = checkpoints.read_about(str(checkpoint_in(config.SAVE if resume == "auto" else resume)))
+    about = checkpoints.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
     before = ((about or {}).get("settings") or {}).get("TRAIN")
     if not isinstance(before, dict) or before.get("NUM_SAMPLES") != train.NUM_SAMPLES:
         return None
@@ -144,16 +143,19 @@ def epochs_by_size(config: RunSettings) -> int | None:
 
 
 def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
-    """List what a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions
-    of its training were trained on; and what identifies those of val, in words. Nothing where one listed none.
+    """Return the sample lists that a checkpoint stores, as arrays by name; empty if the resumed checkpoint has none.
+
+    The lists are the identities, uint64 (samples,), of each split and of samples that only earlier sessions of the run
+    trained on, and the names of the validation samples.
 
     Args:
-        before: the lists of the checkpoint that the training continues, None if it has none; empty for a new training.
+        datasets: samples by split.
+        before: the lists of the checkpoint that the run resumes; None if it has none, empty for a new run.
     """
     if before is None:
         return {}
-    found = {split: samples.identities() for split, samples in datasets.items()}
-    lists = {split: identities for split, identities in found.items() if identities is not None}
+    identities_by_split = {split: samples.identities() for split, samples in datasets.items()}
+    lists = {split: identities for split, identities in identities_by_split.items() if identities is not None}
     if _VAL in lists:
         val = datasets[_VAL]
         names = "\0".join(map(val.name, range(len(val)))).encode("utf-8", "surrogateescape")
@@ -164,8 +166,10 @@ def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None)
 
 
 def compare(use: str, before: Mapping[str, RunFact], now: Mapping[str, RunFact]) -> list[FactDifference]:
-    """List what differs and matters to ``use``, in the order of ``now``. A name that only one side has comes from
-    another version of this package, and is not compared."""
+    """Return the differences that matter to ``use``, in the order of ``now``.
+
+    A name that only one side has comes from another version of this package and is not compared.
+    """
     return [
         FactDifference(name, before[name].value, value, kind)
         for name, (kind, value) in now.items()
@@ -179,27 +183,31 @@ def compare_files(
     """Compare the samples of a split with the lists of a checkpoint.
 
     Args:
-        identities: uint64 (samples,).
-        earlier: others that count as trained on.
+        lists: see ``list_samples``.
+        split: "train", "val" or another split.
+        identities: uint64 (samples,), the samples of this run.
+        earlier: uint64 (n,), further samples that count as trained on.
+
     Returns:
-        Indices of those that its run had on the other side alone (trained on and held out here, or the reverse), int64;
-        and in words how many these are, how many are new, in no split there (renamed ones among them), and how many of
-        that split are gone: empty where nothing differs. Of a split that it does not list only the first.
+        Two values. First, the indices, int64 (n,), of samples that the checkpoint's run had only on the other side:
+        trained on there and held out here, or the reverse. Second, a text with the number of these, of new samples (in
+        neither split there; renamed files are new) and of missing ones; empty if nothing differs. For a split that the
+        checkpoint does not list, the text counts the first kind only.
     """
     is_train = split == _TRAIN
-    own = lists.get(split, _NONE)
-    other = np.concatenate([np.setdiff1d(lists.get(_VAL if is_train else _TRAIN, _NONE), own), earlier])
+    same_split = lists.get(split, _NONE)
+    other = np.concatenate([np.setdiff1d(lists.get(_VAL if is_train else _TRAIN, _NONE), same_split), earlier])
     has_crossed = np.isin(identities, other)
     crossed = np.flatnonzero(has_crossed)
-    said = {"held out there" if is_train else "trained on": len(crossed)}
+    counts = {"held out there" if is_train else "trained on": len(crossed)}
     if split in lists:
-        said["new"] = np.count_nonzero(~has_crossed & ~np.isin(identities, own))
-        said["gone"] = np.count_nonzero(~np.isin(own, identities))
-    return crossed, ", ".join(f"{number:,} {what}" for what, number in said.items() if number)
+        counts["new"] = np.count_nonzero(~has_crossed & ~np.isin(identities, same_split))
+        counts["gone"] = np.count_nonzero(~np.isin(same_split, identities))
+    return crossed, ", ".join(f"{number:,} {what}" for what, number in counts.items() if number)
 
 
 def _other_names(theirs: list[Any], ours: list[Any]) -> str:
-    """How the names of classes differ, in words; empty where they do not."""
+    """Format how two lists of class names differ; empty if they are equal."""
     pairs = enumerate(zip(theirs, ours))
     different = [f"{number}: {show(a)} there, {show(b)} here" for number, (a, b) in pairs if a != b]
     if different:
@@ -209,23 +217,30 @@ def _other_names(theirs: list[Any], ours: list[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as lists, which is what YAML gives back."""
+    """Convert tuples to lists, as a round trip through YAML does."""
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def report_or_raise(use: str, kind: str, said: str, config: RunSettings, remedy: str, command: str = "") -> list[str]:
-    """The line about a difference, or the error where it stops the use.
+def report_or_raise(
+    use: str, kind: str, message: str, config: RunSettings, remedy: str, command: str = ""
+) -> list[str]:
+    """Return the log line about a difference, or raise an error if it must not be ignored for this use.
 
     Args:
-        command: that has no such difference; empty where none is known.
+        use: a key of ``USES``.
+        kind: the kind of the facts that differ.
+        message: the difference.
+        config: the configuration, with ALLOW_CHANGES.
+        remedy: what the user can do about it.
+        command: a command without such a difference; empty if there is none.
 
     Raises:
-        UserError: it does, and -allow_changes was not given.
+        UserError: the difference is an error for this use, and -allow_changes is not set.
     """
-    if _stops(use, kind) and not config.ALLOW_CHANGES:
+    if must_match(use, kind) and not config.ALLOW_CHANGES:
         instead = f"; with the settings of its run: {command}" if command else ""
-        raise UserError(f"{said}; {remedy}, or add -allow_changes{instead}")
-    return [f"note: {said}"]
+        raise UserError(f"{message}; {remedy}, or add -allow_changes{instead}")
+    return [f"note: {message}"]
 
 
 def judge_changes(
@@ -236,7 +251,19 @@ def judge_changes(
     config: RunSettings,
     remedy: str = "use the same settings",
 ) -> list[str]:
-    """The same for changes of one kind, with ``what`` in words before them; nothing if there are none."""
+    """Return the log lines about differences of one kind, or raise an error if they must not be ignored for this use.
+
+    Args:
+        use: a key of ``USES``.
+        source: path of the checkpoint.
+        what: text between the path and the list of differences.
+        changes: the differences; an empty list gives no line.
+        config: the configuration, with ALLOW_CHANGES.
+        remedy: what the user can do about it.
+
+    Raises:
+        UserError: the differences are an error for this use, and -allow_changes is not set.
+    """
     if not changes:
         return []
     both = "; ".join(f"{c.name} {show(c.before)} there, {show(c.now)} here" for c in changes)
@@ -245,28 +272,32 @@ def judge_changes(
 
 
 def altering(changes: list[FactDifference]) -> str:
-    """Those that alter a training, in words; empty if none does."""
+    """Format the differences that alter a training run; empty if there are none."""
     return "; ".join(f"{c.name} {show(c.before)} -> {show(c.now)}" for c in changes if c.alters)
 
 
 def show(value: Any) -> str:
-    """A value on one line, not long, and without anything that moves a terminal's cursor."""
+    """Format a value as at most 60 printable characters on one line."""
     text = str(value)
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 class CheckpointDiff:
-    """A checkpoint's words against the run that loads it. Weights of others say nothing, and little is compared.
+    """Compares a checkpoint's metadata with the current run.
 
-    ``settings``, ``input``, ``classes``, ``files`` and ``unlisted`` return lines for the log, and raise ``UserError``
-    where a difference stops the use and -allow_changes was not given.
+    Third-party weights have no metadata, so few checks apply to them. ``settings``, ``input``, ``classes``, ``files``
+    and ``log_unlisted`` return log lines. They raise ``UserError`` for a difference that is an error for this use,
+    unless -allow_changes is set.
 
     Args:
         use: a key of ``USES``.
-        source: the checkpoint's directory, or weights.
+        source: directory of the checkpoint, or weights.
+        config: configuration of the current run.
+        task: task of the current run.
+
     Raises:
-        UserError: what the checkpoint says is damaged.
+        UserError: the metadata are damaged.
     """
 
     def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
@@ -275,78 +306,86 @@ class CheckpointDiff:
 
     @functools.cached_property
     def lists(self) -> dict[str, np.ndarray] | None:
-        """The samples that its training had, see ``list_samples``; None where they are not known."""
+        """The checkpoint's sample lists, see ``list_samples``; None if it has none."""
         return checkpoints.read_samples(self.source)
 
-    def _format_origin(self, part: str) -> dict[str, Any]:
+    def _get_section(self, part: str) -> dict[str, Any]:
         return (self._about or {}).get(part) or {}
 
     def settings(self) -> list[str]:
         """Compare the settings that a score depends on.
 
-        Weights of another network may fit in all their shapes: of as many heads, of more layers. How an evaluation is
-        done may be chosen for it, and is only told.
+        Weights of another network may fit in every shape, for example with another number of heads, or of layers.
+        Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
-        before = facts_from_settings(self._format_origin("settings"))
-        if "TASK" in before and before["TASK"].value in self.task.compatible_tasks:
-            del before["TASK"]
-        changes = compare(self.use, before, facts_from_settings(to_plain_settings(self.config)))
+        theirs = facts_from_settings(self._get_section("settings"))
+        if "TASK" in theirs and theirs["TASK"].value in self.task.compatible_tasks:
+            del theirs["TASK"]
+        changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
-        for kind, what in (("network", "is of another network"), ("score", "was evaluated otherwise in its training")):
-            of_kind = [change for change in changes if change.kind == kind]
-            lines += judge_changes(self.use, self.source, what, of_kind, self.config)
+        for kind, what in (
+            ("network", "is of another network"),
+            ("score", "was evaluated with different settings during training"),
+        ):
+            same_kind = [change for change in changes if change.kind == kind]
+            lines += judge_changes(self.use, self.source, what, same_kind, self.config)
         return lines
 
     def input(self) -> list[str]:
-        """Compare how samples are made. A checkpoint whose ``about.yaml`` was lost or removed gets a line."""
+        """Compare the preprocessing. A checkpoint without ``about.yaml`` gets a line."""
         if self._about is None:
             return []
         theirs, ours = self._about.get("input"), self.task.preprocess_signature()
         if theirs is None or (ours and not theirs):
-            said = "does not say how it was trained (about.yaml): that cannot be checked against this run"
-            return [f"note: {self.source} {said}"]
+            problem = "has no training settings (about.yaml): they cannot be compared with this run"
+            return [f"note: {self.source} {problem}"]
         before, now = ({name: RunFact("input", side[name]) for name in side} for side in (theirs, ours))
         changes = compare(self.use, before, now)
         remedy = " and ".join(dict.fromkeys(self.task.mismatch_hint(c.name, c.before) for c in changes))
-        return judge_changes(self.use, self.source, "was trained on other input", changes, self.config, remedy)
+        return judge_changes(
+            self.use, self.source, "was trained with different preprocessing", changes, self.config, remedy
+        )
 
     def classes(self, samples: Any) -> list[str]:
-        """Compare the classes, which have to be the same in the same order.
+        """Compare the classes, which must be equal and in the same order.
 
-        By names where both sides have them, else by their number. Weights to evaluate that do not name as many classes
-        as the data do get a line.
+        Names are compared if both sides have them, otherwise their number. Weights to evaluate that name fewer or more
+        classes than the data get a line.
         """
         now = self.task.dataset_signature(samples)
-        theirs, ours = self._of_first_split("classes"), now.get("classes")
+        theirs, ours = self._get_first("classes"), now.get("classes")
         if theirs and ours:
-            said = _other_names(theirs, ours)
+            difference = _other_names(theirs, ours)
         else:
-            there, here = self._of_first_split("number of classes"), now.get("number of classes")
+            there, here = self._get_first("number of classes"), now.get("number of classes")
             is_same = None in (there, here) or there == here
-            said = "" if is_same else f"{show(there)} classes there, {show(here)} here"
-        if said:
-            start = ", whose classifier is where this one starts" if self.use == "start" else ""
-            said = f"{self.source} was trained on other classes{start}: {said}"
-            return report_or_raise(self.use, "classes", said, self.config, "use the same names")
+            difference = "" if is_same else f"{show(there)} classes there, {show(here)} here"
+        if difference:
+            start = ", and this classifier starts from its rows" if self.use == "start" else ""
+            difference = f"{self.source} was trained on other classes{start}: {difference}"
+            return report_or_raise(self.use, "classes", difference, self.config, "use the same names")
         if theirs or not ours:
             return []
         if self.use == "start":
             return [
-                f"note: {self.source} does not name its classes as the data do: the rows of its classifier keep their "
+                f"note: {self.source} has no class names to match with the data: its classifier's rows keep their "
                 f"places ({show(', '.join(map(str, ours)))})"
             ]
         return [
-            f"note: classes unknown: {self.source} does not name its {len(ours):,} classes; the score takes them for "
-            f"those of the data in their order ({show(', '.join(map(str, ours)))})"
+            f"note: classes unknown: {self.source} does not name its {len(ours):,} classes; the score assumes the "
+            f"classes of the data in their order ({show(', '.join(map(str, ours)))})"
         ]
 
-    def _of_first_split(self, name: str) -> Any:
-        """Return what it says of the first split of which it says it, else None."""
-        return next((said[name] for said in self._format_origin("data").values() if said and said.get(name)), None)
+    def _get_first(self, name: str) -> Any:
+        """Return the first value of this name in the checkpoint's dataset signatures; None if no split has it."""
+        return next(
+            (signature[name] for signature in self._get_section("data").values() if signature and signature.get(name)),
+            None,
+        )
 
     def files(self, split: str, samples: Any) -> list[str]:
-        """Compare held-out ``samples`` with those that it was trained on and those that it held out."""
-        if split == _TRAIN:  # which is there to be trained on
+        """Compare held-out samples with the samples that the checkpoint was trained on and those it held out."""
+        if split == _TRAIN:
             return []
         if self.lists is None:
             return [] if self.use == "start" else self.log_unlisted(samples)
@@ -358,81 +397,58 @@ class CheckpointDiff:
         if not differs or not _matters(self.use, kind):
             return []
         number = f"{len(samples):,} {self.task.sample_name} of {split}"
-        said = f"{number}, against those that {self.source} held out: {differs}"
+        message = f"{number}, compared with the samples that {self.source} held out: {differs}"
         if kind == "seen":
-            said += f"; trained on is {samples.describe(int(trained_on[0]))}: the score counts what the model has seen"
+            name = samples.describe(int(trained_on[0]))
+            message += f"; for example, {name} was trained on: the score counts samples that the model has seen"
         else:
             if "gone" in differs and _NAMES in self.lists:
                 names = self.lists[_NAMES].tobytes().decode("utf-8", "surrogateescape").split("\0")
-                said += f"; gone is {names[int(np.flatnonzero(~np.isin(self.lists[split], identities))[0])]}"
-            said += ": the score is of other files"
+                index = int(np.flatnonzero(~np.isin(self.lists[split], identities))[0])
+                message += f"; for example, {names[index]} is gone"
+            message += ": the score is for different files"
         division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_random_split else ""
-        return report_or_raise(self.use, kind, said, self.config, f"give the run's files{division}")
+        return report_or_raise(self.use, kind, message, self.config, f"give the run's files{division}")
 
     def log_unlisted(self, samples: Any) -> list[str]:
-        """The line about held-out ``samples`` where it does not list what it was trained on."""
+        """Return a line if the checkpoint does not list its training samples and the split was drawn at random."""
         if not samples.is_random_split or self.lists is not None:
             return []
         number = f"{len(samples):,} {self.task.sample_name}"
         return [
-            f"note: {self.source} does not list what it was trained on: how many of these {number} are among it is not "
-            "known, and the score may be far too high"
+            f"note: {self.source} does not list its training samples: some of these {number} may be among them, and "
+            "the score may be far too high"
         ]
 
     def changes(self, datasets: dict[str, Any], batches: tuple[int, int]) -> list[FactDifference]:
-        """List what this training does otherwise than the checkpoint's: settings, samples of an update (``batches``,
-        there and here) and data, whatever folder these are in. How samples are made, ``input`` compares."""
+        """Return the differences between this training run and the checkpoint's: settings, effective batch and data.
+
+        The folder of the data does not count. ``input`` compares the preprocessing.
+
+        Args:
+            datasets: samples by split.
+            batches: effective batch of the checkpoint's run and of this one, in samples.
+        """
         data = {split: self.task.dataset_signature(samples) for split, samples in datasets.items()}
         there, here = ({"effective batch": RunFact("course", batch)} for batch in batches)
         before = {
-            **facts_from_settings(self._format_origin("settings")),
+            **facts_from_settings(self._get_section("settings")),
             **there,
-            **_facts_from_data(self._format_origin("data")),
+            **facts_from_data(self._get_section("data")),
         }
-        now = {**facts_from_settings(to_plain_settings(self.config)), **here, **_facts_from_data(data)}
+        now = {**facts_from_settings(to_plain_settings(self.config)), **here, **facts_from_data(data)}
         return compare(self.use, before, now) + self.changed_files(datasets)
 
     def changed_files(self, datasets: dict[str, Any]) -> list[FactDifference]:
-        """The splits of which a resumed training would read other samples."""
+        """Return the splits for which a resumed training would read different samples."""
         if self.lists is None:
-            unknown = "divided anew: val may be what was trained on"
+            unknown = "split again: val may contain training samples"
             is_divided = any(samples.is_random_split for samples in datasets.values())
             return [FactDifference("train and val files", "not listed", unknown, "files")] if is_divided else []
         changes = []
         for split, samples in datasets.items():
             identities = samples.identities()
-            said = "" if identities is None else compare_files(self.lists, split, identities)[1]
-            if said:
-                changes.append(FactDifference(f"{split} files", len(self.lists.get(split, _NONE)), said, "files"))
+            counts = "" if identities is None else compare_files(self.lists, split, identities)[1]
+            if counts:
+                changes.append(FactDifference(f"{split} files", len(self.lists.get(split, _NONE)), counts, "files"))
         return changes
-
-
-def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
-    """Compare data, versions and settings of all ranks, before anything is computed. Every rank must call this.
-
-    Each machine has its own command line, package and copy of the data; one without one of the classes would train
-    along, and the score would be wrong. Ranks that one process has started have all of it from that process: nothing is
-    compared then.
-
-    Raises:
-        UserError: on every rank alike; names a rank, its machine, and what differs from rank 0's.
-    """
-    if world_size() == 1 or signals.has_parent():
-        return
-    everybody = all_gather((socket.gethostname(), facts_from_machine(config, task, datasets)))
-    first_host, expected = everybody[0]
-    for rank, (host, found) in enumerate(everybody):
-        names = [name for name in dict.fromkeys([*expected, *found]) if expected.get(name) != found.get(name)]
-        if names:
-            said = "; ".join(_log_difference(name, found.get(name), expected.get(name)) for name in names[:_MOST_TOLD])
-            more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
-            raise UserError(
-                f"rank {rank} on {host} differs from rank 0 on {first_host}: {said}{more}; give all machines the same "
-                "data, code and settings"
-            )
-
-
-def _log_difference(name: str, found: Any, expected: Any) -> str:
-    if isinstance(found, bytes) or isinstance(expected, bytes):  # digests
-        return f"its {name} are others"
-    return f"{name} {show(found)} instead of {show(expected)}"

@@ -1,4 +1,4 @@
-"""The intervals of an evaluation: made once of what all ranks have kept of their samples, and recorded."""
+"""Confidence intervals of an evaluation, computed once from the per-sample results of all ranks."""
 
 import functools
 import json
@@ -12,35 +12,35 @@ from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, conc
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import Metrics, SampleTable
 from ..tasks.sample_groups import SampleGroups, draw, get_group_names
-from ..tasks.truth import samples_of_classes
+from ..tasks.truth import count_class_samples
 
 
 class IntervalConfig(NamedTuple):
-    """How intervals are made.
+    """Settings of the confidence intervals.
 
     Attributes:
-        percent: of a hundred such intervals that contain what they are about.
-        resamples: see ``intervals.bootstrap``.
+        percent: confidence level in percent.
+        resamples: bootstrap samples, see ``intervals.bootstrap``.
     """
 
     percent: int
     resamples: int
 
     @classmethod
-    def of(cls, config: RunSettings) -> "IntervalConfig | None":
-        """Read what EVALUATION.INTERVAL and EVALUATION.RESAMPLES ask for; None: nothing."""
+    def from_config(cls, config: RunSettings) -> "IntervalConfig | None":
+        """Read EVALUATION.INTERVAL and EVALUATION.RESAMPLES; return None if intervals are off."""
         percent, resamples = config.EVALUATION.INTERVAL, config.EVALUATION.RESAMPLES
         return cls(percent, resamples) if percent else None
 
 
 class PerSampleResults(NamedTuple):
-    """The samples that the metrics of an evaluation have kept, joined over ranks; in the main process.
+    """Per-sample results of an evaluation from all ranks; in the main process only.
 
     Attributes:
-        metrics: that have kept it.
+        metrics: metrics of the evaluation.
         indices: int64 (samples,), ascending.
-        columns: see ``Metrics.per_sample``.
-        groups: of these samples; None: each is alone.
+        columns: arrays (samples, ...), see ``Metrics.per_sample``.
+        groups: groups of these samples; None: each sample is resampled alone.
     """
 
     metrics: Metrics
@@ -48,36 +48,43 @@ class PerSampleResults(NamedTuple):
     columns: list[np.ndarray]
     groups: SampleGroups | None = None
 
-    def kept(self) -> SampleTable | None:
-        """See ``Metrics.kept``."""
+    def to_sample_table(self) -> SampleTable | None:
+        """Return the samples as a table for a file, see ``Metrics.to_sample_table``; None if the metrics have none."""
         return self.metrics.to_sample_table(self.columns)
 
     def without(self, indices: Sequence[int]) -> "PerSampleResults":
-        """The other samples."""
+        """Return the results without the samples of these indices."""
         stays = ~np.isin(self.indices, indices)
-        groups = None if self.groups is None else self.groups.chosen(stays)
+        groups = None if self.groups is None else self.groups.select(stays)
         return PerSampleResults(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
-        """Return what is defined of ``Metrics.bootstrap_values`` for these samples, at least one."""
-        found = self.metrics.bootstrap_values(self.columns, np.ones((1, len(self.indices))))
-        return {name: float(value[0]) for name, value in found.items() if not np.isnan(value[0])}
+        """Compute the defined values of ``Metrics.bootstrap_values`` for these samples; there must be at least one."""
+        values = self.metrics.bootstrap_values(self.columns, np.ones((1, len(self.indices))))
+        return {name: float(value[0]) for name, value in values.items() if not np.isnan(value[0])}
 
     def intervals(self, confidence: IntervalConfig | None) -> dict[str, ConfidenceInterval]:
-        """By name; empty where none are wanted."""
+        """Compute the intervals by name; empty if ``confidence`` is None."""
         if confidence is None:
             return {}
         values = functools.partial(self.metrics.bootstrap_values, self.columns)
-        rated = ProportionRecompute(values, self.metrics.rates(self.columns))
+        rated = ProportionRecompute(values, self.metrics.proportions(self.columns))
         return bootstrap(rated, len(self.indices), *confidence, get_group_names(self.groups))
 
-    def small_sample_warning(self, found: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
-        """See ``intervals.small_sample_warning``; ``shown`` are the names of an evaluation's values."""
-        kept, rates = self.kept(), self.metrics.rates(self.columns)
-        of_class = (
-            samples_of_classes(kept.kind, kept.arrays, kept.classes, get_group_names(self.groups)) if kept else {}
+    def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
+        """Return the warning of ``intervals.small_sample_warning`` for these samples, or None.
+
+        Args:
+            intervals: intervals by name.
+            shown: names of the evaluation's values.
+        """
+        table, rates = self.to_sample_table(), self.metrics.proportions(self.columns)
+        class_samples = (
+            count_class_samples(table.kind, table.arrays, table.classes, get_group_names(self.groups)) if table else {}
         )
-        return small_sample_warning(*draw(self.groups, len(self.indices), "sample"), found, rates, of_class, shown)
+        return small_sample_warning(
+            *draw(self.groups, len(self.indices), "sample"), intervals, rates, class_samples, shown
+        )
 
 
 def compute_intervals(
@@ -87,50 +94,65 @@ def compute_intervals(
     keep: Callable[[PerSampleResults], None] | None = None,
     groups: SampleGroups | None = None,
 ) -> dict[str, ConfidenceInterval]:
-    """By name, equal on every rank; empty where the metrics have none. Every rank must call this.
+    """Compute the intervals of an evaluation in the main process. Every rank must call this.
 
-    What ranks have kept of their samples travels once, here. The main process computes, the others wait.
+    The per-sample results of all ranks are gathered here, once.
 
     Args:
-        indices: of this rank's samples, in the order in which they were evaluated.
-        keep: called in the main process with the table of all samples, where there is one.
-        groups: of all samples, by their indices.
+        metrics: this rank's metrics.
+        indices: indices of this rank's samples in the order in which they were evaluated.
+        confidence: settings; None: no intervals.
+        keep: called in the main process with the table of all samples, if there is one.
+        groups: groups of all samples, ordered by index.
+
+    Returns:
+        Intervals by name, equal on every rank; empty if the metrics have no per-sample results.
     """
-    own = metrics.per_sample()
-    if own is not None and any(len(column) != len(indices) for column in own):
-        own = None  # a task of somebody's own has added other rows than one for each sample
-    gathered = all_gather((indices, own))
+    rank_columns = metrics.per_sample()
+    if rank_columns is not None and any(len(column) != len(indices) for column in rank_columns):
+        rank_columns = None  # a user's task did not add exactly one row per sample
+    gathered = all_gather((indices, rank_columns))
     if any(arrays is None for _, arrays in gathered):
         return {}
-    found: dict[str, ConfidenceInterval] = {}
+    intervals: dict[str, ConfidenceInterval] = {}
     if is_main():
-        joined, *columns = concat_rank_tables(
+        all_indices, *columns = concat_rank_tables(
             [(part, [np.asarray(part, np.int64), *arrays]) for part, arrays in gathered]
         )
-        if len(joined):
-            table = PerSampleResults(metrics, joined, columns, None if groups is None else groups.chosen(joined))
-            found = table.intervals(confidence)
+        if len(all_indices):
+            table = PerSampleResults(
+                metrics, all_indices, columns, None if groups is None else groups.select(all_indices)
+            )
+            intervals = table.intervals(confidence)
             if keep is not None:
                 keep(table)
-    return broadcast_object(found)
+    return broadcast_object(intervals)
 
 
 def to_event(
     intervals: Mapping[str, ConfidenceInterval], names: Iterable[str], confidence: IntervalConfig | None
 ) -> Any:
-    """Return what an evaluation's event says of intervals: percent, and the ends for each of its values that has one,
-    in the order of these names, None for one without width; empty where there are none."""
+    """Return the intervals as an event stores them; empty if there are none.
+
+    Args:
+        intervals: intervals by name.
+        names: names of the values, in the order to store.
+        confidence: settings, with the percentage.
+
+    Returns:
+        "interval": a dict with "percent" and, for each value with an interval, its two ends, or None if they are equal.
+    """
     if not intervals or confidence is None:
         return {}
-    found = {name: intervals[name].plain() for name in names if name in intervals}
-    ends = {name: [plain["low"], plain["high"]] if "low" in plain else None for name, plain in found.items()}
+    plain_intervals = {name: intervals[name].plain() for name in names if name in intervals}
+    ends = {name: [plain["low"], plain["high"]] if "low" in plain else None for name, plain in plain_intervals.items()}
     return {"interval": {"percent": confidence.percent, **ends}}
 
 
 def to_json(
     intervals: Mapping[str, ConfidenceInterval], confidence: IntervalConfig | None, facts: Mapping[str, Any]
 ) -> str:
-    """The content of ``intervals.json``: all of them, with what they are of."""
+    """Format the content of ``intervals.json``: all intervals with the facts that describe the evaluation."""
     rows = {name: interval.plain() for name, interval in intervals.items()}
     about = {} if confidence is None else confidence._asdict()
     return json.dumps({**facts, **about, "values": rows}, indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""The evaluation of a run: one split, each sample once over all ranks."""
+"""Evaluation of a split: reads each sample once over all ranks, computes values and their intervals."""
 
 import contextlib
 from collections.abc import Generator
@@ -23,23 +23,30 @@ from . import gpu_memory
 from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from .precision import EvaluationPrecision
 
-_GROUPS = "groups"  # what an event calls them
+_GROUPS = "groups"  # key of an evaluation event
 
 
 class Evaluator:
-    """Evaluates a model on these samples, as often as it is called.
+    """Evaluates a model on the samples of one split each time it is called.
 
     Args:
-        model: the inner model, with the weights that it has then.
+        config: the frozen configuration.
+        task: provides ``eval_step`` and the metrics.
+        model: the bare model, evaluated with its current weights.
+        samples: the samples of the split.
+        precision: float32, or half precision (EVAL_AMP).
+        at: the heartbeat, which reports progress to the watchdog.
 
     Attributes:
-        loader: of this rank's share.
-        groups: of all samples, which intervals draw together; None: each is drawn alone.
-        facts: what stands beside its values.
-        values: of the last evaluation.
-        intervals: of the last evaluation, by name, of values and of more; empty where there are none.
-        table: of the samples of the last evaluation, in the main process; where there are intervals, or
-            ``keeps_table`` is set, and the metrics have one.
+        loader: batches of this rank's share of the samples.
+        groups: groups of the samples that intervals resample together; None: each sample is resampled alone.
+        facts: remarks that are logged after the values, by name, such as the precision or excluded samples.
+        values: values of the last evaluation by name.
+        intervals: intervals of the last evaluation by name, also of values that are not logged; empty if there are
+            none.
+        keeps_table: whether ``table`` is kept.
+        table: per-sample results of the last evaluation; None on other ranks than the main process, or if the metrics
+            have none.
     """
 
     def __init__(
@@ -58,13 +65,13 @@ class Evaluator:
         self.precision = precision
         self.heartbeat = at
         self.facts = dict(precision.facts)
-        if samples.without:
-            self.facts["without"] = samples.without
-        if samples.protocol:
-            self.facts["protocol"] = samples.protocol
-        self.confidence = IntervalConfig.of(config)
-        given = config.EVALUATION.GROUP if samples.labeled else None
-        self.groups = None if given is None else samples.groups(given)
+        if samples.exclusions:
+            self.facts["without"] = samples.exclusions
+        if samples.eval_protocol:
+            self.facts["protocol"] = samples.eval_protocol
+        self.confidence = IntervalConfig.from_config(config)
+        grouping = config.EVALUATION.GROUP if samples.labeled else None
+        self.groups = None if grouping is None else samples.groups(grouping)
         self.values: dict[str, float] = {}
         self.intervals: dict[str, ConfidenceInterval] = {}
         self.keeps_table = self.confidence is not None
@@ -77,14 +84,19 @@ class Evaluator:
     def __call__(
         self, label: str, writer: Any = None, epoch: int | None = None, callbacks: CallbackList | None = None
     ) -> tuple[dict[str, float], str]:
-        """Evaluate; returns the values, equal on every rank, and their line. Every rank must call this.
+        """Evaluate all samples. Every rank must call this.
 
         Ranks may have different numbers of batches: nothing is communicated before all have finished.
 
         Args:
-            label: of the progress bar, and what the watchdog is told.
-            writer, epoch: see ``EvaluationStep``.
-            callbacks: are told of each batch.
+            label: text of the progress bar and of the watchdog.
+            writer: receives predictions, see ``EvaluationStep``.
+            epoch: the last epoch trained, see ``EvaluationStep``.
+            callbacks: notified of each batch.
+
+        Returns:
+            Values by name, equal on every rank, and their log line.
+
         Raises:
             StopRequested: the run was asked to stop; on every rank.
         """
@@ -93,7 +105,10 @@ class Evaluator:
         callbacks = callbacks or CallbackList()
         metrics = self.task.build_metrics()
         step = EvaluationStep(metrics, writer, epoch, callbacks.want_records)
-        with gpu_memory.explain_memory(gpu_memory.of_evaluation(self.config)), self.precision.patch_forward(self.model):
+        with (
+            gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)),
+            self.precision.patch_forward(self.model),
+        ):
             leaves = False
             try:
                 with contextlib.closing(self.batches(label, step)) as batches:
@@ -101,7 +116,7 @@ class Evaluator:
                         callbacks.notify("batch_evaluated", batch, records)
             except StopRequested:
                 leaves = True
-            if stops.any_rank_stopping(leaves):  # after waiting for all ranks
+            if stops.any_rank_stopping(leaves):  # waits for all ranks
                 raise StopRequested
             self.values = values = metrics.compute(reduce_dict(metrics.state, average=False))
         self.intervals, self.table = {}, None
@@ -117,13 +132,19 @@ class Evaluator:
         self.table = table
 
     def scored(self, part: PerSampleResults, facts: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        """Event and line of an evaluation of some samples of ``table``, with what an evaluation of these would find;
-        counts of anything are left out of both.
+        """Compute event and log line for some samples of ``table``, as an evaluation of these samples alone would give.
+
+        Counts, such as the number of boxes, are omitted from both.
 
         Args:
-            facts: of this part, beside those of the evaluation.
+            part: the samples.
+            facts: remarks on this part, in addition to the remarks of the evaluation.
+
+        Returns:
+            The event and the log line.
+
         Raises:
-            KeyError: the line needs a value that the metrics do not give for chosen samples.
+            KeyError: the line needs a value that the metrics cannot compute for chosen samples.
         """
         values = {name: value for name, value in part.values().items() if name in self.values}
         part.metrics.intervals = intervals = part.intervals(self.confidence)
@@ -132,8 +153,14 @@ class Evaluator:
         return event, _line(part.metrics, values, facts)
 
     def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
-        """This rank's batches with their records, evaluated with the model as it is; communicates nothing. Bar and
-        watchdog are told when one is done.
+        """Evaluate this rank's batches one by one, without communication, and yield each with its records.
+
+        Args:
+            label: text of the progress bar and of the watchdog.
+            step: collects the results.
+
+        Yields:
+            A batch of numpy arrays or tensors by name, and what ``Task.eval_step`` returned for it.
 
         Raises:
             StopRequested: the run was asked to stop; perhaps on this rank alone.
@@ -152,24 +179,24 @@ class Evaluator:
             bar.close()
 
     def build_event(self, values: dict[str, float]) -> dict[str, Any]:
-        """The last evaluation as ``metrics.jsonl`` has it: facts, values, and the ends of their intervals."""
+        """Build the last evaluation's event for ``metrics.jsonl``: facts, values and the ends of their intervals."""
         main_first = sorted(values, key=lambda name: name != self.task.best_metric[0])
         return {**self._facts(self.groups), **values, **to_event(self.intervals, main_first, self.confidence)}
 
     def _facts(self, groups: SampleGroups | None) -> dict[str, Any]:
-        """Those that stand beside the values of samples of these groups, intervals included."""
+        """Return the remarks on values of samples with these groups."""
         return {**({} if groups is None or not self.intervals else {_GROUPS: str(groups)}), **self.facts}
 
     def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
-        """Write those of the last evaluation, also of what has no place in ``metrics.jsonl``; nothing without any."""
+        """Write all intervals of the last evaluation to a JSON file in the record's folder, if there are any."""
         if self.intervals:
-            groups = {} if self.groups is None else {_GROUPS: self.groups.plain()}
+            groups = {} if self.groups is None else {_GROUPS: self.groups.to_dict()}
             record.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
         if self.intervals and self.table is not None and record.writes:
-            for one in extensions():
-                one.intervals_written(record.folder / name, self, facts)
+            for extension in extensions():
+                extension.intervals_written(record.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:
-    told = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
-    return " ".join([metrics.summary(values), *told])
+    remarks = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
+    return " ".join([metrics.summary(values), *remarks])

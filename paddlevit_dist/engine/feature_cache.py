@@ -1,5 +1,4 @@
-"""Rows of numbers, one for each sample, computed once with a network that does not change and kept in a memory-mapped
-file: the features of a probe."""
+"""Features of a frozen network, computed once per sample and kept in a memory-mapped file; used by probes."""
 
 import contextlib
 import hashlib
@@ -28,13 +27,8 @@ from .precision import EvaluationPrecision
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-_OF_START = (
-    "PRETRAINED",
-    "PRETRAINED_REQUIRED",
-    "PRETRAINED_PART",
-    "MIN_LOADED_FRACTION",
-    "RESUME",
-)  # not of the network
+# Keys of MODEL that choose the weights, which the digest covers anyway, and not the network.
+_WEIGHT_KEYS = ("PRETRAINED", "PRETRAINED_REQUIRED", "PRETRAINED_PART", "MIN_LOADED_FRACTION", "RESUME")
 Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 
 
@@ -42,46 +36,52 @@ Compute: TypeAlias = Callable[[dict[str, Any]], paddle.Tensor]
 def cache_features(
     run: "Trainer", split: str, samples: TransformedDataset, network: paddle.nn.Layer, compute: Compute
 ) -> np.ndarray:
-    """The rows of samples, float32 (samples, channels), memory-mapped. Every rank must call this.
+    """Compute the features of all samples, or open those computed earlier. Every rank must call this.
 
-    Each is computed once over all ranks, in batches that do not depend on their number. The file is named by the digest
-    of all that its rows follow from: weights and settings of the network, how images are prepared, and the samples with
-    size and time of their files. It appears when it is complete, with a checksum: one that was changed or cut since is
-    computed again. Machines without a common cache folder each get the file.
+    The work is divided over ranks in batches that do not depend on their number. The name of the file contains a digest
+    of everything that the features depend on: weights and settings of the network, preprocessing, and the samples with
+    size and time of their files. The file appears once it is complete, with a checksum; a file that was changed or
+    truncated since is computed again. Machines without a common cache folder each get a file.
 
     Args:
-        network: what rows follow from; it is put into evaluation mode.
-        compute: gives those of a batch, (batch, channels), by a call of ``network``.
+        run: the trainer.
+        split: name of the split.
+        samples: samples of the split.
+        network: the network that the features depend on; it is put into evaluation mode.
+        compute: maps a batch to its features, (batch, channels), by a call of ``network``.
+
+    Returns:
+        float32 (samples, channels), memory-mapped.
 
     Raises:
-        UserError: a sample cannot be read, its row is not finite, or the file cannot be written.
+        UserError: a sample cannot be read, its features are not finite, or the file cannot be written.
     """
     network.eval()
     precision = EvaluationPrecision(run.config)
     key = broadcast_object(_digest(run, samples, network, precision) if is_main() else None)
     path = cache_folder(run.config) / f"features-{split}-{key}.npy"
-    said = f"features of {len(samples):,} {run.task.sample_name} of {split}: {path}"
+    message = f"features of {len(samples):,} {run.task.sample_name} of {split}: {path}"
     rows, is_damaged = _open_rows(path, len(samples))
     states = all_gather((rows is not None, is_damaged))
     if rows is not None and all(is_intact for is_intact, _ in states):
-        run.record.log_and_print(f"{said}, computed before")
+        run.record.log_and_print(f"{message}, computed before")
         return rows
     if any(is_damaged for _, is_damaged in states):
         run.record.log_and_print(f"{path} is damaged: its features are computed again")
-    is_first_of_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
-    opened = checked_file(path) if is_first_of_machine else contextlib.nullcontext()
+    is_first_on_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
+    opened = checked_file(path) if is_first_on_machine else contextlib.nullcontext()
     with opened as file, precision.patch_forward(network):
         _compute(run, file, split, samples, compute)
-    barrier()  # until it has its name
+    barrier()  # until the file has its final name
     rows, _ = _open_rows(path, len(samples))
     if not all(all_gather(rows is not None)) or rows is None:
         raise UserError(f"{path} is not on each machine: give them different host names, or one DATA.CACHE_FOLDER")
-    run.record.log_and_print(said)
+    run.record.log_and_print(message)
     return rows
 
 
 def _open_rows(path: Path, number: int) -> tuple[np.ndarray | None, bool]:
-    """Map the rows of ``number`` samples once their checksum is verified; without them, return if there is a file."""
+    """Map the features of ``number`` samples if their checksum is right; also return whether a damaged file exists."""
     try:
         rows = map_verified(path)
     except DamagedCacheError:
@@ -96,7 +96,7 @@ def _digest(
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.numpy()))
-    model = sorted((name, value) for name, value in run.config.MODEL.items() if name not in _OF_START)
+    model = sorted((name, value) for name, value in run.config.MODEL.items() if name not in _WEIGHT_KEYS)
     files = stamps(map(samples.describe, range(len(samples))))
     facts = run.config.DATA.DATASET, model, run.task.preprocess_signature(), samples.listed_digests(), files
     rounded = is_on_gpu() and gpu.rounds_to_tf32()
@@ -107,7 +107,7 @@ def _digest(
 def _compute(
     run: "Trainer", file: ChecksumWriter | None, split: str, samples: TransformedDataset, compute: Compute
 ) -> None:
-    """Compute a batch on each rank at a time, whose rows go to the ``.npy`` file in the samples' order."""
+    """Compute one batch per rank at a time and write the features to the ``.npy`` file in the order of the samples."""
     config, task = run.config, run.task
     size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
     sampler = EvaluationSampler(samples, size)
@@ -115,7 +115,7 @@ def _compute(
     rounds = -(-len(samples) // (size * world_size()))
     bar = ProgressBar(rounds, f"features of {split}", is_main())
     gathered = 0
-    explained = gpu_memory.explain_memory(gpu_memory.of_evaluation(config))
+    explained = gpu_memory.explain_memory(gpu_memory.advise_evaluation(config))
     with explained, contextlib.closing(iter(loader)) as batches:
         for done in range(rounds):
             run.heartbeat.at(f"computing features of {split}, {done} of {rounds} batches done")
@@ -136,14 +136,14 @@ def _compute(
 
 
 def _require_finite(rows: np.ndarray, samples: TransformedDataset, first: int) -> None:
-    """Check the rows of the samples from number ``first`` on.
+    """Check the features of the samples from number ``first`` on.
 
     Raises:
-        UserError: one is NaN or infinite; every rank raises, since each has the rows of all.
+        UserError: a value is NaN or infinite; every rank raises it, because each has the features of all ranks.
     """
-    odd = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if len(odd):
+    bad_rows = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad_rows):
         raise UserError(
-            f"the features of {samples.describe(first + int(odd[0]))} are not finite, expected numbers: the weights "
-            "are damaged, or overflow in half precision (set AMP False)"
+            f"the features of {samples.describe(first + int(bad_rows[0]))} are not finite: the weights are damaged, or "
+            "overflow in half precision (set AMP False)"
         )

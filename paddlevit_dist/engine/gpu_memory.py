@@ -1,4 +1,4 @@
-"""A GPU whose memory runs out: one line with the figures of the run, and what helps."""
+"""Turns out-of-memory errors of a GPU into one line with the sizes and with advice."""
 
 import contextlib
 import re
@@ -7,40 +7,41 @@ from collections.abc import Iterator
 import paddle
 
 from ..distributed import rank
-from ..logging.callbacks import Callback, UpdateRecord
 from ..runtime import device_kinds
 from ..runtime.errors import DeviceFailure, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
+from ..tasks.callback import Callback, UpdateRecord
 
-# Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
+# From Paddle's allocators, 2.6 and 3.x; one of them writes "GPU Virtual Memory".
 _ALLOCATION = re.compile(
-    r"Out of memory error on GPU.*? (?P<number>\d+)\.\s+Cannot allocate (?P<asked>\S+) memory on GPU.*?, "
+    r"Out of memory error on GPU.*? (?P<number>\d+)\.\s+Cannot allocate (?P<requested>\S+) memory on GPU.*?, "
     r"(?P<used>\S+) memory has\s+been allocated and\s+available memory is only (?P<free>[\d.]+\w+)",
     re.DOTALL,
 )
-# Of CUDA and of its libraries, which take memory besides Paddle's: a handle, a workspace, a communicator.
-_OF_LIBRARIES = re.compile(
+# From CUDA and its libraries, which allocate memory of their own: handles, workspaces, communicators.
+_LIBRARY_ERROR = re.compile(
     r"cudaErrorMemoryAllocation|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
     r"|CUDA error\(2\)|Cuda failure (?:2 )?'out of memory'|Not enough available GPU memory"
 )
-# Of an accelerator's plug-in: ``C_Status`` of Paddle's device_ext.h, of which C_FAILED is "resource exhausted".
-_OF_PLUGINS = re.compile(r"CustomDevice error, the error code is : (?P<code>\d+)")
+# From an accelerator's plug-in: ``C_Status`` of Paddle's device_ext.h; 2 is "resource exhausted".
+_PLUGIN_ERROR = re.compile(r"CustomDevice error, the error code is : (?P<code>\d+)")
 _EXHAUSTED = "2"
 _SIZE = re.compile(r"([\d.]+)([kMGT]?)B")
 _POWERS = {"": 0, "k": 10, "M": 20, "G": 30, "T": 40}
 _GIB = 1 << 30
-_OF_OTHERS = 2 * _GIB  # a context and the libraries take up to one
+_MIN_FOREIGN = 2 * _GIB  # smaller differences are the context and the libraries, which take up to 1 GiB
 
 
 @contextlib.contextmanager
 def explain_memory(advice: str) -> Iterator[None]:
-    """Context that computes; memory that runs out on a GPU is told in a line.
+    """Convert out-of-memory and device errors inside the block to one-line errors.
 
     Args:
-        advice: what this run can do about it.
+        advice: how this run can use less memory.
+
     Raises:
-        UserError: it did.
+        UserError: the memory of a GPU was exhausted.
         DeviceFailure: an accelerator's plug-in reports another failure: of a kernel, or of the device itself.
     """
     try:
@@ -49,44 +50,42 @@ def explain_memory(advice: str) -> Iterator[None]:
         if isinstance(error, UserError):
             raise
         text = f"{type(error).__name__}: {error}"
-        said, plugin = out_of_memory(text), _OF_PLUGINS.search(text)
-        if said is not None:
-            raise UserError(f"{said}; {advice}") from error
+        message, plugin = out_of_memory(text), _PLUGIN_ERROR.search(text)
+        if message is not None:
+            raise UserError(f"{message}; {advice}") from error
         if plugin is None:
             raise
         raise DeviceFailure(
             f"device {paddle.get_device()} (rank {rank()}) has failed, in a kernel or as a whole: its plug-in reports "
-            f"status {plugin['code']} to Paddle; its driver's log says more, and -resume=auto goes on from a checkpoint"
+            f"status {plugin['code']} to Paddle; see its driver's log, and continue from a checkpoint with -resume=auto"
         ) from error
 
 
 def out_of_memory(text: str) -> str | None:
-    """Find what an exception's text says of memory that has run out on a GPU; None if it is of something else."""
-    found = _ALLOCATION.search(text)
-    if found is not None:
-        asked, used, free = (_bytes(found[name]) for name in ("asked", "used", "free"))
-        own = device_kinds.reserved_bytes()
-        of_others = ""
-        if own is not None and used - own > _OF_OTHERS:
-            of_others = f", {_size(used - own)} of them not by this process (see nvidia-smi)"
+    """Format an out-of-memory error from an exception's text; return None if the text is about something else."""
+    allocation = _ALLOCATION.search(text)
+    reserved = device_kinds.reserved_bytes()
+    if allocation is not None:
+        requested, used, free = (_bytes(allocation[name]) for name in ("requested", "used", "free"))
+        foreign = ""
+        if reserved is not None and used - reserved > _MIN_FOREIGN:
+            foreign = f", {_size(used - reserved)} of them not by this process (see nvidia-smi)"
         return (
-            f"out of memory on GPU {found['number']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are "
-            f"in use{of_others} and {_size(free)} free"
+            f"out of memory on GPU {allocation['number']} (rank {rank()}): {_size(requested)} requested, "
+            f"{_size(used)} in use{foreign}, {_size(free)} free"
         )
-    named, plugin = _OF_LIBRARIES.search(text), _OF_PLUGINS.search(text)
-    own = device_kinds.reserved_bytes()
+    library, plugin = _LIBRARY_ERROR.search(text), _PLUGIN_ERROR.search(text)
+    holds = "" if reserved is None else f"; this process holds {_size(reserved)}"
     if plugin is not None and plugin["code"] == _EXHAUSTED:
-        holds = "" if own is None else f"; this process holds {_size(own)}"
-        return f"out of memory on {paddle.get_device()} (rank {rank()}), by what its plug-in reports{holds}"
-    if named is None:
+        return f"out of memory on {paddle.get_device()} (rank {rank()}), as its plug-in reports{holds}"
+    if library is None:
         return None
-    holds = "" if own is None else f", of which this process holds {_size(own)}"
     device = paddle.get_device().partition(":")[2] or "0"
-    return f"out of memory on GPU {device} (rank {rank()}): a library of CUDA got none ({named[0]}){holds}"
+    return f"out of memory on GPU {device} (rank {rank()}): a CUDA library got none ({library[0]}){holds}"
 
 
-def of_training(config: RunSettings) -> str:
-    """List what makes an update need less memory, where it is not in use yet."""
+def advise_training(config: RunSettings) -> str:
+    """Format the settings that would reduce the memory of a training step and are not in use yet."""
     train = config.TRAIN
     parts = []
     if config.DATA.BATCH_SIZE > 1:
@@ -98,19 +97,21 @@ def of_training(config: RunSettings) -> str:
         parts.append("set TRAIN.RECOMPUTE True")
     if not config.AMP and (paddle.get_device() == "cpu" or device_kinds.computes_in(config.AMP_DTYPE)):
         parts.append("use -amp")
-    return ", or ".join(parts) or "a smaller model or input, or a larger GPU, is left"
+    return ", or ".join(parts) or "use a smaller model or input, or a larger GPU"
 
 
-def of_evaluation(config: RunSettings) -> str:
-    """The same for an evaluation."""
+def advise_evaluation(config: RunSettings) -> str:
+    """Format the setting that reduces the memory of an evaluation."""
     return f"lower DATA.BATCH_SIZE_EVAL ({config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE})"
 
 
 class EmptyingCache(Callback):
-    """Batches of very different sizes fragment a GPU's memory cache until no later batch fits.
+    """Empties the GPU's memory cache regularly.
+
+    Batches of very different sizes fragment the cache until no later batch fits.
 
     Args:
-        every: so many updates it is emptied; 0: never.
+        every: number of steps between two times; 0: never.
     """
 
     on_every_rank = True
@@ -119,13 +120,14 @@ class EmptyingCache(Callback):
         self._every = every
 
     def update_done(self, update: UpdateRecord) -> None:
+        """Empty the cache after every ``every`` steps."""
         if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():
             paddle.device.cuda.empty_cache()
 
 
 def _bytes(text: str) -> float:
-    found = _SIZE.match(text)
-    return float(found[1]) * 2 ** _POWERS[found[2]] if found is not None else 0.0
+    match = _SIZE.match(text)
+    return float(match[1]) * 2 ** _POWERS[match[2]] if match is not None else 0.0
 
 
 def _size(number: float) -> str:

@@ -1,5 +1,7 @@
-"""The loop of a training: epochs, updates, evaluations, checkpoints. ``trainer`` says what it computes with,
-``logging.callbacks`` who is told of it."""
+"""The training loop: epochs, optimizer steps, evaluations, checkpoints and early stopping.
+
+``trainer`` builds the parts that the loop uses; ``logging.callbacks`` defines who is notified of its progress.
+"""
 
 import collections
 import contextlib
@@ -10,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..distributed import StopRequested, broadcast_object, broadcast_statistics, is_main, stops, world_size
 from ..extension import extensions
 from ..intervals import ConfidenceInterval
-from ..logging.callbacks import Callback, UpdateRecord
-from ..logging.record import recorded_events
 from ..runtime.errors import Stopped, UserError
+from ..runtime.metrics_file import recorded_events
+from ..tasks.callback import Callback, UpdateRecord
 from ..tasks.task import StepPosition
 from .gpu_memory import EmptyingCache
 from .reports import TrainingLogger, require_finite
@@ -24,40 +26,41 @@ if TYPE_CHECKING:
 
 
 class TrainingLoop:
-    """Every rank has one.
+    """The loop of one training run. Every rank has one.
 
     Args:
-        run: its training is prepared.
+        run: the trainer, after ``prepare_training``.
     """
 
     def __init__(self, run: "Trainer") -> None:
         self._run = run
-        self._update_saved = run.schedule.update  # the last one that a checkpoint holds, or that is not worth one
-        self._begun: collections.deque[Callable[..., UpdateRecord]] = (
-            collections.deque()
-        )  # updates that are not known yet
+        self._update_saved = run.schedule.update  # the last one saved; at first, the one that the run starts from
+        self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
         run.reports = TrainingLogger(run)
         run.callbacks.put_first(
             [
                 EmptyingCache(run.task.empty_cache_freq),
                 run.reports,
                 *([EarlyStopping(run)] if run.config.TRAIN.PATIENCE else []),
-                *(callback for one in extensions() for callback in one.callbacks(run, trains=True)),
+                *(callback for extension in extensions() for callback in extension.callbacks(run, trains=True)),
             ]
         )
 
     def run(self) -> dict[str, float]:
-        """Train to the end and return the last evaluation's values, equal on every rank.
+        """Train to the last epoch, with evaluations and checkpoints.
+
+        Returns:
+            The values of the last evaluation by name, equal on every rank; empty if nothing is left to train.
 
         Raises:
-            Stopped: the run was asked to stop, and is saved.
+            Stopped: the run was asked to stop and its state is saved.
         """
         try:
             return self._train()
         except StopRequested:
             self._stop()
         finally:
-            self._run.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
+            self._run.checkpointer.settle()  # finish writing a checkpoint, also after an error
 
     def _train(self) -> dict[str, float]:
         run = self._run
@@ -74,7 +77,7 @@ class TrainingLoop:
             if not run.checkpointer.is_own(first - 1, run.start.directory):
                 self._save_epoch(first - 1, evaluation_due=True)
             values, line = self._evaluate_epoch(first - 1)
-        # Closed before an exception leaves: its threads must not run when the process ends.
+        # Close the loader before an exception propagates: its threads must not run when the process exits.
         with contextlib.closing(run.loader.epochs(first, run.last_epoch, consumed)) as batches:
             for epoch in range(first, run.last_epoch + 1):
                 self._train_epoch(epoch, batches)
@@ -85,18 +88,18 @@ class TrainingLoop:
                     self._stop()
                 if is_evaluated:
                     values, line = self._evaluate_epoch(epoch)
-                if epoch == run.last_epoch:  # it may come early
+                if epoch == run.last_epoch:  # early stopping may have lowered it
                     break
         run.callbacks.notify("paused", "writing the last checkpoint")
         run.checkpointer.finish()
         if values:
             run.callbacks.notify("training_done")
-            for said in self._results(line):
-                run.record.log_and_print(said)
+            for result in self._results(line):
+                run.record.log_and_print(result)
         return values
 
     def _results(self, line: str) -> list[str]:
-        """The last lines: the last evaluation and, at the very end, the best, which evaluating the run repeats."""
+        """Format the last log lines: the last evaluation, then the best one, whose line ``evaluate`` prints again."""
         run = self._run
         best = run.checkpointer.best
         if best is None or best["epoch"] == run.last_epoch:
@@ -108,52 +111,55 @@ class TrainingLoop:
     def _train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
         run = self._run
         run.model.train()
-        tell, updates = run.callbacks.notify, run.sampler.updates_left
-        is_due, made = False, run.updates_per_epoch - updates  # in this epoch, by the run that this one continues
-        tell("epoch_started", epoch, made)
+        notify, updates = run.callbacks.notify, run.sampler.updates_left
+        is_due, num_done = False, run.updates_per_epoch - updates  # done before the resumed checkpoint
+        notify("epoch_started", epoch, num_done)
         try:
             for group in self._groups(batches, updates):
                 run.checkpointer.agreement.poll(run.schedule.update)
                 left = run.config.TRAIN.NUM_EPOCHS - epoch
                 step = StepPosition(epoch, run.schedule.update, run.schedule.total_updates, epochs_left=left)
                 rate = run.schedule.learning_rate
-                tell("update_started", step, group)
-                made += 1
-                is_last = made == run.updates_per_epoch
-                self._begun.append(
-                    functools.partial(UpdateRecord, step=step, learning_rate=rate, made=made, is_last=is_last)
+                notify("update_started", step, group)
+                num_done += 1
+                is_last = num_done == run.updates_per_epoch
+                self._pending.append(
+                    functools.partial(UpdateRecord, step=step, learning_rate=rate, made=num_done, is_last=is_last)
                 )
-                self._log_finished(run.updater.launch(group, step, rate))
+                self._log_finished(run.train_step.launch(group, step, rate))
                 run.sampler.count_update()
                 run.schedule.count_update()
                 is_due = run.checkpointer.is_due()
                 stops = run.checkpointer.agreement.should_stop(run.schedule.update)
                 if is_last or is_due or stops:
-                    self._log_finished(run.updater.flush())
+                    self._log_finished(run.train_step.flush())
                 if is_due and not is_last:
                     self._save_update(evaluation_due=False)
-                if stops and not is_last:  # after the last, the epoch is saved
+                if stops and not is_last:  # after the last step, the epoch is saved first
                     self._stop()
         except StopRequested:
-            self._log_finished(run.updater.flush())
+            self._log_finished(run.train_step.flush())
             raise
         finally:
-            tell("epoch_left")
-        tell("epoch_done", epoch)
-        if is_due:  # once the epoch's means are told, which no checkpoint behind it holds
+            notify("epoch_left")
+        notify("epoch_done", epoch)
+        if is_due:  # after the epoch's means are logged, because later checkpoints do not hold them
             self._save_update(evaluation_due=run.should_evaluate(epoch))
 
     def _log_finished(self, updates: list[StepResult]) -> None:
-        """Those that were begun first, and are known now."""
-        for made in updates:
-            self._run.callbacks.notify("update_done", self._begun.popleft()(**made._asdict()))
+        """Notify the callbacks of the steps that have completed, oldest first."""
+        for result in updates:
+            self._run.callbacks.notify("update_done", self._pending.popleft()(**result._asdict()))
 
     def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[list[Any]]:
-        """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
-        stop; later only a single process leaves a wait for data, as others may be computing by then.
+        """Yield the micro-batches of each of the next ``updates`` steps.
+
+        Before the first step, ranks wait for each other and leave together if one is asked to stop. Later, only the
+        single process of a one-process run can leave while it waits for data, because other ranks may already be in a
+        collective.
 
         Raises:
-            StopRequested: on all ranks.
+            StopRequested: the run was asked to stop; on all ranks.
         """
         run = self._run
         groups = accumulation_groups(batches, run.config.TRAIN.ACCUM_ITER, updates)
@@ -167,7 +173,7 @@ class TrainingLoop:
                 if number:
                     raise
                 leaves = True
-            # A slow first batch is waited for here, where all ranks can still leave together.
+            # Wait for a slow first batch here, where all ranks can still leave together.
             if number == 0 and stops.any_rank_stopping(leaves):
                 raise StopRequested
             run.loader.may_leave = world_size() == 1
@@ -178,7 +184,7 @@ class TrainingLoop:
 
     @contextlib.contextmanager
     def _pause(self, what: str) -> Iterator[None]:
-        """Tell that nothing inside the block is training."""
+        """Notify the callbacks that the block is not training, so that they do not count its time."""
         self._run.callbacks.notify("paused", what)
         yield
         self._run.callbacks.notify("resumed")
@@ -197,10 +203,11 @@ class TrainingLoop:
         self._update_saved = self._run.schedule.update
 
     def _share_statistics(self) -> None:
-        broadcast_statistics(self._run.model)  # local ones are of a rank's own rows, Paddle's own of as many as it has
+        # With "local", ranks have different statistics; Paddle's synchronized ones differ with the rows per rank.
+        broadcast_statistics(self._run.model)
 
     def _stop(self) -> NoReturn:
-        """Save what no checkpoint holds yet, and end the run.
+        """Save the state unless a checkpoint already has it, then end the run.
 
         Raises:
             Stopped: always.
@@ -219,8 +226,10 @@ class TrainingLoop:
         raise Stopped(stops.reason(), place)
 
     def _evaluate_epoch(self, epoch: int) -> tuple[dict[str, float], str]:
-        """Evaluate the weights, and the averaged ones if there are any, whose values then count; perhaps the training
-        ends with them."""
+        """Evaluate the weights, and the averaged weights if there are any, whose values then count.
+
+        Callbacks, such as early stopping, may end the training after it.
+        """
         run = self._run
         with self._pause(f"in the evaluation {epoch}"):
             values, line = self._evaluate_weights(epoch)
@@ -246,10 +255,19 @@ class TrainingLoop:
             return self._evaluate(epoch, label, f"{when}'s averaged weights", True)
 
     def _evaluate(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
-        """Evaluate the model as it is; a diverged one leaves no checkpoint of the epoch.
+        """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.
 
         Args:
-            counts: it is this evaluation that the epoch is judged by.
+            epoch: the last epoch trained.
+            label: text of the progress bar.
+            when: where values that are not finite occurred, for the error.
+            counts: whether these values choose the best checkpoint.
+
+        Returns:
+            Values by name, and their log line.
+
+        Raises:
+            UserError: a value is not finite.
         """
         run = self._run
         run.callbacks.notify("evaluation_started", counts and epoch == run.last_epoch)
@@ -263,12 +281,13 @@ class TrainingLoop:
 
 
 class EarlyStopping(Callback):
-    """Counts evaluations since the last improvement by more than TRAIN.MIN_IMPROVEMENT. Every rank has one.
+    """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
 
-    It has no state in a checkpoint: a resumed training counts what the run that it continues has recorded up to there.
+    Every rank has one. Checkpoints hold no state of it: a resumed run reads the earlier evaluations from the record of
+    the run that it continues.
 
     Args:
-        run: its training is put where -resume says.
+        run: the trainer, after ``prepare_training``.
     """
 
     on_every_rank = True
@@ -277,14 +296,15 @@ class EarlyStopping(Callback):
         train = run.config.TRAIN
         self._run, self._patience, self._least = run, train.PATIENCE, train.MIN_IMPROVEMENT
         self._name, self._more_is_better = run.task.best_metric
-        self._epoch, self._value = 0, float("nan")  # of the last improvement
-        self._waited = 0  # evaluations since then
-        self._told_chance = False
+        self._epoch, self._value = 0, float("nan")  # epoch and value of the last improvement
+        self._waited = 0  # evaluations since the last improvement
+        self._has_logged_chance = False
         for epoch, value in self._earlier():
             self._count(epoch, value)
         self._decide(run.start.position["epoch"])
 
     def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+        """Count this evaluation, and end the training if it is one too many without an improvement."""
         before, gain, waited = self._epoch, self._gain(values[self._name]), self._waited
         if self._count(epoch, values[self._name]) and before:
             self._log_chance(before, gain, waited, self._run.evaluation.intervals.get(self._name))
@@ -294,11 +314,11 @@ class EarlyStopping(Callback):
             self._run.record.log_and_print(self.ends_training)
 
     def _gain(self, value: float) -> float:
-        """How much better it is than the last improvement; not a number where there was none."""
+        """Return how much better a value is than the last improvement; NaN if there is none yet."""
         return value - self._value if self._more_is_better else self._value - value
 
     def _count(self, epoch: int, value: float) -> bool:
-        """Whether it is an improvement."""
+        """Count an evaluation and return whether it is an improvement."""
         is_improvement = not self._epoch or self._gain(value) > self._least
         if is_improvement:
             self._epoch, self._value, self._waited = epoch, value, 0
@@ -313,36 +333,41 @@ class EarlyStopping(Callback):
             self.ends_training = (
                 f"ended early after epoch {epoch} of {self._run.config.TRAIN.NUM_EPOCHS}: {self._name} has not "
                 f"improved{by} in {self._waited} evaluation(s) since epoch {self._epoch} (TRAIN.PATIENCE); "
-                "-resume=auto with a larger one, or 0, goes on"
+                "-resume=auto with a larger one, or 0, continues"
             )
 
     def _log_chance(self, before: int, gain: float, waited: int, interval: ConfidenceInterval | None) -> None:
-        """Say that an improvement is smaller than what the choice of samples does: the first time, and whenever the
-        training goes on because of it."""
-        if interval is None or not (waited or not self._told_chance):
+        """Log that an improvement is within the interval of the previous value, which chance alone explains.
+
+        It is logged the first time, and each time such an improvement resets the count.
+        """
+        if interval is None or (self._has_logged_chance and not waited):
             return
         old = self._value - gain if self._more_is_better else self._value + gain
         if interval.low <= old <= interval.high:
-            self._told_chance = True
+            self._has_logged_chance = True
             change = f"{self._value - old:+.3g} since epoch {before}"
             ends = f"[{interval.low:.4g}, {interval.high:.4g}]"
             self._run.record.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
 
     def _earlier(self) -> list[tuple[int, float]]:
-        """Epoch and score of each evaluation before the place that this training continues from, and of the best one,
-        which the checkpoint knows itself: its record may begin later, in another folder, or be lost."""
-        start, found = self._run.start, []
+        """Return epoch and value of each evaluation before the position that this run resumes from.
+
+        The best one comes from the checkpoint itself, because the record may be lost, start later or be in another
+        folder.
+        """
+        start, evaluations = self._run.start, []
         if start.directory is not None and is_main():
             last = start.position["epoch"] - start.evaluation_due
             for event in recorded_events(start.directory.resolve().parents[1]):
                 epoch, value = event.get("epoch"), event.get(self._name)
                 counts = event["kind"] == "evaluation" and "superseded" not in event
                 if counts and isinstance(epoch, int) and epoch <= last and isinstance(value, float | int):
-                    found.append((epoch, value))
-        found = broadcast_object(found)
+                    evaluations.append((epoch, value))
+        evaluations = broadcast_object(evaluations)
         best = self._run.checkpointer.best
-        known = {best["epoch"]: best["value"]} if best and best["name"] == self._name else {}
-        return sorted({**known, **dict(found)}.items())
+        best_evaluation = {best["epoch"]: best["value"]} if best and best["name"] == self._name else {}
+        return sorted({**best_evaluation, **dict(evaluations)}.items())
 
 
 if TYPE_CHECKING:

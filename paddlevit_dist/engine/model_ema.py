@@ -1,4 +1,4 @@
-"""The exponential moving average of a model's weights, which is evaluated, saved and resumed beside them."""
+"""Exponential moving average of a model's weights, which is evaluated, saved and resumed in addition to the weights."""
 
 import contextlib
 import math
@@ -12,17 +12,19 @@ from .multi_tensor import MovingAverages
 
 
 class ModelEma:
-    """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
+    """Average of the weights: ``average = decay * average + (1 - decay) * weights`` after every step.
 
-    It covers everything in the model's state: parameters and floating buffers are averaged, integers copied. It lives
-    on the device and communicates nothing: equal weights on all ranks have equal averages.
+    Source: B. Polyak and A. Juditsky, "Acceleration of stochastic approximation by averaging", 1992.
+
+    It covers the model's whole state: parameters and floating-point buffers are averaged, integers copied. It is on the
+    device and communicates nothing: equal weights on all ranks give equal averages.
 
     Args:
-        model: the inner model, whose current weights initialize the average.
-        decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
-        warmup: updates over which the share rises, to 63 % of it after so many: ``decay * (1 - exp(-n / warmup))``, as
-            YOLOv5's, RT-DETR's and D-FINE's authors have it; 0: it is the same from the first.
-        made: how many updates were made before the one that is under way.
+        model: the bare model, whose current weights initialize the average.
+        decay: weight of the old average, in [0, 1); the average covers about the last 1 / (1 - decay) steps.
+        warmup: time constant in steps over which the decay rises: ``decay * (1 - exp(-n / warmup))`` at step n, as in
+            YOLOv5, RT-DETR and D-FINE; 0: the decay is constant.
+        made: returns the number of steps completed before the current one.
     """
 
     def __init__(
@@ -33,42 +35,44 @@ class ModelEma:
         self.restart()
 
     def restart(self) -> None:
-        """Start again from the model's current weights."""
+        """Restart the average from the model's current weights."""
         state = self.model.state_dict()
         self._names = list(state)
         self._shapes = {name: tuple(t.shape) for name, t in state.items() if t.dtype == paddle.float32}
-        # Those of all float32 tensors in a row, (values,): a GPU averages them by four operations.
+        # The averages of all float32 tensors as one vector, (values,): a GPU updates it with four operations.
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
         sizes = [math.prod(shape) for shape in self._shapes.values()]
-        self._move = make(lambda one: one.averages(self._flat, sizes), lambda: MovingAverages(self._flat, sizes))
+        self._move = make(
+            lambda extension: extension.averages(self._flat, sizes), lambda: MovingAverages(self._flat, sizes)
+        )
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
     @paddle.no_grad()
     def update(self, is_bad: paddle.Tensor | None = None) -> None:
-        """Include the weights of one more update, unless ``is_bad``, bool (1,), is true."""
+        """Move the average toward the current weights, unless ``is_bad``, bool (1,) on the device, is true."""
         if self._read is None:
             self._read = _reader(self.model, [*self._shapes, *self._others])
         tensors = self._read()
-        taken = 1.0 - self.decay
+        share = 1.0 - self.decay
         if self.warmup:
-            taken = 1.0 + self.decay * math.expm1(-(self._made() + 1) / self.warmup)
+            share = 1.0 + self.decay * math.expm1(-(self._made() + 1) / self.warmup)
         if self._shapes:
-            self._move(self._flat, tensors[: len(self._shapes)], taken, is_bad)
+            self._move(self._flat, tensors[: len(self._shapes)], share, is_bad)
         for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
             if average.dtype == paddle.float64:
-                average.add_((tensor - average).scale_(taken))
+                average.add_((tensor - average).scale_(share))
             else:
                 paddle.assign(tensor, output=average)
 
     @property
-    def is_of_one_type(self) -> bool:
-        """Whether ``update`` takes ``is_bad``."""
+    def is_all_float32(self) -> bool:
+        """Whether all state is float32, which ``update`` needs for ``is_bad``."""
         return not self._others
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside the block the model has the averaged weights, afterwards its own."""
+        """Swap the averaged weights into the model for the duration of the block."""
         self._exchange()
         try:
             yield
@@ -87,7 +91,7 @@ class ModelEma:
 
     @paddle.no_grad()
     def state_dict(self) -> dict[str, paddle.Tensor]:
-        """The averages by the model's names."""
+        """Return the averages by the model's names."""
         averages, begin = dict(self._others), 0
         for name, shape in self._shapes.items():
             end = begin + math.prod(shape)
@@ -119,14 +123,17 @@ def _in_a_row(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
 
 
 def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], list[paddle.Tensor]]:
-    """Return a function of the tensors that the model then has by their names. ``state_dict`` takes 1.5 ms of Python
-    for a ViT in Paddle 2.6, in which a GPU would wait; asking the layers' own tables takes a hundredth of it."""
+    """Return a function that returns the model's current tensors for these names.
+
+    In Paddle 2.6, ``state_dict`` takes 1.5 ms of Python for a ViT, during which a GPU idles. Reading the layers' own
+    tables takes a hundredth of that.
+    """
     tables = {}
     for layer in model.sublayers(include_self=True):
         for table in (layer._parameters, layer._buffers):
             tables.update({id(tensor): (table, key) for key, tensor in table.items() if tensor is not None})
     state = model.state_dict()
     places = [tables.get(id(state[name])) for name in names]
-    if None in places:  # a model with a state_dict of its own
+    if None in places:  # the model overrides state_dict
         return lambda: list(map(model.state_dict().__getitem__, names))
     return lambda: [table[key] for table, key in places]  # type: ignore[misc]

@@ -1,13 +1,13 @@
-"""Updates of all parameters by operations that take lists of tensors, or one long vector of all values.
+"""Updates of all parameters by operations on lists of tensors, or on one vector of all values.
 
-Between an update's flag and the next forward pass a GPU has nothing to do but this, and each operation costs the host
-some microseconds of Python, however small its tensor is. So there are a few for all parameters together instead of one
-or more for each. For the 152 parameters of ViT-Ti in two groups these are 2 launches for the norm, 3 for clipping, 3 a
-group for AdamW (one of them for the rate, the others of 60 tensors or 320 blocks of values) and 4 for the average: by
-Paddle's sources; nobody has measured it.
+Between the end of the backward pass and the next forward pass, a GPU has nothing else to do, and each operation costs
+the host some microseconds of Python even for a small tensor. So a few operations for all parameters replace one or more
+per parameter. For the 152 parameters of ViT-Ti in two groups, Paddle's sources imply 2 launches for the norm, 3 for
+clipping, 3 per group for AdamW (one for the rate, the others for 60 tensors or 320 blocks of values) and 4 for the
+average. These numbers have not been measured.
 
-All have kernels for CPUs too, where the tests compare them with Paddle's own optimizers and where models compute with
-them that are too small for anything compiled.
+All operations also have CPU kernels. The tests compare them there with Paddle's own optimizers, and small models
+without compiled kernels use them.
 """
 
 import functools
@@ -20,50 +20,63 @@ import paddle
 from ..extension import make
 from ..runtime import paddle_versions
 
-Columns = Sequence[Sequence[paddle.Tensor]]  # of an optimizer: accumulators by name, each in the parameters' order
-_ALIGNED_BYTES = 16  # a GPU reads four float32 numbers at once
+Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order
+_ALIGNED_BYTES = 16  # GPU kernels read four float32 values at once
 
 
 class FlatBuffer:
-    """Tensors that seldom move as one vector. Making 152 views takes as long as launching 100 operations."""
+    """Concatenates tensors whose memory seldom moves into one vector.
+
+    The views are cached, because making 152 views takes as long as launching 100 operations.
+    """
 
     def __init__(self) -> None:
         self._addresses: list[int] = []
         self._views: list[paddle.Tensor] = []
 
     def __call__(self, tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """(values,): a copy of all values in a row; the tensors are of one type."""
+        """Return a copy of all values as one vector, (values,); the tensors must have one dtype."""
         addresses = [tensor.data_ptr() for tensor in tensors]
         if addresses != self._addresses:
             self._views = [tensor.detach().reshape([-1]) for tensor in tensors]
-            # One that is a copy, as of a scalar, has another address and so is made anew each time.
+            # A view that is a copy, as of a scalar, has another address, so it is recreated each time.
             self._addresses = [view.data_ptr() for view in self._views]
         return paddle.concat(self._views)
 
 
 class GradientList:
-    """All gradients of a model's parameters, as far as they have one."""
+    """The gradients of a model's parameters; parameters without one are skipped.
+
+    Args:
+        parameters: the parameters.
+    """
 
     def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
         self._parameters = list(parameters)
 
     @paddle.no_grad()
     def norm(self) -> np.float32:
-        """Their global norm; infinite where the sum of squares exceeds float32. The host waits for the device, once."""
+        """Compute the norm of all gradients together; infinite if the sum of squares overflows float32.
+
+        The host waits for the device once.
+        """
         gradients = self.present()
         with np.errstate(over="ignore"):
             return np.sqrt(self.sum_of_squares(gradients)) if gradients else np.float32(0)
 
     @paddle.no_grad()
     def scale(self, factor: np.float32) -> None:
-        """Multiply them, where they are finite, by a factor above 0, in place."""
+        """Multiply the gradients, which must be finite, by a factor above 0, in place."""
         gradients = self.present()
         if gradients:
             self.multiply(gradients, factor)
 
     def present(self) -> list[paddle.Tensor]:
-        """Those that there are. A view, as the backward pass of a layer may return one, is replaced by a copy in a row:
-        Paddle's operations on lists write in place as if the values lay in the order of the shape."""
+        """Return the existing gradients.
+
+        Strided views, which a layer's backward pass may return, are replaced by contiguous copies: Paddle's operations
+        on lists write in place as if values were in the order of the shape.
+        """
         present = []
         for parameter in self._parameters:
             gradient = parameter._grad_ivar()
@@ -74,12 +87,12 @@ class GradientList:
         return present
 
     def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
-        """Of all values."""
+        """Compute the sum of squares of all values."""
         return np.float32(self.squares(gradients).item())
 
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """(1,) float32: ``sum_of_squares``, on the device."""
-        view = paddle._C_ops.reshape  # a third of the time of the method
+        """Compute the sum of squares of all values on the device, as a float32 tensor (1,)."""
+        view = paddle._C_ops.reshape  # takes a third of the time of Tensor.reshape
         parts = [
             paddle_versions.squared_norm(paddle.concat([view(tensor, [-1]) for tensor in alike])).astype("float32")
             for alike in _by_type(gradients)
@@ -87,20 +100,20 @@ class GradientList:
         return parts[0] if len(parts) == 1 else paddle.add_n(parts)
 
     def multiply(self, gradients: Sequence[paddle.Tensor], factor: np.float32) -> None:
-        """``scale`` of those that there are."""
+        """Multiply these gradients, which must be finite, by a factor above 0, in place."""
         for alike in _by_type(gradients):
             dtype = "float64" if alike[0].dtype == paddle.float64 else "float32"
-            # A loss scaler's operation: it divides.
+            # The loss scaler's operation, which divides by its argument.
             paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / float(factor), dtype))
 
 
 def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
-    """All gradients of the parameters, read the fastest way that there is."""
-    return make(lambda one: one.gradients(parameters), lambda: GradientList(parameters))
+    """Return the gradients of the parameters, using an extension's faster implementation if there is one."""
+    return make(lambda extension: extension.gradients(parameters), lambda: GradientList(parameters))
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:
-    """Compute what brings gradients of a finite norm down to the largest one; 1 if they are below it or none is set."""
+    """Compute the factor that limits gradients of a finite norm to ``largest``; 1 without a limit."""
     if not largest:
         return np.float32(1)
     return np.minimum(np.float32(largest) / (norm + np.float32(1e-6)), np.float32(1))
@@ -114,24 +127,24 @@ def _by_type(tensors: Sequence[paddle.Tensor]) -> list[list[paddle.Tensor]]:
 
 
 def zero_where(is_bad: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
-    """Fill tensors of one type with zeros if ``is_bad``, bool (1,), is true; else they are not even read."""
-    # A loss scaler's operation: it lets a scale of its own follow, here by factors of 1 after each.
+    """Fill tensors of one dtype with zeros if ``is_bad``, bool (1,), is true; otherwise leave them unread."""
+    # The loss scaler's operation; it also updates a scale, here by a factor of 1 after each step.
     state = _scaler_state(paddle.get_device())
     paddle._C_ops.update_loss_scaling_(tensors, is_bad, *state, 1, 1, 1.0, 1.0, False)
 
 
 @functools.lru_cache(maxsize=8)
 def _scaler_state(device: str) -> list[paddle.Tensor]:
-    """Scale, good and bad steps in a row, which always return to 1, 0 and 0: made once, not in each update."""
+    """Return scale and numbers of good and bad steps, which always return to 1, 0 and 0; allocated once."""
     return [paddle.ones([1]), paddle.zeros([1], "int32"), paddle.zeros([1], "int32")]
 
 
 class MovingAverages:
-    """Moves averages toward values by a share of their distance.
+    """Moves averages toward values by a share of their difference.
 
     Args:
-        flat: (values,) float32: the averages of all tensors in a row.
-        sizes: of the tensors that are averaged; they are of float32 as well.
+        flat: (values,) float32, the averages of all tensors in one vector.
+        sizes: number of values of each averaged tensor, float32 as well.
     """
 
     def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
@@ -144,9 +157,16 @@ class MovingAverages:
         share: float,
         is_bad: paddle.Tensor | None = None,
     ) -> None:
-        """Move averages like those of the beginning toward their tensors, in place; not at all if ``is_bad``."""
+        """Move the averages toward their tensors, in place; leave them unchanged if ``is_bad`` is true.
+
+        Args:
+            flat: (values,) float32, the averages.
+            tensors: the current values, float32.
+            share: share of the difference, in [0, 1].
+            is_bad: bool (1,) on the device; None: false.
+        """
         change = self._views(tensors)
-        change.subtract_(flat)  # as a + s (w - a): one product less than in (1 - s) a + s w
+        change.subtract_(flat)  # a + s (w - a) has one product less than (1 - s) a + s w
         if is_bad is not None:
             zero_where(is_bad, [change])
         flat.add_(change.scale_(share))
@@ -154,12 +174,15 @@ class MovingAverages:
 
 # ---- optimizers ----------------------------------------------------------------------------------------------
 
-# Updates parameters of one learning rate and decay: parameters, gradients, rate (1,), decay, accumulators by name.
+# Updates parameters with one learning rate and decay; takes parameters, gradients, rate (1,), decay and Columns.
 Update = Callable[[list[paddle.Tensor], list[paddle.Tensor], paddle.Tensor, float, Any], None]
 
 
 def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
-    """AdamW's update; its accumulators are both moments and both powers of the betas, equal for all parameters."""
+    """Return AdamW's update.
+
+    Its accumulators are both moments and both powers of the betas. The powers are equal for all parameters.
+    """
 
     def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
         paddle_versions.fused_adamw(parameters, gradients, rate, columns, (beta1, beta2), epsilon, decay)
@@ -167,28 +190,33 @@ def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
     return update
 
 
-def momentum(kept: float) -> Update:
-    """SGD's update with momentum; its accumulator is the velocity. With an L2 term Paddle launches one for each
-    parameter after all, but without Python between them."""
+def momentum(factor: float) -> Update:
+    """Return the update of SGD with momentum; its accumulator is the velocity.
+
+    With an L2 term, Paddle launches one kernel per parameter after all, but without Python in between.
+
+    Args:
+        factor: share of the velocity that each step keeps.
+    """
 
     def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
         n = len(parameters) if decay else 0
         paddle._C_ops.merged_momentum_(
-            parameters, gradients, *columns, [rate], None, kept, False, ["l2_decay"] * n, [decay] * n, False, 1.0
+            parameters, gradients, *columns, [rate], None, factor, False, ["l2_decay"] * n, [decay] * n, False, 1.0
         )
 
     return update
 
 
 class MultiTensorStep:
-    """An optimizer's step with one call for all parameters that share learning rate and decay.
+    """An optimizer step with one call for all parameters that share learning rate and decay.
 
     Args:
-        update: ``adamw`` or ``momentum``.
-        parameters: float32.
-        columns: what ``update`` takes.
-        factors: of the learning rate, for each parameter.
-        decays: for each parameter.
+        update: ``adamw(...)`` or ``momentum(...)``.
+        parameters: float32 parameters.
+        columns: accumulators of ``update``.
+        factors: factor of the learning rate of each parameter.
+        decays: weight decay of each parameter.
     """
 
     def __init__(
@@ -203,13 +231,13 @@ class MultiTensorStep:
         self._parameters, self._columns = parameters, columns
         self._factors, self._decays = factors, decays
         self._powers = [column for column in columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
-        self._moments = [column for column in columns if not any(column is other for other in self._powers)]
+        self._moments = [column for column in columns if not any(column is power for power in self._powers)]
         self._views = [FlatBuffer() for _ in self._moments]
-        self._grouped: list[bool] | None = None  # which parameters had a gradient when the groups were made
-        self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, numbers of parameters
+        self._grouped: list[bool] | None = None  # whether each parameter had a gradient when the groups were made
+        self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, indices of parameters
 
     def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
-        """Make a step, or nothing if a gradient is not plain; returns whether it was made."""
+        """Make a step and return True, or return False without one if a gradient is not dense float32."""
         if not self.takes(gradients):
             return False
         self.make(rate, gradients)
@@ -217,10 +245,12 @@ class MultiTensorStep:
 
     @paddle.no_grad()
     def make(self, rate: float, gradients: Sequence[paddle.Tensor | None], share: paddle.Tensor | None = None) -> None:
-        """Make a step with gradients that it ``takes``.
+        """Make a step with gradients that ``takes`` accepts.
 
         Args:
-            share: of the rate, float32 (1,): 1, or 0 for a step that changes moments only.
+            rate: learning rate.
+            gradients: gradient of each parameter, or None.
+            share: factor of the rate, float32 (1,): 1, or 0 for a step that changes only moments; None: 1.
         """
         self._group(gradients)
         for factor, decay, numbers in self._groups:
@@ -234,52 +264,57 @@ class MultiTensorStep:
             )
 
     def gradients(self) -> list[paddle.Tensor | None]:
-        """What ``__call__`` takes, as the parameters have them."""
+        """Return the current gradient of each parameter, or None."""
         return [parameter._grad_ivar() for parameter in self._parameters]
 
     def takes(self, gradients: Sequence[paddle.Tensor | None]) -> bool:
-        """Whether there are some, and all are plain."""
+        """Return whether there is a gradient and all gradients are dense float32."""
         present = [gradient for gradient in gradients if gradient is not None]
-        # Asking for the dtype takes ten times as long as for the size of an element, for each of them.
+        # element_size takes a tenth of the time of dtype.
         return bool(present) and all(gradient.is_dense() and gradient.element_size() == 4 for gradient in present)
 
     @paddle.no_grad()
     def copies(self, gradients: Sequence[paddle.Tensor | None]) -> Callable[[], None]:
-        """Copy what a step with these gradients changes besides parameters; the result puts it back."""
+        """Copy moments and powers that a step with these gradients changes, and return a function to restore them."""
         self._group(gradients)
         moments = [views(column) for views, column in zip(self._views, self._moments)]
         groups = self._groups
         powers = [[column[numbers[0]].clone() for column in self._powers] for _, _, numbers in groups]
 
         @paddle.no_grad()
-        def put_back() -> None:
+        def restore() -> None:
             for column, copy in zip(self._moments, moments):
                 for tensor, earlier in zip(column, paddle.split(copy, [tensor.size for tensor in column])):
                     paddle.assign(earlier.reshape(tensor.shape), output=tensor)
-            for (_, _, numbers), earlier_ones in zip(groups, powers):
-                for column, earlier in zip(self._powers, earlier_ones):
+            for (_, _, numbers), earlier_powers in zip(groups, powers):
+                for column, earlier in zip(self._powers, earlier_powers):
                     for n in numbers:
                         paddle.assign(earlier, output=column[n])
 
-        return put_back
+        return restore
 
     def _group(self, gradients: Sequence[paddle.Tensor | None]) -> None:
-        """Group the parameters that have a gradient. On a GPU the powers of the betas, which are on the host, count for
-        all if they are the first parameter's: those that have had fewer gradients go into a list of their own."""
-        have_one = [gradient is not None for gradient in gradients]
-        if have_one == self._grouped:
+        """Group the parameters that have a gradient by learning rate, decay and powers of the betas.
+
+        On a GPU, Paddle reads the powers of the first parameter, on the host, for its whole group. Parameters with
+        fewer gradients so far therefore need another group.
+        """
+        has_gradient = [gradient is not None for gradient in gradients]
+        if has_gradient == self._grouped:
             return
         groups: dict[tuple[float, ...], list[int]] = {}
-        for n in np.flatnonzero(have_one).tolist():
+        for n in np.flatnonzero(has_gradient).tolist():
             powers = [column[n].item() for column in self._powers]
             groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)
         self._groups = [(key[0], key[1], numbers) for key, numbers in groups.items()]
-        self._grouped = have_one
+        self._grouped = has_gradient
 
 
 def _align(gradient: Any) -> paddle.Tensor:
-    """The gradient, or a copy where it is strided or begins in the middle of another tensor's memory: Paddle's kernel
-    reads as many values of it at once as it finds fitting for parameters and moments."""
+    """Return the gradient, or a copy if it is strided or not aligned in memory.
+
+    Paddle's kernel vectorizes reads by the alignment of parameters and moments only.
+    """
     if not gradient.is_contiguous():
         return gradient.contiguous()
     return gradient.clone() if gradient.data_ptr() % _ALIGNED_BYTES else gradient

@@ -18,41 +18,53 @@ _SEPARATOR = "/"
 
 
 def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> list[dict[str, Any]]:
-    """Two groups: weights, and what must not decay: biases, norms (one-dimensional) and ``model.no_weight_decay()``."""
+    """Group the trainable parameters by weight decay.
+
+    Biases, norms (all parameters with one axis) and the parameters in ``model.no_weight_decay()`` have a decay of 0.
+
+    Args:
+        model: the model.
+        weight_decay: decay of the other parameters.
+
+    Returns:
+        One or two groups with "names" and "weight_decay"; groups without parameters are omitted.
+    """
     exempt = set(as_model(model).no_weight_decay())
     trainable = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
-    still = [name for name, p in trainable if len(p.shape) <= 1 or name in exempt]
-    decayed = [name for name, _ in trainable if name not in set(still)]
-    groups = [{"names": decayed, "weight_decay": weight_decay}, {"names": still, "weight_decay": 0.0}]
+    undecayed = [name for name, p in trainable if len(p.shape) <= 1 or name in exempt]
+    decayed = [name for name, _ in trainable if name not in set(undecayed)]
+    groups = [{"names": decayed, "weight_decay": weight_decay}, {"names": undecayed, "weight_decay": 0.0}]
     return [group for group in groups if group["names"]]
 
 
 def params_without_weight_decay(groups: Sequence[dict[str, Any]], model: paddle.nn.Layer) -> list[str]:
-    """Names of the parameters with several axes that groups, as of ``decay_groups``, do not decay."""
+    """Return the sorted names of parameters with two or more axes that ``groups`` do not decay."""
     parameters = dict(model.named_parameters())
-    still = [name for group in groups if not group["weight_decay"] for name in group["names"]]
-    return sorted(name for name in still if len(parameters[name].shape) > 1)
+    undecayed = [name for group in groups if not group["weight_decay"] for name in group["names"]]
+    return sorted(name for name in undecayed if len(parameters[name].shape) > 1)
 
 
 def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
-    """Freeze the parameters whose names match one of ``patterns``; returns how many.
+    """Freeze the parameters whose names match one of ``patterns`` and return their number.
 
     Args:
-        patterns: names with ``*`` for any part (TRAIN.FREEZE).
+        model: the model.
+        patterns: names, in which ``*`` matches any text (TRAIN.FREEZE).
+
     Raises:
-        UserError: a pattern matches no parameter, or none is left to train.
+        UserError: a pattern matches no parameter, or no parameter is left to train.
     """
     parameters = {name: p for name, p in model.named_parameters() if not p.stop_gradient}
     frozen = set()
     for pattern in patterns:
-        fitting = fnmatch.filter(parameters, pattern)
-        if not fitting:
+        matches = fnmatch.filter(parameters, pattern)
+        if not matches:
             parts = sorted({name.split(".")[0] for name in parameters})
             hint = closest(pattern.split(".")[0], parts)
             raise UserError(
                 f"TRAIN.FREEZE {pattern} matches no parameter: {hint}their names begin with {', '.join(parts)}"
             )
-        frozen.update(fitting)
+        frozen.update(matches)
     if frozen and len(frozen) == len(parameters):
         raise UserError(f"TRAIN.FREEZE {', '.join(patterns)} leaves no parameter to train; name fewer")
     for name in frozen:
@@ -63,18 +75,23 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
 def layer_decay_groups(
     groups: list[dict[str, Any]], layers: Sequence[Sequence[str]], decay: float
 ) -> list[dict[str, Any]]:
-    """Split parameter groups by layer, each with the factor ``decay ** (layers behind it)`` for its learning rate.
+    """Split parameter groups by layer; multiply learning rates by ``decay ** (number of layers after it)``.
 
     Source: K. Clark et al., "ELECTRA", arXiv 2003.10555, appendix A, layer-wise learning-rate decay.
 
     Args:
-        layers: see ``Model.layer_groups``.
+        groups: parameter groups, see ``decay_groups``.
+        layers: names of each layer's parameters from input to head, see ``Model.layer_groups``.
+        decay: factor between neighboring layers, below 1.
+
+    Returns:
+        Groups with "learning_rate", a factor of the run's learning rate.
 
     Raises:
         UserError: there is only one layer.
     """
     if len(layers) < 2:
-        raise UserError("TRAIN.LAYER_DECAY: this model's parameters show no numbered blocks; leave it out")
+        raise UserError("TRAIN.LAYER_DECAY: this model's parameters have no numbered blocks; remove this key")
     numbers = {name: number for number, names in enumerate(layers) for name in names}
     split: list[dict[str, Any]] = []
     for group in groups:
@@ -86,17 +103,17 @@ def layer_decay_groups(
 
 
 class DampedMomentum(paddle.optimizer.Momentum):
-    """SGD with momentum and dampening as PyTorch's: ``buffer = momentum * buffer + (1 - dampening) * gradient`` and
-    ``weight -= rate * buffer``, but a parameter's first gradient becomes its buffer undamped. The gradient includes the
-    L2 term. Paddle has no optimizer with dampening.
+    """SGD with momentum and dampening as in PyTorch; Paddle has no such optimizer.
 
-    Which parameters have had their first gradient is an accumulator, saved and restored as the buffers are.
+    The update is ``buffer = momentum * buffer + (1 - dampening) * gradient`` and ``weight -= rate * buffer``. The first
+    gradient of a parameter becomes its buffer without dampening. The gradient includes the L2 term. An accumulator
+    notes which parameters have had their first gradient; it is saved and restored with the buffers.
 
     Source: the documentation of ``torch.optim.SGD``.
 
     Args:
         dampening: from 0 to below 1.
-        options: as ``paddle.optimizer.Momentum`` takes them, with parameter groups.
+        options: options of ``paddle.optimizer.Momentum``, with parameter groups.
     """
 
     _STARTED = "started"  # (1,) for each parameter: 0 before its first gradient, 1 after it
@@ -104,7 +121,7 @@ class DampedMomentum(paddle.optimizer.Momentum):
     def __init__(self, dampening: float, **options: Any) -> None:
         super().__init__(**options)
         self._dampening = dampening
-        self._started: set[str] = set()  # what is known on the host: the device is asked once for each parameter
+        self._started: set[str] = set()  # copy on the host, so that each flag is read from the device once
 
     def _create_accumulators(self, block: Any, parameters: Any) -> None:
         super()._create_accumulators(block, parameters)
@@ -114,13 +131,13 @@ class DampedMomentum(paddle.optimizer.Momentum):
     def _append_optimize_op(self, block: Any, param_and_grad: dict[str, Any]) -> Any:
         parameter, gradient = param_and_grad["params"]
         share = 1.0 - self._dampening if self._has_started(parameter) else 1.0
-        # The kernel of the CPU ignores rescale_grad, so the gradient is scaled here.
+        # The CPU kernel ignores rescale_grad, so the gradient is scaled here.
         decay = share * param_and_grad["regularization_coeff"]
         damped = {**param_and_grad, "params": (parameter, gradient * share), "regularization_coeff": decay}
         return super()._append_optimize_op(block, damped)
 
     def _has_started(self, parameter: paddle.Tensor) -> bool:
-        """Whether this is not the first gradient of the parameter; from then on it is not."""
+        """Return whether the parameter already had a gradient, and note that it has one now."""
         if parameter.name in self._started:
             return True
         self._started.add(parameter.name)
@@ -136,16 +153,22 @@ def build_optimizer(
     groups: list[dict[str, Any]] | None,
     weight_decay: float,
     layer_decay: float | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ):
-    """The optimizer that TRAIN.OPTIMIZER names, over the groups of ``model``'s parameters.
+    """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups of ``model``.
 
     Args:
         settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM, DAMPENING, FUSED.
-        groups: see ``Task.parameter_groups``; None for ``decay_groups``. A group's ``learning_rate`` is a factor.
-        layer_decay: see ``layer_decay_groups``; None for the same rate everywhere.
-        weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), an L2 term in the gradient else.
-        say: takes a line for the log.
+        model: the model.
+        groups: parameter groups, see ``Task.parameter_groups``; None: ``decay_groups``. The ``learning_rate`` of a
+            group is a factor.
+        weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), otherwise an L2 term in the
+            gradient.
+        layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.
+        log: receives log lines.
+
+    Returns:
+        A Paddle optimizer with learning rate 0; each step sets it.
     """
     parameters = dict(model.named_parameters())
     groups = decay_groups(model, weight_decay) if groups is None else groups
@@ -168,7 +191,7 @@ def build_optimizer(
         options["beta1"], options["beta2"] = settings.BETAS
         options["epsilon"] = settings.EPS
     plain, fused = _KINDS[settings.NAME]
-    return fused(decays, say, **options) if settings.get("FUSED", True) else plain(**options)
+    return fused(decays, log, **options) if settings.get("FUSED", True) else plain(**options)
 
 
 _KINDS = {
@@ -179,14 +202,20 @@ _KINDS = {
 
 
 class OptimizerState:
-    """An optimizer's accumulators as a part of checkpoints, keyed ``accumulator/parameter`` by the structured names of
-    its model. Paddle's own state is keyed by automatic names, which shift if another model was built earlier."""
+    """An optimizer's accumulators as part of checkpoints, keyed ``accumulator/parameter`` by structured names.
+
+    Paddle's own state is keyed by automatic names, which shift if another model was built earlier.
+
+    Args:
+        optimizer: a Paddle optimizer.
+        model: the model whose parameters it updates.
+    """
 
     def __init__(self, optimizer: Any, model: paddle.nn.Layer) -> None:
         self._optimizer, self._model = optimizer, model
 
     def tensors(self) -> dict[str, paddle.Tensor]:
-        """The accumulators themselves."""
+        """Return the accumulators themselves."""
         names = {p.name: name for name, p in self._model.named_parameters()}
         return {
             f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
@@ -195,25 +224,25 @@ class OptimizerState:
         }
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Copies of all of them."""
+        """Return copies of all accumulators."""
         return {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """Restore a ``state_dict``.
 
         Raises:
-            ValueError: its entries are not those of this optimizer and model.
+            ValueError: a name, shape or dtype differs from this optimizer's.
         """
         paddle_versions.create_accumulators(self._optimizer)
-        targets, refused = self.tensors(), "the saved optimizer state does not fit"
+        targets, problem = self.tensors(), "the saved optimizer state does not fit"
         differing = sorted(set(targets) ^ set(state))
         if differing:
-            raise ValueError(f"{refused}: {differing[0]} and {len(differing) - 1} more differ")
+            raise ValueError(f"{problem}: {differing[0]} and {len(differing) - 1} more differ")
         for key, tensor in targets.items():
             if tuple(tensor.shape) != state[key].shape:
-                raise ValueError(f"{refused}: {key} is {state[key].shape}")
+                raise ValueError(f"{problem}: {key} is {state[key].shape}")
             if str(tensor.dtype).rpartition(".")[2] != str(state[key].dtype):
-                raise ValueError(f"{refused}: {key} is of type {state[key].dtype}")
-            # AdamW's powers of the betas stay on the host also where training is on a GPU: set_value would move them.
+                raise ValueError(f"{problem}: {key} is of type {state[key].dtype}")
+            # AdamW keeps the powers of the betas on the host, also with a GPU: set_value would move them.
             place = paddle.CPUPlace() if tensor.place.is_cpu_place() else paddle.framework._current_expected_place()
             tensor.get_tensor().set(state[key], place)

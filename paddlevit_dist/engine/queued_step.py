@@ -1,10 +1,10 @@
-"""A step that a GPU makes or leaves out by itself, so that the host can queue the next passes behind it.
+"""An optimizer step that the GPU itself applies or skips, so that the host can queue the next passes at once.
 
-Whether an update is finite says the norm of its gradients, which is on the device. To ask for it before the step means
-that nothing is queued meanwhile: in half precision a quarter of an update. Here all that depends on it stays there. For
-gradients that are not finite the device takes zeros, a learning rate of 0 and no share in the average, which leaves
-weights and average as they are; moments, which such a step shrinks, are copied before it, and put back by the host once
-it knows.
+The norm of the gradients decides whether a step is applied, and the norm is on the device. If the host waited for it
+before the step, the GPU would idle meanwhile: a quarter of a step in half precision. Here every operation that depends
+on the norm stays on the device. If gradients are not finite, the device replaces them with zeros, the learning rate
+with 0 and the share in the average with 0, which leaves weights and average unchanged. Moments would shrink in such a
+step: they are copied before it, and the host restores them once it knows the norm.
 """
 
 import math
@@ -18,14 +18,15 @@ from .multi_tensor import GradientList, MultiTensorStep, zero_where
 
 
 class QueuedStep:
-    """A step of an optimizer, queued behind its gradients.
+    """One step of an optimizer, queued after its gradients.
 
     Args:
-        gradients: of an update, times ``scale``.
-        step: of the optimizer.
-        scale: of the loss.
-        clip: largest norm; None: any.
-        average: moved with the weights.
+        gradients: the step's gradients, multiplied by ``scale``.
+        step: the optimizer's multi-tensor step.
+        scale: the loss scale.
+        clip: largest norm of all gradients; None: gradients are not clipped.
+        learning_rate: learning rate of the step.
+        average: the weight average to move; None: there is none.
     """
 
     @paddle.no_grad()
@@ -41,27 +42,30 @@ class QueuedStep:
     ) -> None:
         present = gradients.present()
         squares = gradients.squares(present)  # (1,)
-        is_finite = paddle.less_than(squares, constant(np.full, 1, np.inf, "float32"))  # NaN is not either
+        is_finite = paddle.less_than(squares, constant(np.full, 1, np.inf, "float32"))  # False for NaN, too
         is_bad = paddle.logical_not(is_finite)
         self._scale = scale
         self._read = read_later(squares)
         if clip or scale != 1:
-            # Clipping and the loss's scale in one divisor: S * max((norm / S + 1e-6) / clip, 1).
+            # One divisor for clipping and loss scale S: S * max((norm / S + 1e-6) / clip, 1).
             divisor = paddle.full([1], scale, "float32")
             if clip:
                 divisor = paddle.maximum(paddle.scale(squares.sqrt(), 1 / clip, bias=scale * 1e-6 / clip), divisor)
             paddle._C_ops.check_finite_and_unscale_(present, divisor)
         zero_where(is_bad, present)
-        own = step.gradients()
-        self._put_back = step.copies(own)
-        step.make(learning_rate, own, is_finite.astype("float32"))
+        step_gradients = step.gradients()
+        self._restore_moments = step.copies(step_gradients)
+        step.make(learning_rate, step_gradients, is_finite.astype("float32"))
         if average is not None:
             average.update(is_bad)
 
     def wait(self) -> np.float32:
-        """The norm of the gradients; not finite where nothing was changed, and moments are then as before, too."""
+        """Wait for the step and return the norm of its gradients, without the loss scale.
+
+        If the norm is not finite, the step changed nothing, and the moments are restored.
+        """
         with np.errstate(over="ignore"):
             norm = np.sqrt(np.float32(self._read()[0].item())) / np.float32(self._scale)
         if not math.isfinite(norm):
-            self._put_back()
+            self._restore_moments()
         return norm

@@ -1,4 +1,4 @@
-"""Where training starts from: what -resume and -pretrained mean, and what is reported of it."""
+"""The start of a training run: loads what -resume and -pretrained name, and logs it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from ..checkpoint import store as checkpoints
-from ..checkpoint.class_rows import ClassNames, names_in_weights, names_of_run
-from ..checkpoint.finding import another_run
+from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
+from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weights import evaluated_weights
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
 
 class ResumeState(NamedTuple):
-    """The place and state that a training run starts with.
+    """The position and state that a training run starts from.
 
     Attributes:
-        position: "epoch" and "consumed" of the sampler and "update", as they were saved.
-        directory: the checkpoint; None for a new training.
+        position: "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update", as saved.
+        directory: the resumed checkpoint; None for a new run.
         changes: settings that differ from the checkpoint's.
-        evaluation_due: the last epoch that it has finished is still to be evaluated.
-        samples: what the checkpoint lists of the samples that its training had, None if it lists none; empty for a new
-            training.
-        means: ``TrainingLogger.state_dict`` of the epoch that it has begun; None if it holds none.
+        evaluation_due: whether the last completed epoch still has to be evaluated.
+        samples: the sample lists of the checkpoint; None if it has none, empty for a new run.
+        means: ``TrainingLogger.state_dict`` for the epoch in progress; None if the checkpoint has none.
     """
 
     position: dict[str, int]
@@ -43,29 +42,33 @@ class ResumeState(NamedTuple):
 
 
 def load(run: "Trainer") -> ResumeState:
-    """Load the weights, optimizer state and position that -resume and -pretrained ask for. Every rank must call this.
+    """Load the weights, optimizer state and position that -resume and -pretrained name. Every rank must call this.
 
     Args:
-        run: its training, of which all but what makes updates is built.
+        run: the trainer, with all parts of the training except the ``TrainStep``.
+
+    Returns:
+        The position and state to start from.
+
     Raises:
-        UserError: they cannot be loaded, or would continue another training.
+        UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
     """
-    found = _find_checkpoint(run)
-    if found is not None and found.is_dir():
-        return _load_checkpoint(run, found)
+    path = _find_checkpoint(run)
+    if path is not None and path.is_dir():
+        return _load_checkpoint(run, path)
     last_epoch = run.config.TRAIN.LAST_EPOCH
-    training = None if found is None else read_training(found)
+    training = None if path is None else read_training(path)
     if training is not None:
         return _continue_paddlevit(run, training)
-    if found is not None:
-        report = load_weights(run.model, str(found), strict=True)
+    if path is not None:
+        report = load_weights(run.model, str(path), strict=True)
         run.record.log_and_print(
-            f"resumed weights only from {found} ({report.summary()}): no optimizer state is read from such a file, so "
+            f"resumed weights only from {path} ({report.summary()}): no optimizer state is read from such a file, so "
             f"moments restart at epoch {last_epoch + 1} (-last_epoch)"
         )
     else:
         if broadcast_object(is_main() and checkpoints.holds_any(run.checkpointer.folder)):
-            raise another_run(run.config.SAVE)
+            raise existing_run_error(run.config.SAVE)
         if run.config.MODEL.PRETRAINED:
             _load_pretrained(run)
     run.checkpointer.begin_after(last_epoch)
@@ -75,22 +78,22 @@ def load(run: "Trainer") -> ResumeState:
 
 
 def _find_checkpoint(run: "Trainer") -> Path | None:
-    """Resolve what -resume means, by the main process alone so that all ranks continue from the same one."""
+    """Find the checkpoint that -resume names. The main process decides, so that all ranks use the same one."""
     source, folder = run.config.MODEL.RESUME, run.checkpointer.folder
     if not source:
         return None
-    found, problem = None, None
+    path, problem = None, None
     if is_main():
         try:
-            found = checkpoints.resolve(source, folder, run.record.log_and_print)
+            path = checkpoints.resolve(source, folder, run.record.log_and_print)
         except UserError as error:
             problem = str(error)
-    found, problem = broadcast_object((found, problem))
+    path, problem = broadcast_object((path, problem))
     if problem is not None:
         raise UserError(problem)
-    if found is None:
+    if path is None:
         run.record.log_and_print(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
-    return found
+    return path
 
 
 def _load_pretrained(run: "Trainer") -> None:
@@ -112,44 +115,46 @@ def _load_pretrained(run: "Trainer") -> None:
 
 
 def _class_names(run: "Trainer", source: str) -> ClassNames | None:
-    """The names of the classes of weights and of this run, as the main process finds them; None: the data have none.
+    """Return the class names of the weights and of this run, read by the main process; None if the data have none.
 
     Raises:
-        UserError: on every rank alike; of ``names_in_weights``.
+        UserError: the names cannot be read; on every rank.
     """
-    ours = names_of_run({"train": run.task.dataset_signature(run.datasets["train"])}, run.task.preprocess_signature())
-    found, problem = None, None
+    ours = get_class_names(
+        {"train": run.task.dataset_signature(run.datasets["train"])}, run.task.preprocess_signature()
+    )
+    names, problem = None, None
     if is_main() and ours:
         try:
-            found = names_in_weights(source)
+            names = read_class_names(source)
         except UserError as error:
             problem = str(error)
-    found, problem = broadcast_object((found, problem))
+    names, problem = broadcast_object((names, problem))
     if problem is not None:
         raise UserError(problem)
-    return None if found is None or ours is None else ClassNames(found[0], ours, found[1])
+    return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
 
 
 def _load_checkpoint(run: "Trainer", directory: Path) -> ResumeState:
     state = checkpoints.read(directory)
-    fits = CheckpointDiff("resume", directory, run.config, run.task)
-    changes = _require_same_run(run, fits, state.extra["global_batch_size"])
+    diff = CheckpointDiff("resume", directory, run.config, run.task)
+    changes = _require_same_run(run, diff, state.extra["global_batch_size"])
     report = run.checkpointer.load_weights(directory)
     run.checkpointer.load(directory, state)
     due, means = state.extra["evaluation_due"], state.extra["training_means"]
-    start = ResumeState(state.position, directory, changes, due, fits.lists, means)
+    start = ResumeState(state.position, directory, changes, due, diff.lists, means)
     run.record.log_and_print(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
     for line in _changed_decay(directory, state.extra["undecayed"], run.undecayed):
         run.record.log_and_print(line)
     if means is None and run.sampler.consumed:
         run.record.log_and_print(
-            f"note: {directory} holds no means of its training: those of epoch {run.sampler.epoch} cover its rest"
+            f"note: {directory} has no training means: the means of epoch {run.sampler.epoch} cover the rest of it only"
         )
     return start
 
 
 def _continue_paddlevit(run: "Trainer", training: PaddleViTTraining) -> ResumeState:
-    """Put the training after the last epoch of a checkpoint of PaddleViT's, with its weights, moments and average."""
+    """Restore weights, moments, average and epoch from PaddleViT's checkpoint."""
     file = training.weights.name
     report = load_weights(run.model, training.weights, strict=True)
     moments = {
@@ -163,47 +168,46 @@ def _continue_paddlevit(run: "Trainer", training: PaddleViTTraining) -> ResumeSt
     average = "" if run.ema is None or averaged is None else ", its average"
     run.record.log_and_print(
         f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the learning "
-        "rate is that of this run's schedule, and nothing is known of its settings and samples"
+        "rate follows this run's schedule, and the settings and samples of the earlier run are unknown"
     )
     return ResumeState({"epoch": training.epoch, "consumed": 0, "update": run.schedule.update}, samples=None)
 
 
 def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:
-    """A line if other parameters had no weight decay in the checkpoint's training."""
-    found = sorted(set(now) ^ set(before))
-    if not found:
+    """Return a line if the set of parameters without weight decay differs from the checkpoint's."""
+    changed = sorted(set(now) ^ set(before))
+    if not changed:
         return []
-    names = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return [f"note: {directory} has another rule of weight decay for {names}; from here on that of this run holds"]
+    names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+    return [f"note: {directory} applied weight decay differently to {names}; from here on this run's rule applies"]
 
 
-def _require_same_run(run: "Trainer", fits: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
-    """Report how this run differs from the checkpoint's, and stop if that alters the training."""
-    say = run.record.log_and_print
-    for line in [*fits.input(), *fits.log_unlisted(run.datasets["val"])]:
-        say(line)
-    changes = fits.changes(run.datasets, (global_batch_size, run.sampler.global_batch_size))
+def _require_same_run(run: "Trainer", diff: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
+    """Log how this run differs from the checkpoint's, and raise UserError if that alters the training."""
+    log = run.record.log_and_print
+    for line in [*diff.input(), *diff.log_unlisted(run.datasets["val"])]:
+        log(line)
+    changes = diff.changes(run.datasets, (global_batch_size, run.sampler.global_batch_size))
     if not changes:
         return []
-    say(f"settings that differ from those of {fits.source}:")
+    log(f"settings that differ from {diff.source}:")
     rows = [("setting", "before", "now", "")]
     rows += [(c.name, show(c.before), show(c.now), "alters the run" if c.alters else "") for c in changes]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row in rows:
-        say("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
+        log("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
     if altering(changes) and not run.config.ALLOW_CHANGES:
-        command = format_command("resume", fits.source, run.config)
+        command = format_command("resume", diff.source, run.config)
         instead = f"; with the settings of its run: {command}" if command else ""
         raise UserError(
-            f"-resume={fits.source}: {altering(changes)}: the resumed training would run differently; set "
+            f"-resume={diff.source}: {altering(changes)}: the resumed training would run differently; set "
             f"these back, or add -allow_changes{instead}"
         )
     return changes
 
 
 def log_resumption(run: "Trainer") -> None:
-    """Record that training continues or starts again, what happened to it and what it will repeat; nothing
-    for a new run."""
+    """Log and record that training continues or restarts, and which steps it repeats; log nothing for a new run."""
     start: ResumeState = run.start
     if not run.record.writes:
         return
@@ -213,7 +217,7 @@ def log_resumption(run: "Trainer") -> None:
         return
     is_newest = start.directory is None or checkpoints.is_newest(start.directory)
     is_cut_off = history.last_epoch > epoch or start.evaluation_due
-    if is_cut_off and not history.was_told and is_newest:
+    if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
         run.record.event("interruption", values)
         run.record.log_and_print(
@@ -229,7 +233,7 @@ def log_resumption(run: "Trainer") -> None:
 
 
 def _place(position: dict[str, int]) -> str:
-    """The position of a checkpoint, in words."""
+    """Format the position of a checkpoint."""
     if not position["consumed"]:
         return f"epoch {position['epoch']}"
     return f"update {position['update']}, {position['consumed']:,} samples into epoch {position['epoch'] + 1}"

@@ -1,4 +1,4 @@
-"""The learning rate of every update, in closed form, whose only state is the number of updates. It needs no Paddle."""
+"""Learning rate schedules in closed form, whose only state is the number of steps made. Needs no Paddle."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,13 @@ from ..settings.run_length import effective_batch_size
 
 
 class ScaledRates(NamedTuple):
-    """Learning rates after the linear scaling rule."""
+    """Learning rates after the linear scaling rule.
+
+    Attributes:
+        base: largest learning rate, after the warm-up.
+        warmup_start: learning rate of the first step.
+        end: learning rate at the end of the decay.
+    """
 
     base: float
     warmup_start: float
@@ -21,39 +27,47 @@ def scale_rates(
     """Apply the linear scaling rule (Goyal et al., 2017, arXiv 1706.02677): rates x effective batch / reference batch.
 
     Args:
-        effective_batch: samples per update over all processes and accumulation steps.
-        reference_batch: the batch that the rates were stated for (TRAIN.LINEAR_SCALED_LR); None leaves them alone.
+        base: largest learning rate.
+        warmup_start: learning rate of the first step.
+        end: learning rate at the end of the decay.
+        effective_batch: samples per step over all processes and accumulation steps.
+        reference_batch: the batch size that the rates are stated for (TRAIN.LINEAR_SCALED_LR); None: rates are not
+            scaled.
     """
     factor = effective_batch / reference_batch if reference_batch else 1.0
     return ScaledRates(base * factor, warmup_start * factor, end * factor)
 
 
-# Of one cycle, as torch.optim.lr_scheduler.OneCycleLR has them: pct_start, div_factor and final_div_factor.
+# Defaults of torch.optim.lr_scheduler.OneCycleLR: pct_start, div_factor and final_div_factor.
 _RISE, _START_DIVISOR, _END_DIVISOR = 0.3, 25.0, 1e4
 
 
 class RateSchedule:
-    """Linear warm-up, then cosine, constant, step or polynomial decay, or one cycle; called, the rate of any update.
+    """Linear warm-up, then cosine, constant, step or polynomial decay, or one cycle; a call returns any step's rate.
 
-    With ``u`` the update, ``w`` the warm-up updates and ``p = (u - w) / (total - w)``:
+    With ``u`` the step, ``w`` the warm-up steps and ``p = (u - w) / (total - w)``:
 
     - warm-up (``u < w``): ``warmup_start + (base - warmup_start) * u / w``
     - cosine: ``end + (base - end) * (1 + cos(pi * p)) / 2`` (Loshchilov and Hutter, 2017, arXiv 1608.03983, without
-      restarts; after the last update it stays at ``end``, where Paddle's climbs again)
+      restarts; after the last step it stays at ``end``, where Paddle's rises again)
     - poly: ``end + (base - end) * (1 - p) ** power``
     - step: ``base * gamma ** (number of milestones reached)``
     - constant: ``base``
-    - onecycle, which has no other warm-up: half a cosine from ``base / 25`` up to ``base`` at the update
-      ``0.3 * total - 1``, and half a cosine down to ``base / 25 / 10,000`` at the last update. This is
-      PyTorch's ``OneCycleLR`` with its defaults, but that the optimizer's momentum is left alone
-      (``cycle_momentum=False``). After L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
+    - onecycle, which ignores the warm-up: half a cosine from ``base / 25`` up to ``base`` at step ``0.3 * total - 1``,
+      and half a cosine down to ``base / 25 / 10,000`` at the last step. This is PyTorch's ``OneCycleLR`` with its
+      defaults and ``cycle_momentum=False``, after L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
 
     Args:
         name: "cosine", "constant", "step", "poly" or "onecycle".
         rates: base, warm-up start and end learning rate.
-        total_updates: of the whole run.
-        warmup_updates: length of the warm-up.
-        milestones: updates at which "step" multiplies by ``gamma``.
+        total_updates: steps of the whole run.
+        warmup_updates: steps of the warm-up.
+        milestones: steps at which "step" multiplies the rate by ``gamma``.
+        gamma: factor of "step".
+        power: exponent of "poly".
+
+    Attributes:
+        update: number of steps made since the start of the training.
     """
 
     def __init__(
@@ -73,26 +87,27 @@ class RateSchedule:
         self.milestones = tuple(milestones)
         self.gamma = gamma
         self.power = power
-        self.update = 0  # made since the start of the training
+        self.update = 0
 
     @property
     def learning_rate(self) -> float:
-        """Of the update that comes next."""
+        """Learning rate of the next step."""
         return self(self.update)
 
     def count_update(self) -> None:
-        """Note that one more update was made."""
+        """Count one more step."""
         self.update += 1
 
     def state_dict(self) -> dict[str, int]:
-        """Its position; its shape comes from the configuration."""
+        """Return the position; the other settings come from the configuration."""
         return {"update": self.update}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore the position from ``state_dict``."""
+        """Restore the position of a ``state_dict``."""
         self.update = state["update"]
 
     def __call__(self, update: int) -> float:
+        """Return the learning rate of step ``update``, from 0."""
         base, warmup_start, end = self.rates
         if self.name == "onecycle":
             return self._in_cycle(base, update)
@@ -108,7 +123,7 @@ class RateSchedule:
             return end + (base - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
         if self.name == "poly":
             return end + (base - end) * (1.0 - progress) ** self.power
-        raise ValueError(f"no schedule is called {self.name!r}")
+        raise ValueError(f"unknown schedule {self.name!r}")
 
     def _in_cycle(self, base: float, update: int) -> float:
         start, top, last = base / _START_DIVISOR, _RISE * self.total_updates - 1, self.total_updates - 1
@@ -119,7 +134,7 @@ class RateSchedule:
 
 
 def describe_rates(config, processes: int) -> str:
-    """The effective batch and the learning rates of a run, in one line."""
+    """Format the effective batch and the learning rates of a run in one line."""
     data, train = config.DATA, config.TRAIN
     batch = effective_batch_size(config, processes)
     rates = scale_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, batch, train.LINEAR_SCALED_LR)
@@ -132,23 +147,23 @@ def describe_rates(config, processes: int) -> str:
 
 
 def _course(train, rates: ScaledRates) -> str:
-    """The learning rate schedule in words: only what this run does."""
-    others = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
+    """Format the schedule of this run."""
+    constants = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     if train.LR_SCHEDULER.NAME == "onecycle":
         start = rates.base / _START_DIVISOR
         return f"one cycle from {start:g}, end {start / _END_DIVISOR:g}"
-    end = others.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
+    end = constants.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
     warms_up = train.WARMUP_EPOCHS if train.WARMUP_STEPS is None else train.WARMUP_STEPS
     return f"warm-up from {rates.warmup_start:g}, {end}" if warms_up else end
 
 
 def build_schedule(train, updates_per_epoch: int, effective_batch: int) -> RateSchedule:
-    """The schedule that the TRAIN section of a configuration asks for.
+    """Build the schedule of a configuration's TRAIN section.
 
     Args:
         train: the TRAIN node.
-        updates_per_epoch: updates of one epoch; epochs of the configuration become updates with it.
-        effective_batch: samples per update.
+        updates_per_epoch: steps of one epoch, to convert the epochs of the configuration to steps.
+        effective_batch: samples per step.
     """
     rates = scale_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
     decay = train.LR_SCHEDULER

@@ -1,4 +1,4 @@
-"""The rules of the keys that every run reads; the keys are in ``settings.every_run``."""
+"""Checks and derived values of the keys that every run reads; the keys themselves are in ``settings.every_run``."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,118 +15,118 @@ from ..settings.section import rows
 
 _KEYS = {row.name: row for row in rows(RunSettings)}
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
-_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
+_MIN_PLAUSIBLE_MOMENTUM = 0.5  # a batch norm momentum below is probably stated in PyTorch's convention
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
-    _leave_out_start(values, settings)
+    _drop_recipe_weights(values, settings)
     notices = run_length.resolve_batch_size(values, settings, all_settings)
     return notices + run_length.resolve_warmup(values, settings, all_settings, _KEYS["TRAIN.NUM_EPOCHS"])
 
 
-def _leave_out_start(values: CfgNode, settings: Mapping[str, KeySetting]) -> None:
-    """An evaluation looks at a run, not at what its recipe starts from, unless the recipe is one of an evaluation."""
-    model, given, evaluates = values.MODEL, settings.get("MODEL.PRETRAINED"), settings.get("EVAL")
-    is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
-    if given is not None and evaluates is not None and evaluates.source == given.source:
+def _drop_recipe_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> None:
+    """Ignore a recipe's published start weights in an evaluation, which loads a run's, unless the recipe evaluates."""
+    model, pretrained, evaluates = values.MODEL, settings.get("MODEL.PRETRAINED"), settings.get("EVAL")
+    is_from_recipe = model.PRETRAINED_REQUIRED and pretrained is not None and pretrained.source != COMMAND_LINE
+    if pretrained is not None and evaluates is not None and evaluates.source == pretrained.source:
         return
-    if values.EVAL and is_of_recipe and find_published(model.PRETRAINED) is not None:
+    if values.EVAL and is_from_recipe and find_published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
 
 
-def check(given: ConfigView[RunSettings]) -> list[str]:
-    """See that no two values contradict each other; returns notices.
+def check(view: ConfigView[RunSettings]) -> list[str]:
+    """Check that no two values contradict each other, and return notices.
 
     Raises:
-        UserError: two do.
+        UserError: two values do.
     """
-    values = given.values
+    values = view.values
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
-        raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
+        raise UserError(f"{view['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
         if not (pretrained or resume or find_evaluated(values)):
             raise UserError(
-                f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
+                f"{view['EVAL']}: random weights are never evaluated; name a checkpoint with -pretrained=PATH"
             )
         if pretrained and resume not in (None, "auto"):  # config.yaml of a run that was resumed says auto
             raise UserError(
-                f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint"
+                f"{view['MODEL.PRETRAINED']} and {view['MODEL.RESUME']}: an evaluation takes one checkpoint"
             )
         return []
     if values.DATA.SPLIT != "val":
-        raise UserError(f"{given['DATA.SPLIT']}: a training evaluates on val; add -eval or leave it out")
+        raise UserError(f"{view['DATA.SPLIT']}: training evaluates on val; add -eval or remove -split")
     if values.SAVE_PREDICTIONS:
         raise UserError(
-            f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
+            f"{view['SAVE_PREDICTIONS']}: only an evaluation writes predictions; add -eval or remove SAVE_PREDICTIONS"
         )
     if values.TO_STATIC and values.TRAIN.RECOMPUTE:
         raise UserError(
-            f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
-            "needs; keep one"
+            f"{view['TO_STATIC']} and {view['TRAIN.RECOMPUTE']}: a compiled model stores all activations for its "
+            "backward pass; set one of them to False"
         )
-    _check_epochs(values.TRAIN, given)
-    _check_learning_rate(values.TRAIN, given)
+    _check_epochs(values.TRAIN, view)
+    _check_learning_rate(values.TRAIN, view)
     notices = []
     if pretrained and resume:
-        notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
+        notices.append(f"{view['MODEL.RESUME']} wins over {view['MODEL.PRETRAINED']} if it finds a checkpoint")
     momentum = values.TRAIN.BATCH_NORM_MOMENTUM
-    if momentum is not None and momentum < _LEAST_KEPT:
+    if momentum is not None and momentum < _MIN_PLAUSIBLE_MOMENTUM:
         notices.append(
-            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not "
-            "more; PyTorch counts the other way round, its 0.02 is 0.98 here"
+            f"{view['TRAIN.BATCH_NORM_MOMENTUM']}: each step keeps only {momentum:.3g} of the running statistics; "
+            "PyTorch's momentum is 1 minus this value: its 0.02 is 0.98 here"
         )
     return notices
 
 
-def _check_epochs(train: TrainSection, given: ConfigView[RunSettings]) -> None:
-    epochs = given["TRAIN.NUM_EPOCHS"]
+def _check_epochs(train: TrainSection, view: ConfigView[RunSettings]) -> None:
+    epochs = view["TRAIN.NUM_EPOCHS"]
     if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
         raise UserError(
-            f"{given['TRAIN.WARMUP_STEPS']} and {given['TRAIN.WARMUP_EPOCHS']}: "
+            f"{view['TRAIN.WARMUP_STEPS']} and {view['TRAIN.WARMUP_EPOCHS']}: "
             "keep one: set WARMUP_STEPS to None or WARMUP_EPOCHS to 0"
         )
     if train.EPOCH_LIMITS[0] > train.EPOCH_LIMITS[1]:
-        raise UserError(f"{given['TRAIN.EPOCH_LIMITS']}: expected the smaller number first")
+        raise UserError(f"{view['TRAIN.EPOCH_LIMITS']}: expected the smaller number first")
     if train.NUM_SAMPLES is not None and train.WARMUP_EPOCHS >= train.EPOCH_LIMITS[0]:
-        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {given['TRAIN.EPOCH_LIMITS']}")
+        raise UserError(f"{view['TRAIN.WARMUP_EPOCHS']}: expected fewer than {view['TRAIN.EPOCH_LIMITS']}")
     if train.WARMUP_EPOCHS >= train.NUM_EPOCHS:
-        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
+        raise UserError(f"{view['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
     if train.LAST_EPOCH >= train.NUM_EPOCHS:
-        raise UserError(f"{given['TRAIN.LAST_EPOCH']}: expected fewer than {epochs}, or nothing is left to train")
+        raise UserError(f"{view['TRAIN.LAST_EPOCH']}: expected fewer than {epochs}, or nothing is left to train")
     if train.STOP_AFTER_EPOCH is not None and train.STOP_AFTER_EPOCH > train.NUM_EPOCHS:
-        raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
+        raise UserError(f"{view['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
 
 
-def _check_learning_rate(train: TrainSection, given: ConfigView[RunSettings]) -> None:
-    base = given["TRAIN.BASE_LR"]
+def _check_learning_rate(train: TrainSection, view: ConfigView[RunSettings]) -> None:
+    base = view["TRAIN.BASE_LR"]
     schedule = train.LR_SCHEDULER.NAME
     if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
-        raise UserError(f"{given['TRAIN.WARMUP_START_LR']}: expected at most {base}: a warm-up rises to it")
+        raise UserError(f"{view['TRAIN.WARMUP_START_LR']}: expected at most {base}: a warm-up rises to it")
     if schedule in ("cosine", "poly") and train.END_LR > train.BASE_LR:
-        raise UserError(f"{given['TRAIN.END_LR']}: expected at most {base}: {schedule} falls from it")
+        raise UserError(f"{view['TRAIN.END_LR']}: expected at most {base}: {schedule} falls from it")
     if schedule == "step":
         milestones = train.LR_SCHEDULER.MILESTONES
         if not milestones or milestones != sorted(set(milestones)):
             raise UserError(
-                f"{given['TRAIN.LR_SCHEDULER.MILESTONES']}: expected rising epochs for step, such as [30, 60]"
+                f"{view['TRAIN.LR_SCHEDULER.MILESTONES']}: expected rising epochs for step, such as [30, 60]"
             )
 
 
-_OF_WARM_UPS = "TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"
-_READ_BY = (  # keys, the key that chooses who reads them, and its values with which somebody does
+_WARMUP_KEYS = "TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"
+_READ_BY = (  # keys, the key that decides whether they are read, and its values with which they are
     (("TRAIN.OPTIMIZER.EPS", "TRAIN.OPTIMIZER.BETAS"), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam")),
     (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.DAMPENING"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
     (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
     (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
     (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
-    (_OF_WARM_UPS, "TRAIN.LR_SCHEDULER.NAME", ("cosine", "constant", "step", "poly")),
+    (_WARMUP_KEYS, "TRAIN.LR_SCHEDULER.NAME", ("cosine", "constant", "step", "poly")),
 )
 
 
-def find_unused(given: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
-    """The keys that a run with these values does not read."""
-    values, train = given.values, given.values.TRAIN
+def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
+    """Yield the keys that a run with these values ignores."""
+    values, train = view.values, view.values.TRAIN
     for names, chooser, readers in _READ_BY:
         if get_value(values, chooser) not in readers:
             yield IgnoredKeys(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
@@ -134,9 +134,11 @@ def find_unused(given: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         reason = "it dampens the momentum of SGD, and {}"
         yield IgnoredKeys(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
     if not train.PATIENCE:
-        yield IgnoredKeys(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for ending early, and {}")
-    if "TRAIN.NUM_SAMPLES" not in given:
-        yield IgnoredKeys(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
+        yield IgnoredKeys(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for early stopping, and {}")
+    if "TRAIN.NUM_SAMPLES" not in view:
+        yield IgnoredKeys(
+            ("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it limits the epochs that NUM_SAMPLES gives, and {}"
+        )
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         yield IgnoredKeys(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
@@ -157,8 +159,8 @@ TABLE = KeyTable(
         *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO"),
         "AMP",
     ),
-    # Processes and batches change no number: they count by their product, which is compared as "effective batch"; and
-    # what follows from the size of the training set counts by what followed, NUM_EPOCHS.
+    # Number of processes and batch size are "neutral": their product is compared as "effective batch". Keys from which
+    # NUM_EPOCHS follows are "neutral", too: NUM_EPOCHS itself is compared.
     effects={
         "network": ("TASK",),
         "score": ("TRAIN.TF32",),
@@ -190,8 +192,8 @@ TABLE = KeyTable(
         ("TRAIN.OPTIMIZER.NAME", "adamwdl"): "AdamW",  # with TRAIN.LAYER_DECAY
     },
     ignored_keys={
-        "TAG": "runs are told apart by their output folder",
+        "TAG": "runs are distinguished by their output folder",
         "LOCAL_RANK": "each process knows its rank",
-        "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights live on the device",
+        "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights are on the device",
     },
 )

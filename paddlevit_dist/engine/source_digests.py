@@ -1,4 +1,4 @@
-"""Digests of the code that a run consists of, by which its machines are compared: versions do not tell copies apart."""
+"""Digests of the source code of a run. Machines compare them, because equal versions may have different sources."""
 
 import hashlib
 import sys
@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def digest_sources(folder: Path = _PACKAGE) -> bytes:
-    """Return the digest of all Python files of a package, with their names."""
+    """Return the SHA-256 digest of the names and contents of all Python files below ``folder``."""
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
         content = file.read_bytes()
@@ -20,10 +20,10 @@ def digest_sources(folder: Path = _PACKAGE) -> bytes:
 
 
 def list_source_digests() -> dict[str, bytes]:
-    """Return the digests of this package and of the user's modules that have joined the run, by what they are of."""
-    found = {f"sources of {_PACKAGE.name}": digest_sources()}
-    for module in plugins.collect_carried().modules:
+    """Return the digests of this package and of the user's modules that the run imported, by description."""
+    digests = {f"sources of {_PACKAGE.name}": digest_sources()}
+    for module in plugins.collect_imports().modules:
         file = getattr(sys.modules.get(module.name), "__file__", None)
         if file is not None and Path(file).is_file():
-            found[f"sources of {module.name}"] = hashlib.sha256(Path(file).read_bytes()).digest()
-    return found
+            digests[f"sources of {module.name}"] = hashlib.sha256(Path(file).read_bytes()).digest()
+    return digests

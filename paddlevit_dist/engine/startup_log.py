@@ -1,5 +1,4 @@
-"""The lines before a run's first update: which data, which model, which devices, the size of an update; and its
-record's first facts."""
+"""Log lines before a run's first step: data, model, devices and effective batch; and the first facts of its record."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from ..checkpoint.load import statistics_in
 from ..distributed import world_size
 from ..extension import find_evaluated
 from ..launch import gpu, tuning
-from ..logging.callbacks import RunFacts
 from ..logging.record import RunRecord
 from ..registry import find_package
 from ..runtime import device_kinds, paddle_versions
@@ -19,6 +17,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.run_length import effective_batch_size
+from ..tasks.callback import RunFacts
 from ..tasks.task import Task
 from . import resume
 from .schedule import describe_rates
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
-    """Name and place of the dataset, and how many samples each split has, by class where that is known."""
+    """Format name and path of the dataset, and the number of samples of each split, by class if known."""
     data = config.DATA
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
@@ -37,24 +36,25 @@ def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str
 
 
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
-    """The lines that introduce a run: data, model, devices and effective batch."""
-    other = find_evaluated(config)
-    model = config.MODEL.NAME if other is None else config[other.evaluated_key]
+    """Format the lines that introduce a run: data, model, devices and effective batch."""
+    external = find_evaluated(config)
+    model = config.MODEL.NAME if external is None else config[external.evaluated_key]
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()
         where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"
-        lines.append(f"DETERMINISTIC sets nothing on {where}: there a run repeats with the same processes and threads")
+        lines.append(f"DETERMINISTIC has no effect on {where}: a run repeats with the same processes and threads")
     if not has_numba():
         lines.append(
-            "without numba the plain layers, updates and transforms compute, slower on CPUs: pip install numba"
+            "numba is not installed: layers, updates and transforms run without compiled kernels, slower on CPUs: "
+            "pip install numba"
         )
     lines.extend(paddle_versions.notes())
     return lines
 
 
 def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: dict[str, Any]) -> None:
-    """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
+    """Write configuration and run record, replacing earlier ones; called once the run is sure to continue."""
     if not record.writes:
         return
     tuned = None
@@ -74,13 +74,13 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
 
 
 def _facts(task: Task, samples: Any) -> dict[str, Any]:
-    """List what a report says of a split: how many samples, and what was found when it was opened."""
+    """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
     classes = task.dataset_signature(samples).get("number of classes")
     return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: RunSettings) -> str:
-    """Devices, the samples that they process at once, and the learning rates that follow."""
+    """Format the devices, the effective batch and the learning rates that follow from it."""
     size = world_size()
     kind = device_kinds.current().noun
     devices = f"devices: {size} {kind}{'' if size == 1 else 'es' if kind.endswith('s') else 's'}"
@@ -91,9 +91,12 @@ def _devices(config: RunSettings) -> str:
 
 
 def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
-    """Size of the model, updates of an epoch, and which samples that leaves out.
+    """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips.
 
     Args:
+        config: the frozen configuration.
+        task: names the samples.
+        model: the bare model.
         sampler: a ``TrainingSampler``.
     """
     named = dict(model.named_parameters())
@@ -101,26 +104,26 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
     fixed = sum(size for name, size in sizes.items() if named[name].stop_gradient)
     samples, updates, batch = len(sampler.dataset), sampler.updates_per_epoch, sampler.global_batch_size
     trained = f"{sum(sizes.values()) - fixed:,} parameters" + (f" ({fixed:,} more are fixed)" if fixed else "")
-    said = f"training {trained}, {updates} update{'s' if updates > 1 else ''} per epoch"
-    left_out = samples - updates * batch
+    text = f"training {trained}, {updates} update{'s' if updates > 1 else ''} per epoch"
+    skipped = samples - updates * batch
     if sampler.repeats > 1:
         read = -(-updates * batch // sampler.repeats)
         return (
-            f"{said}; each reads {read:,} of {samples:,} {task.sample_name}, others each time, {sampler.repeats} times "
+            f"{text}; each reads {read:,} of {samples:,} {task.sample_name}, others each time, {sampler.repeats} times "
             "(TRAIN.REPEATED_AUGMENT)"
         )
     if config.DATA.CLASS_BALANCED:  # type: ignore[attr-defined]  # of classification
-        return f"{said}; {updates * batch:,} draws from {samples:,} {task.sample_name} (DATA.CLASS_BALANCED)"
-    if left_out:
-        said += (
-            f"; {left_out:,} of {samples:,} {task.sample_name} are left out of each, others each time: they do not "
+        return f"{text}; {updates * batch:,} draws from {samples:,} {task.sample_name} (DATA.CLASS_BALANCED)"
+    if skipped:
+        text += (
+            f"; {skipped:,} of {samples:,} {task.sample_name} are skipped in each, others each time: they do not "
             f"fill an effective batch of {batch}"
         )
-    return said
+    return text
 
 
 def log_run_summary(run: "Trainer") -> None:
-    """Say and write down what a training is, once it is sure to begin."""
+    """Log and record the run's settings and size, once training is sure to begin."""
     config, record = run.config, run.record
     start_record(config, record, run.task, run.datasets)
     resume.log_resumption(run)
@@ -132,5 +135,5 @@ def log_run_summary(run: "Trainer") -> None:
         record.log_and_print(run.precision.notice)
     if run.precision.enabled and config.AMP_LEVEL == "O2":
         record.log_and_print(
-            "level O2: softmax and norms follow what they get; weights and gradients are float32, as at O1"
+            "level O2: softmax and norms use the dtype of their input; weights and gradients are float32, as at O1"
         )

@@ -1,4 +1,4 @@
-"""One update: micro-batches forward and backward, gradients normalized by global counts, clip, step."""
+"""One optimizer step: forward and backward of its micro-batches, normalization by global counts, clipping, update."""
 
 import contextlib
 import math
@@ -20,7 +20,8 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from ..tasks.task import LossTerm, Number, StepPosition, Task
+from ..tasks.step_types import LossTerm, Number, StepPosition
+from ..tasks.task import Task
 from .fused_optimizers import FusedStep
 from .model_ema import ModelEma
 from .multi_tensor import MultiTensorStep, clipping_factor, collect_gradients
@@ -32,12 +33,17 @@ COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the 
 
 
 class CountingCollate:
-    """The task's collate, with the normalizers of each batch made beside it in the loader process."""
+    """The task's ``collate``, which also computes the batch's normalizers in the loader process.
+
+    Args:
+        task: provides ``collate``, ``counts`` and ``count_names``.
+    """
 
     def __init__(self, task: Task) -> None:
         self.task = task
 
     def __call__(self, samples: Sequence[Any]) -> dict[str, Any]:
+        """Collate samples and add their normalizers under the key ``COUNTS``, if they differ between batches."""
         batch = self.task.collate(samples)
         if self.task.counts_per_sample is None:
             counts = self.task.counts(batch)
@@ -46,11 +52,11 @@ class CountingCollate:
 
 
 class StepResult(NamedTuple):
-    """An update of which the host knows what became of it.
+    """Result of a completed optimizer step.
 
     Attributes:
-        terms: of the loss, one dictionary for each micro-batch.
-        is_finite: it has changed the weights.
+        terms: the loss terms of each micro-batch, by name.
+        is_finite: whether all gradients were finite, so that the step changed the weights.
     """
 
     terms: list[dict[str, LossTerm]]
@@ -58,11 +64,15 @@ class StepResult(NamedTuple):
 
 
 class _PendingStep(NamedTuple):
-    """An update of which the host does not know yet what becomes of it.
+    """An optimizer step in flight: its passes are queued, and the host does not know yet whether it is finite.
 
     Attributes:
-        buffers: running statistics from before it.
-        scale: of its loss.
+        batches: its micro-batches.
+        step: its position in the run.
+        counts: global normalizers by loss term.
+        terms: loss terms of each micro-batch.
+        buffers: running statistics from before the step.
+        scale: the loss scale that its backward passes used.
     """
 
     batches: list[dict[str, paddle.Tensor]]
@@ -74,24 +84,32 @@ class _PendingStep(NamedTuple):
 
 
 class TrainStep:
-    """Turns the micro-batches of one update into new weights.
+    """Runs optimizer steps: turns the micro-batches of each into new weights.
 
-    An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers nor
-    their average: it is skipped. What says so is the norm of all gradients, the one number of an update that the host
-    waits for. On a GPU it does so when the next passes are queued, which are begun again if it is bad. Norm, clipping,
-    step and average are queued in few operations, for a GPU has nothing else to do then.
+    A step whose loss or gradients are not finite, on any rank, is skipped: it changes neither weights, moments, buffers
+    nor the weight average. The norm of all gradients decides this; it is the only number of a step that the host waits
+    for. On a GPU the host waits after it has queued the passes of the next step. If the norm is not finite, it queues
+    these passes again. Norm, clipping, update and average are queued as few operations, because the GPU is otherwise
+    idle at that moment.
 
     Args:
+        task: computes the loss terms.
         model: the data-parallel wrapper, or the bare model of a single process.
-        samples_per_update: over all processes and micro-batches.
-        skipped: counts what is skipped; None: the first ends the run.
-        on_host: the model is in the host's memory; None: ask Paddle.
-        average: of the weights, moved by each update.
+        optimizer: a Paddle optimizer over the model's trainable parameters.
+        precision: autocast and loss scaling.
+        seed: seeds dropout and other random operations of the forward passes.
+        samples_per_update: samples of one step over all processes and micro-batches.
+        accumulation_steps: micro-batches of one step on each rank.
+        gradient_clip: largest norm of all gradients; None: gradients are not clipped.
+        nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
+        on_host: whether the model is in host memory; None: ask Paddle.
+        average: the weight average that each step moves; None: there is none.
 
     Attributes:
-        finite: whether the last update that is known has changed anything.
-        gradient_norm: of that update, before clipping; equal on all ranks.
-        before_clipping: called when the gradients are there, if they are finite: the host waits for that.
+        finite: whether the last completed step changed the weights.
+        gradient_norm: norm of all gradients of that step before clipping; equal on all ranks.
+        before_clipping: called once the gradients are computed, if they are finite. If it is set, the host waits for
+            the gradients in each step.
     """
 
     def __init__(
@@ -105,7 +123,7 @@ class TrainStep:
         samples_per_update: int,
         accumulation_steps: int,
         gradient_clip: float | None,
-        skipped: NonFiniteGuard | None = None,
+        nan_guard: NonFiniteGuard | None = None,
         on_host: bool | None = None,
         average: ModelEma | None = None,
     ) -> None:
@@ -122,9 +140,9 @@ class TrainStep:
         self.gradient_clip = gradient_clip
         self.average = average
         self._gradients = collect_gradients(self.parameters)
-        self.skipped = NonFiniteGuard() if skipped is None else skipped
+        self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
-        # A model that reads from a GPU waits there for what is queued before: an exchange with other ranks.
+        # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
         exchanges = self._forward_communicates or task.counts_per_sample is None
         self._waits_in_forward = exchanges and not self.on_host
         self.finite = True
@@ -133,107 +151,118 @@ class TrainStep:
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
 
     def __call__(self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float) -> list[dict]:
-        """Run one update, wait for it and return the terms of its micro-batches; see ``begin``."""
+        """Run one step, wait for it and return the loss terms of its micro-batches; see ``launch``."""
         return [*self.launch(batches, step, learning_rate), *self.flush()][-1].terms
 
     def launch(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float
     ) -> list[StepResult]:
-        """Run one update and return what is known of it now: on a CPU itself, on a GPU the one before, if any. Every
-        rank must call this.
+        """Launch one optimizer step. Every rank must call this.
+
+        Args:
+            batches: the step's micro-batches of this rank, ``accumulation_steps`` of them; ``collate``'s arrays as
+                tensors.
+            step: position of the first micro-batch in the run.
+            learning_rate: learning rate of this step.
+
+        Returns:
+            On a CPU, the result of this step. On a GPU, the result of the previous step; empty if there is none.
 
         Raises:
-            UserError: it was one too many in a row that is not finite; it has changed nothing.
+            UserError: too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
         """
         counts = self._global_counts(batches)
-        begun = self._passes(batches, step, counts)
-        made = self.flush()
-        if made and (not made[0].is_finite or begun.scale != self.precision.scale):
+        pending = self._passes(batches, step, counts)
+        results = self.flush()
+        if results and (not results[0].is_finite or pending.scale != self.precision.scale):
             self.optimizer.clear_grad(False)
-            if made[0].is_finite:  # else buffers are as before the update that was skipped
-                begun.buffers.restore()
-            begun = self._passes(batches, step, counts)
+            if results[0].is_finite:  # otherwise _judge has already restored the buffers
+                pending.buffers.restore()
+            pending = self._passes(batches, step, counts)
         queued = self._queue_step(learning_rate)
         if queued is not None:
-            self._queued = queued, begun
+            self._queued = queued, pending
         else:
             with contextlib.nullcontext() if self.on_host else status.waiting_for_device():
                 norm = self._gradients.norm() / np.float32(self.precision.scale)
             if math.isfinite(norm):
                 self._step(norm, learning_rate)
-            made.append(self._judge(norm, begun))
+            results.append(self._judge(norm, pending))
         self.optimizer.clear_grad(False)
-        return made
+        return results
 
     def flush(self) -> list[StepResult]:
-        """Wait for the update that was begun last, if it is not known yet. Every rank must call this.
+        """Wait for the step launched last, if its result is not known yet. Every rank must call this.
+
+        Returns:
+            Its result; empty if no step is in flight.
 
         Raises:
-            UserError: as ``begin``.
+            UserError: too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
         """
         if self._queued is None:
             return []
-        (queued, begun), self._queued = self._queued, None
+        (queued, pending), self._queued = self._queued, None
         with status.waiting_for_device():
             norm = queued.wait()
-        return [self._judge(norm, begun)]
+        return [self._judge(norm, pending)]
 
     def _passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
     ) -> _PendingStep:
-        """Forward and backward."""
+        """Run the forward and backward pass of each micro-batch."""
         before = BufferSnapshot(self.buffers)
         outputs = []
         for micro, batch in enumerate(batches):
-            # Dropout and the like depend only on this, so no generator's state needs to be saved.
+            # Dropout and the like depend on this seed only, so checkpoints need no generator state.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             is_last = micro == len(batches) - 1
-            status.detail("in its forward pass", may_wait=self._waits_in_forward)
+            status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
             self._meet(self._forward_communicates)
             with synchronize_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
-                status.detail("in its backward pass", may_wait=not self.on_host)
+                status.set_detail("in its backward pass", may_wait=not self.on_host)
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
-        status.detail("in its optimizer step")
+        status.set_detail("in its optimizer step")
         return _PendingStep(batches, step, counts, outputs, before, self.precision.scale)
 
     def _queue_step(self, learning_rate: float) -> QueuedStep | None:
-        """Queue the step behind the gradients; None where the host has to look at them first."""
-        if self.on_host or self.before_clipping or not (self.average is None or self.average.is_of_one_type):
+        """Queue the update after the gradients; return None if the host has to check the gradients first."""
+        if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
-        at_once = self.optimizer.foreach_step() if isinstance(self.optimizer, FusedStep) else None
-        if not isinstance(at_once, MultiTensorStep) or not at_once.takes(at_once.gradients()):
+        multi_tensor = self.optimizer.foreach_step() if isinstance(self.optimizer, FusedStep) else None
+        if not isinstance(multi_tensor, MultiTensorStep) or not multi_tensor.takes(multi_tensor.gradients()):
             return None
         return QueuedStep(
             self._gradients,
-            at_once,
+            multi_tensor,
             scale=self.precision.scale,
             clip=self.gradient_clip,
             learning_rate=learning_rate,
             average=self.average,
         )
 
-    def _judge(self, norm: np.float32, begun: _PendingStep) -> StepResult:
-        """Take note of an update that has changed parameters, or nothing but running statistics."""
+    def _judge(self, norm: np.float32, pending: _PendingStep) -> StepResult:
+        """Record whether a step changed the weights; if not, restore the running statistics."""
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
         if not self.finite:
-            begun.buffers.restore()
-            paddle_versions.create_accumulators(self.optimizer)  # a step has made none yet, but they are saved
-        self.skipped.count(self.finite, begun.step, begun.batches, begun.counts)
+            pending.buffers.restore()
+            paddle_versions.create_accumulators(self.optimizer)  # for checkpoints before the first step
+        self.nan_guard.count(self.finite, pending.step, pending.batches, pending.counts)
         self.precision.update(self.finite)
-        return StepResult(begun.terms, self.finite)
+        return StepResult(pending.terms, self.finite)
 
     def _meet(self, communicates: bool) -> None:
-        """On CPUs, be here together before what communicates: gloo ends a run that waits for more than 30 s in it."""
+        """On CPUs, wait for all ranks before a collective: gloo fails if a rank waits in one for more than 30 s."""
         if communicates and self.on_host:
             host_barrier()
 
     def _step(self, norm: np.float32, learning_rate: float) -> None:
-        """Change weights, moments and average by gradients of that norm, still multiplied by the loss's scale."""
+        """Update weights, moments and average with gradients of this norm, which still contain the loss scale."""
         if self.before_clipping:
             self.before_clipping()
         factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
@@ -245,26 +274,34 @@ class TrainStep:
             self.average.update()
 
     def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
-        """Normalizers of the whole update over all ranks and micro-batches, 1 in place of 0."""
+        """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
         self._meet(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = all_reduce_sum(total)
-        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")  # weights may add up to less
+        # Not max(total, 1): class weights may sum to less than 1.
+        total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
         return {name: total[position] for position, name in enumerate(self.task.count_names)}
 
 
 def compute_loss(
     terms: dict[str, LossTerm], counts: dict[str, Number], accumulation_steps: int, processes: int
 ) -> paddle.Tensor:
-    """A micro-batch's part of the loss: the sum of weight x sum x processes / global count.
+    """Compute a micro-batch's part of the loss: the sum of weight x sum x processes / global count over all terms.
 
-    Data parallelism averages gradients over ranks, so the result is that of one process on the whole batch, however
-    unevenly ranks are filled.
+    Data parallelism averages gradients over ranks. The factor ``processes`` cancels that average, so the
+    gradients equal the gradients of one process with the whole batch, even if ranks hold different numbers of samples.
 
     Args:
-        counts: normalizers over all ranks and micro-batches, by term; a term without one is divided by its own count.
+        terms: the loss terms of the micro-batch, by name.
+        counts: normalizers summed over all ranks and micro-batches, by name. A term without one is divided by its own
+            count and by ``accumulation_steps``.
+        accumulation_steps: micro-batches of one step on each rank.
+        processes: number of ranks.
+
+    Returns:
+        A scalar float tensor.
     """
     parts = []
     for name, term in terms.items():
@@ -281,13 +318,16 @@ def compute_loss(
 
 
 def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Iterator[list[Any]]:
-    """``groups`` lists of ``size`` consecutive micro-batches."""
+    """Yield ``groups`` lists of ``size`` consecutive micro-batches each."""
     for _ in range(groups):
         yield [next(batches) for _ in range(size)]
 
 
 def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
-    """A seed for one micro-batch's forward pass, well spread over 31 bits (SplitMix64's finaliser)."""
+    """Mix the position of a micro-batch into a seed in [0, 2**31), using SplitMix64's finalizer (Steele et al., 2014).
+
+    The seeds of neighboring positions are well spread over that range.
+    """
     mask = (1 << 64) - 1
     state = 0
     for part in (seed, update, rank_number, micro):

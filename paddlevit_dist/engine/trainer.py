@@ -1,4 +1,4 @@
-"""A run of one task: all that it is made of, each part handed what it needs; what trains and evaluates it."""
+"""The trainer: builds everything that one run of a task needs, and trains or evaluates with it."""
 
 import contextlib
 import functools
@@ -34,7 +34,6 @@ from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from . import resume
 from .checkpointer import Checkpointer
-from .compatibility import assert_same_on_all_ranks
 from .evaluation import Evaluator
 from .feature_cache import cache_features
 from .loop import TrainingLoop
@@ -42,6 +41,7 @@ from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
 from .optimizer import build_optimizer, decay_groups, freeze, params_without_weight_decay
 from .precision import EvaluationPrecision, TrainingPrecision, compile_model
+from .rank_comparison import assert_same_on_all_ranks
 from .reports import TrainingLogger
 from .schedule import RateSchedule, build_schedule
 from .startup_log import format_first_lines
@@ -49,40 +49,63 @@ from .steps import CountingCollate, TrainStep
 
 
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
-    """The task's model with its initial weights, the same on all ranks and for any number of them.
+    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
+
+    Args:
+        config: the frozen configuration.
+        task: the task to build the model for.
+
+    Returns:
+        The model, in training mode, prepared for the current device.
 
     Raises:
-        UserError: a setting asks for what it does not have.
+        UserError: a setting does not apply to this model.
     """
     paddle.seed(config.SEED)
     model = prepare(task.build_model())
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
-        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; leave it out")
+        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
     return model
 
 
 class Trainer:
-    """Trains one task on all ranks, or has what ``inference.evaluation.evaluate_only`` needs. Every rank makes one,
-    with the same arguments.
+    """Trains one task on all ranks, and holds what ``inference.evaluation.evaluate_only`` needs.
+
+    Every rank creates one with the same arguments. ``train`` runs the whole training; ``prepare_training`` builds its
+    parts without starting it.
 
     Args:
         config: the frozen configuration.
-        task: built in the parent, where its datasets were built too.
-        datasets: "train" and "val", or what is evaluated: DATA.SPLIT. A training that evaluates nothing needs no "val".
-        notices: lines for the log besides those of the task and the data.
-        callbacks: of users, besides those that LOG_TO names; those of the main process are asked.
-        record: takes lines and numbers; None: one in SAVE.
+        task: the task, built in the parent process together with its datasets.
+        datasets: samples by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
+            DATA.SPLIT alone for an evaluation.
+        notices: log lines in addition to the notices of the task and the datasets.
+        callbacks: the user's callbacks, in addition to the services in LOG_TO. Only the main process calls them.
+        record: receives log lines and metrics; None: a new record in the folder SAVE.
 
     Attributes:
-        model: the inner model.
-        evaluated, evaluation: the samples that are evaluated, and what does it.
-        heartbeat: tells the watchdog where this rank is.
-        sampler, loader, schedule, precision, optimizer, ema, skipped, checkpointer, updater: of a training, from
-            ``prepare_training`` on.
-        last_epoch: with which this run ends.
-        undecayed: names of parameters with several axes that have no weight decay.
-        start: what -resume and -pretrained have put the training to.
+        model: the bare model, without the data-parallel wrapper.
+        evaluated: the samples that ``evaluation`` reads; missing if there is no such split.
+        evaluation: the evaluator of ``evaluated``.
+        heartbeat: reports to the watchdog what this rank is doing.
+        folder: the folder of the checkpoints.
+        sampler: the order of the training samples, and the position in it. This and the next eight are set by
+            ``prepare_training``.
+        loader: batches of training samples on the device.
+        schedule: the learning rate of every step.
+        precision: autocast and loss scaling.
+        optimizer: a Paddle optimizer, perhaps with a fused step.
+        ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
+        nan_guard: counts skipped steps.
+        checkpointer: saves and restores.
+        train_step: runs one optimizer step.
+        reports: logs progress; set when the training starts.
+        batch_norm: "sync" or "local".
+        updates_per_epoch: optimizer steps in one epoch.
+        last_epoch: the epoch that this run ends with, from 1.
+        undecayed: names of parameters with two or more axes that have no weight decay.
+        start: the position and state that -resume and -pretrained give.
     """
 
     evaluated: Any
@@ -93,9 +116,9 @@ class Trainer:
     precision: TrainingPrecision
     optimizer: Any
     ema: ModelEma | None
-    skipped: NonFiniteGuard
+    nan_guard: NonFiniteGuard
     checkpointer: Checkpointer
-    updater: TrainStep
+    train_step: TrainStep
     reports: TrainingLogger
     batch_norm: str
     updates_per_epoch: int
@@ -122,8 +145,8 @@ class Trainer:
         notices.extend(filter(None, [precision.notice]))
         self.record = RunRecord(Path(config.SAVE), is_main()) if record is None else record
         named = find_callbacks(config.LOG_TO if self.record.writes and not config.EVAL else ())
-        own = [*(make() for make in named.values()), *callbacks] if is_main() else []
-        self.callbacks = CallbackList(own, self.record.log_and_print)
+        local_callbacks = [*(make() for make in named.values()), *callbacks] if is_main() else []
+        self.callbacks = CallbackList(local_callbacks, self.record.log_and_print)
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.log_and_print(line)
@@ -131,10 +154,10 @@ class Trainer:
         assert_same_on_all_ranks(config, self.task, self.datasets)
         self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
-            told = len(task.notices)
-            other = find_evaluated(config)
-            self.model = build_model(config, task) if other is None else other.evaluated_model(config, task)
-        for line in task.notices[told:]:  # such as where parts of it come from
+            num_logged = len(task.notices)
+            external = find_evaluated(config)
+            self.model = build_model(config, task) if external is None else external.evaluated_model(config, task)
+        for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.record.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
         if split in self.datasets:
@@ -143,10 +166,14 @@ class Trainer:
         self._is_prepared = False
 
     def train(self) -> dict[str, float]:
-        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and evaluate. Every rank must call this.
+
+        Returns:
+            The values of the last evaluation by name, equal on every rank; empty if nothing is left to train.
 
         Raises:
-            Stopped: the run was asked to stop, and is saved.
+            Stopped: a signal or a time limit stopped the run after its state was saved.
+            UserError: the training diverged or cannot start with these settings.
         """
         seconds = self.config.STOP_AFTER_SECONDS
         with self.heartbeat.at("preparing the training"):
@@ -162,7 +189,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def until_the_end(self) -> Iterator[None]:
-        """Tells callbacks how the run has ended."""
+        """Notify the callbacks how the run ended: finished, stopped or failed."""
         outcome = FAILED
         try:
             yield
@@ -174,15 +201,15 @@ class Trainer:
             self.callbacks.end(outcome)
 
     def prepare_training(self) -> None:
-        """Build what a training computes with, and put it where -resume and -pretrained say."""
+        """Build sampler, loader, optimizer and the other parts, then load what -resume or -pretrained names."""
         config, task, model, record = self.config, self.task, self.model, self.record
         train, samples = config.TRAIN, self.datasets["train"]
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
-        of_process = config.DATA.BATCH_SIZE
-        self.batch_norm, why = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), of_process)
+        local_batch = config.DATA.BATCH_SIZE
+        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), local_batch)
         if has_batch_norm(model) and world_size() > 1:
-            of_whole = of_process * world_size() if self.batch_norm == "sync" else of_process
-            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {of_whole} samples at a time ({why})")
+            size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
+            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
         self.sampler = self._sampler(samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
@@ -192,27 +219,27 @@ class Trainer:
         groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
         self.undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
-        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.log_and_print)
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, log=record.log_and_print)
         averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: self.schedule.update
         self.ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
-        explain = [functools.partial(one.explain_not_finite, self) for one in extensions()]
+        explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
         has_scaler = self.precision.scaler is not None
-        self.skipped = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
+        self.nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
         self.checkpointer = Checkpointer(self)
         self.start = resume.load(self)
-        self.updater = self._updater()
+        self.train_step = self._build_train_step()
         self._is_prepared = True
 
     def on_weights_loaded(self) -> None:
-        """Let the task compute what follows from weights that stay. Every rank must call this."""
+        """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
         self.task.on_weights_loaded(self.model, self.datasets, functools.partial(cache_features, self))
 
     def should_save(self, epoch: int) -> bool:
-        """Whether the checkpoint of that epoch stays."""
+        """Return whether the checkpoint of that epoch is kept."""
         return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS
 
     def should_evaluate(self, epoch: int) -> bool:
-        """Whether that epoch is followed by an evaluation."""
+        """Return whether an evaluation follows that epoch."""
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
 
     def _sampler(self, samples: Any) -> TrainingSampler:
@@ -243,10 +270,10 @@ class Trainer:
         if train.RECOMPUTE:
             number = recompute_layers(self.task.recomputed_layers(self.model))
             record.log_and_print(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
-        if said := compile_model(self.config, self.task, self.model):
-            record.log_and_print(said)
+        if notice := compile_model(self.config, self.task, self.model):
+            record.log_and_print(notice)
 
-    def _updater(self) -> TrainStep:
+    def _build_train_step(self) -> TrainStep:
         train = self.config.TRAIN
         return TrainStep(
             self.task,
@@ -257,6 +284,6 @@ class Trainer:
             samples_per_update=self.sampler.global_batch_size,
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
-            skipped=self.skipped,
+            nan_guard=self.nan_guard,
             average=self.ema,
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import paddle
 
     from ..engine.trainer import Trainer
-    from ..logging.callbacks import Callback
+    from ..tasks.callback import Callback
     from ..tasks.task import Task
 
 
@@ -69,3 +69,5 @@ class ExportExtension(Extension):
 
 
 EXTENSION = ExportExtension()
+
+__all__ = ["EXTENSION"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..commands.parser import CommandParser, at_least, choice, image_size
 from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
-from ..runtime.files import why_not_written
+from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
 from .descriptions import build_paddlex_description, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
@@ -320,7 +320,9 @@ def export(
                 comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* of a folder\n"
                 _write_yaml(folder / f"{path.name}.yml", content, comment)
     except OSError as error:
-        raise UserError(f"export: {error.filename2 or output} cannot be written: {why_not_written(error)}") from error
+        raise UserError(
+            f"export: {error.filename2 or output} cannot be written: {explain_write_error(error)}"
+        ) from error
     return difference
 
 

@@ -12,7 +12,7 @@ import paddle
 
 from ..launch import gpu
 from ..runtime.errors import UserError
-from ..runtime.printing import kept_from_terminal, shorten
+from ..runtime.printing import captured_output, shorten
 from ..runtime.transfers import is_on_gpu, read, to_device
 from .files import ExportedModel, parse_description
 
@@ -90,7 +90,7 @@ def _load_onnx(model: ExportedModel) -> ExportedFunction:
         device = paddle.get_device().partition(":")[2]
         providers.insert(0, (_GPU_PROVIDER, {"device_id": device, "use_tf32": str(int(gpu.rounds_to_tf32()))}))
     try:
-        with kept_from_terminal():
+        with captured_output():
             session = onnxruntime.InferenceSession(str(model.file), options, providers=providers)
     except Exception as error:  # onnxruntime's exceptions have no common class
         raise UserError(
@@ -122,7 +122,7 @@ def _onnx_spec(slot: Any) -> TensorSpec:
 
 def _load_paddle(model: ExportedModel) -> ExportedFunction:
     try:
-        with kept_from_terminal():
+        with captured_output():
             layer = paddle.jit.load(model.prefix)
     except Exception as error:  # C++ errors of several classes
         raise UserError(f"{model.file}: Paddle cannot load it: {find_reason(error)}") from error

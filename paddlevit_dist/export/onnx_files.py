@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import UserError
-from ..runtime.printing import kept_from_terminal
+from ..runtime.printing import captured_output
 from .descriptions import to_yaml
 from .fusion import fuse
 from .graph import fix_shapes, simplify
@@ -29,7 +29,7 @@ def require_packages() -> None:
     """
     for name in _PACKAGES:
         try:
-            with kept_from_terminal():
+            with captured_output():
                 importlib.import_module(name)
         except ImportError as error:
             raise UserError(
@@ -110,7 +110,7 @@ def _convert(prefix: Path) -> Any:
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         program, file = _readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
-        with kept_from_terminal() as output:
+        with captured_output() as output:
             try:
                 paddle2onnx.export(
                     str(program),

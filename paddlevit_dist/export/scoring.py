@@ -13,11 +13,11 @@ from ..engine.compatibility import FactDifference, judge_changes, show
 from ..engine.trainer import Trainer, build_model
 from ..inference.evaluation import load_evaluated_weights
 from ..launch import gpu
-from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.key import get_value
+from ..tasks.callback import Callback
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
 from .differences import OutputDifference, compare

@@ -12,7 +12,7 @@ from ..models import create_model, model_options
 from ..registry import resolve
 from ..runtime.errors import UserError
 from ..runtime.transfers import to_device
-from ..tasks.dataset import names_of_classes
+from ..tasks.dataset import resolve_class_names
 from ..tasks.figures import Color
 from ..tasks.model import as_model
 from ..tasks.prediction import CheckpointMeta, InputSamples
@@ -87,7 +87,7 @@ class BackboneTask(Task):
                 f"dataset {self.config.DATA.DATASET}: training and validation data name different {word}: "
                 f"{', '.join(self.class_names)} and {', '.join(names)}; give both the same list of {word}"
             )
-        self.class_names = names_of_classes(self.config, names, word)
+        self.class_names = resolve_class_names(self.config, names, word)
         self.num_classes = len(self.class_names)
 
     def load_meta(self, learned: CheckpointMeta) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import PUBLISHED, PublishedWeights, file_beside, find_published, find_published_for
+from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, find_published_for, find_sibling_file
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
@@ -153,7 +153,7 @@ def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | 
     is_known = expected is not None and (os.path.isfile(expected[1]) or expected[1] == str(source).partition("#")[0])
     if find_starting_weights(values) is not None or is_known:
         return None
-    reason = next(filter(None, (file_beside(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
+    reason = next(filter(None, (find_sibling_file(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
     return reason and f"note: the input that {source} expects is not known: {reason}"
 
 
@@ -179,7 +179,7 @@ def _find_config(source: Any, name: str, is_hub_asked: bool) -> str | None:
     if folder == source or os.path.basename(source) in _WEIGHTS:
         file = os.path.join(folder, name)
         return file if os.path.isfile(file) else None
-    path = file_beside(source, name, is_hub_asked)[0]
+    path = find_sibling_file(source, name, is_hub_asked)[0]
     return None if path is None else str(path)
 
 

@@ -128,9 +128,9 @@ def _pair_maps(
     finder = SampleNames(list(files), results, "map")
     pairs, matches = [], dict[int, str]()  # the image of each result
     for name, path in true_files.items():
-        row = finder.row(name)
+        row = finder.find_row(name)
         if row is None:
-            missing = [other for other in true_files if finder.row(other) is None]
+            missing = [other for other in true_files if finder.find_row(other) is None]
             count = f"{len(missing):,} of {len(true_files):,} label maps of {truth} have no counterpart"
             raise UserError(f"{results}: {count}, such as {missing[0]}; it has {next(iter(files))}, for example")
         if row in matches:

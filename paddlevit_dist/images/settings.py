@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from yacs.config import CfgNode
 
 from ..checkpoint.published import find_published, find_published_for
-from ..registry import TABLES, address_of_weights
+from ..registry import TABLES, find_weights_address
 from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import (
@@ -127,18 +127,18 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting])
     is_of_recipe = weights is not None and weights.source != COMMAND_LINE
     if not model.PRETRAINED_REQUIRED and is_of_recipe and row and name and name.value != row.model:
         model.PRETRAINED = None
-        return [f"MODEL.PRETRAINED null: {row.name} ({weights.place}) is for another model than {name.value}"]
+        return [f"MODEL.PRETRAINED null: {row.name} ({weights.origin}) is for another model than {name.value}"]
     if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:
         return []
     if weights.source == COMMAND_LINE and name.source != COMMAND_LINE:
         model.NAME = row.model
-        return [f"MODEL.NAME {row.model}: the model of {weights.place} {weights.value}, instead of {name.value}"]
+        return [f"MODEL.NAME {row.model}: the model of {weights.origin} {weights.value}, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
         published = find_published_for(name.value)
-        address = address_of_weights(name.value) and name.value
+        address = find_weights_address(name.value) and name.value
         if published is None and address is None:
             raise UserError(
-                f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
+                f"{name.origin}: MODEL.NAME {name.value}: {weights.value} ({weights.origin}) are weights of another "
                 "model; add -pretrained=PATH with its weights, or MODEL.PRETRAINED_REQUIRED false for random ones"
             )
         model.PRETRAINED = published.name if published is not None else address

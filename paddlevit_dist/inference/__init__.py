@@ -5,3 +5,11 @@
 - ``predictor``: prediction of batches, with unreadable inputs reported; ``Predictor`` for programs
 - ``rows``: saved predictions and their tables
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Predictor": "predictor",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -16,13 +16,13 @@ from ..engine.precision import compile_model
 from ..engine.startup_log import start_record
 from ..engine.trainer import Trainer
 from ..extension import extensions, make
-from ..logging.callbacks import RunFacts, get_interval_ends
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
 from ..settings import dump_yaml
+from ..tasks.callback import RunFacts, get_interval_ends
 from ..tasks.prediction import PredictionRecord, PredictionWriter
 
 
@@ -151,7 +151,7 @@ class SavedPredictions:
         for prediction, truth in zip(predictions, truths):
             index = next(self._indices)
             self._writer.write(index, prediction, truth)
-            self._entries.add([PredictionRecord(index, [], kept=self._writer.kept(index, prediction, truth))])
+            self._entries.add([PredictionRecord(index, [], summary=self._writer.summarize(index, prediction, truth))])
 
     def finish(self) -> list[str]:
         """Write the files of all ranks' predictions, and return lines for the log of the main process.

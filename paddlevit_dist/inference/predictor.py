@@ -103,7 +103,9 @@ def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: Predict
             entries.append(PredictionRecord(index, None, format_reason(error)))
             continue
         more = writer.write(index, prediction)
-        entries.append(PredictionRecord(index, [{**row, **more} for row in rows], kept=writer.kept(index, prediction)))
+        entries.append(
+            PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
+        )
     return sorted(entries, key=lambda entry: entry.index)
 
 

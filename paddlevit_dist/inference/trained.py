@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from .. import settings as configuration
-from ..checkpoint.class_rows import names_of_run
-from ..checkpoint.content import fingerprint, read_weights_info, settings_beside
+from ..checkpoint.class_rows import get_class_names
+from ..checkpoint.content import find_run_settings, fingerprint, read_weights_info
 from ..checkpoint.download import silent
 from ..checkpoint.load import LoadReport, count_classes, load_weights
 from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, list_shards, local_file, read_weights
@@ -98,12 +98,12 @@ def open_source(
     weights = Path(evaluated_weights(source))
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = local_file(evaluated_weights(source), say=log).path
+    file = local_file(evaluated_weights(source), log=log).path
     about = read_weights_info(file)
     if recipe is not None:
         settings = None
     else:
-        settings = settings_beside(about, file)
+        settings = find_run_settings(about, file)
         if settings is None and file.suffix.lower() not in SUFFIXES and not file.name.endswith(INDEX_ENDING):
             raise UserError(
                 f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
@@ -176,7 +176,7 @@ def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> 
     splits = [_mapping(facts) for facts in _mapping(about.get("data")).values()]
     data_classes = next((facts["number of classes"] for facts in splits if facts.get("number of classes")), None)
     input_facts = dict(_mapping(about.get("input")))
-    names = names_of_run(_mapping(about.get("data")), input_facts)
+    names = get_class_names(_mapping(about.get("data")), input_facts)
     number = num_classes or data_classes or (len(names) if names else None)
     data = next((facts for facts in splits if facts.get("classes")), {})
     return CheckpointMeta(number, tuple(names) if names else None, input_facts, data)

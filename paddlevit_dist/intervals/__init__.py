@@ -1,6 +1,6 @@
-"""Intervals of scores: how much a number would change with other samples of the same kind. Needs numpy alone.
+"""Confidence intervals of scores: their variation with other samples of the same kind. Needs only NumPy.
 
-- ``resampling``: draws samples with replacement and recomputes whatever a function gives for such a draw
+- ``resampling``: draws samples with replacement and recomputes the values of a function for each draw
 - ``scores``: such functions for classes, confusions, and sums of numbers
 """
 
@@ -15,17 +15,17 @@ from .resampling import (
     weighted_sums,
     wilson,
 )
-from .scores import ClassificationCounts, confusion_scores, mean_of_defined, means, quotient
+from .scores import ClassificationCounts, confusion_scores, means, nanmean, quotient
 
 __all__ = [
     "ClassificationCounts",
     "ConfidenceInterval",
     "ProportionRecompute",
     "bootstrap",
-    "confusion_scores",
     "concat_rank_tables",
-    "mean_of_defined",
+    "confusion_scores",
     "means",
+    "nanmean",
     "number_groups",
     "paired_difference",
     "quotient",

@@ -1,12 +1,12 @@
 """The percentile bootstrap over samples.
 
-Samples (images, scenes, volumes) are drawn with replacement, as many as there are, and the score of each such draw is
-computed anew. The interval is what lies between two quantiles of these scores. What it covers is the choice of samples:
-not another training, nor labels that are wrong.
+Samples (images, scenes, volumes) are drawn with replacement, keeping their number, and the score of each draw is
+computed anew. The interval is the range between two quantiles of these scores. It covers the choice of samples,
+but neither other training runs nor wrong labels.
 
 Samples that depend on one another, such as frames of one video, are drawn together, as groups.
 
-Draws depend on the number of samples, or of groups, and on nothing else. So the interval is a function of the table of
+Draws depend only on the number of samples, or of groups. So the interval is a function of the table of
 samples, the same for any number of processes, and two models that were evaluated on the same samples are drawn alike.
 
 Source: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7, 1979; the percentile
@@ -25,18 +25,18 @@ import numpy as np
 
 from ..runtime.printing import shorten
 
-#: from weights, float64 (draws, samples), how often each sample is in each draw, to values by name, float (draws,);
-#: not a number where a value is not defined for a draw. Values of one draw must not depend on the others.
+#: from weights, float64 (draws, samples), the count of each sample in each draw, to values by name, float (draws,);
+#: NaN where a value is not defined for a draw. Values of one draw must not depend on the others.
 Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class ProportionRecompute:
-    """A ``Recompute`` some of whose values are shares in percent of things that are right or not.
+    """A ``Recompute`` with values that are proportions, in percent, of correct things.
 
     Attributes:
-        values: gives all of them.
-        rates: the shares by name, each with how many things it is of.
+        values: computes all values.
+        rates: the proportions by name, each with its number of things.
     """
 
     values: Recompute
@@ -48,30 +48,30 @@ class ProportionRecompute:
 
 
 RESAMPLES = 1000
-_ROUNDING = 1e-9  # relative; less is no difference
+_ROUNDING = 1e-9  # relative; smaller differences count as zero
 _NORMAL = NormalDist()
-_FEW, _RARE = 30, 10  # samples; those that are wrong, or of a class
+_FEW, _RARE = 30, 10  # samples; samples that are wrong, or of a class
 _MOST_LISTED = 3
-_SEED = 0  # a constant: an interval is not a matter of luck
+_SEED = 0  # a constant: intervals are reproducible
 _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
 
 class ConfidenceInterval(NamedTuple):
-    """Hold a value of all samples, and the ends of its interval."""
+    """The value of all samples and the ends of its interval."""
 
     value: float
     low: float
     high: float
 
     def has_width(self) -> bool:
-        """Tell whether the ends differ by more than rounding."""
+        """Return whether the ends differ by more than rounding."""
         return self.high - self.low > _ROUNDING * max(abs(self.low), abs(self.high))
 
     def plain(self) -> dict[str, float]:
         """Return the three numbers by name for a file, rounded to six significant digits.
 
-        An interval without width gives its value alone. Two equal ends say that nothing is known about the interval,
-        and a reader would take them for certainty.
+        An interval without width returns only its value. Two equal ends mean that the interval is unknown,
+        but look like certainty.
         """
         numbers = self._asdict() if self.has_width() else {"value": self.value}
         return {name: float(f"{number:.6g}") for name, number in numbers.items()}
@@ -82,16 +82,16 @@ class ConfidenceInterval(NamedTuple):
 
 
 def wilson(value: float, count: float, percent: float) -> ConfidenceInterval:
-    """Compute Wilson's score interval of a share.
+    """Compute Wilson's score interval of a proportion.
 
-    Its ends never pass 0 and 100. It has a width even where all samples are alike.
+    Its ends are between 0 and 100. It has a width even if all samples are alike.
 
     Source: E. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of the American
     Statistical Association 22, 1927.
 
     Args:
-        value: the share, in percent.
-        count: how many samples it is a share of; a fraction for samples that depend on one another.
+        value: the proportion, in percent.
+        count: number of samples; a fraction for dependent samples.
         percent: the level of the interval, such as 95.
     """
     share, z = value / 100, _NORMAL.inv_cdf(0.5 + percent / 200)
@@ -101,25 +101,25 @@ def wilson(value: float, count: float, percent: float) -> ConfidenceInterval:
 
 
 def paired_difference(
-    first: np.ndarray, second: np.ndarray, percent: float, of_each: Sequence[ConfidenceInterval] = ()
+    first: np.ndarray, second: np.ndarray, percent: float, intervals: Sequence[ConfidenceInterval] = ()
 ) -> ConfidenceInterval:
     """Compute the interval of how many percent more samples are right in ``second`` than in ``first``.
 
-    Both are answers for the same samples. The intervals of both shares are joined by how much the answers depend on
-    each other. The result has a width even where no answer differs.
+    Both are answers for the same samples. The intervals of both proportions are combined by how much the answers depend
+    on each other. The result has a width even if no answer differs.
 
     Source: R. Newcombe, "Improved confidence intervals for the difference between binomial proportions based on paired
     data", Statistics in Medicine 17, 1998, method 10.
 
     Args:
-        first: bool (samples,), which answers are right before.
-        second: bool (samples,), which answers are right after.
+        first: bool (samples,), correct answers before.
+        second: bool (samples,), correct answers after.
         percent: the level of the interval, such as 95.
-        of_each: the intervals of both shares. Give them where samples depend on one another; else ``wilson`` computes
-            them.
+        intervals: the intervals of both proportions. Pass them if samples depend on one another; else ``wilson``
+            computes them.
     """
     number, right = len(first), (int(first.sum()), int(second.sum()))
-    before, after = of_each or [wilson(100 * count / number, number, percent) for count in right]
+    before, after = intervals or [wilson(100 * count / number, number, percent) for count in right]
     both = int((first & second).sum())
     excess = both * (number - right[0] - right[1] + both) - (right[0] - both) * (right[1] - both)
     spread = math.sqrt(math.prod(count * (number - count) for count in right))
@@ -142,18 +142,18 @@ def bootstrap(
 ) -> dict[str, ConfidenceInterval]:
     """Compute the interval of each value that is defined for all samples together.
 
-    With few samples (below about 30) intervals are too narrow, because the bootstrap knows no samples but these.
+    With few samples (below about 30) intervals are too narrow, because the bootstrap only knows these samples.
 
-    Some scores, such as average precision, are larger for fewer different samples, and so for draws. The value is then
-    not the median of the draws. The bias-corrected percentile method therefore moves the quantiles. Ends are values
-    that draws have, so an end is never a value that the score cannot have.
+    Some scores, such as average precision, are larger for fewer distinct samples, and so for draws. The value is then
+    not the median of the draws. The bias-corrected percentile method therefore moves the quantiles. The ends are values
+    of draws, so they are always possible values of the score.
 
     Args:
-        recompute: see ``Recompute``. Shares, which ``ProportionRecompute`` and ``ClassificationCounts`` name, get
-            ``wilson``'s interval instead. A sample or a group can hold several things that are right or not. ``wilson``
-            is then given the number of independent things that would tell as much.
+        recompute: see ``Recompute``. Proportions, which ``ProportionRecompute`` and ``ClassificationCounts`` name, get
+            ``wilson``'s interval instead. A sample or a group can contain several things that are right or not.
+            ``wilson`` then gets the number of independent things with the same information.
         num_samples: at least 1.
-        percent: how many of a hundred such intervals are to contain the value that all samples in the world would have.
+        percent: the level: how many of a hundred such intervals contain the value of the whole population.
         resamples: the number of draws. 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
         groups: (samples,), equal for samples that are drawn together; None draws each sample alone.
 
@@ -164,85 +164,86 @@ def bootstrap(
     whole, numbers = recompute(np.ones((1, num_samples))), number_groups(groups)
     parts = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
     tail = (1 - percent / 100) / 2
-    found = {}
+    intervals = {}
     within = {} if numbers is None or not rates else _groups_with(recompute, numbers)
     for name, value in whole.items():
         drawn = np.concatenate([part[name] for part in parts])
         drawn = drawn[~np.isnan(drawn)]
         if len(drawn) and not np.isnan(value[0]):
-            known, mean = rates.get(name), float(value[0])
-            if known is None:
-                found[name] = _interval(mean, drawn, tail)
+            count, mean = rates.get(name), float(value[0])
+            if count is None:
+                intervals[name] = _interval(mean, drawn, tail)
             else:
-                told = _count_independent(known, within.get(name, num_samples), within.get(name, known), mean, drawn)
-                found[name] = wilson(mean, told, percent)
-    return found
+                alone, least = within.get(name, num_samples), within.get(name, count)
+                effective = _count_independent(count, alone, least, mean, drawn)
+                intervals[name] = wilson(mean, effective, percent)
+    return intervals
 
 
 def number_groups(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
-    """Assign a number to each group, in the order in which groups come.
+    """Assign a number to each group, in order of appearance.
 
     Args:
         groups: (samples,), equal for samples of one group; None: there are no groups.
 
     Returns:
-        The number of each sample's group, int64 (samples,). None where each sample is its own group, so that no sample
+        The number of each sample's group, int64 (samples,). None if each sample is its own group, so that no sample
         depends on another.
     """
     listed = [] if groups is None else np.asarray(groups).tolist()
-    number_of = {name: number for number, name in enumerate(dict.fromkeys(listed))}
-    if len(number_of) == len(listed):
+    numbers_by_name = {name: number for number, name in enumerate(dict.fromkeys(listed))}
+    if len(numbers_by_name) == len(listed):
         return None
-    return np.array([number_of[name] for name in listed], np.int64)
+    return np.array([numbers_by_name[name] for name in listed], np.int64)
 
 
 def _groups_with(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
     """Count the groups in which each value is defined."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     at_once, end = max(1, _MOST_WEIGHTS // len(numbers)), int(numbers.max()) + 1
     for first in range(0, end, at_once):
-        own = np.arange(first, min(first + at_once, end))
-        values = recompute((own[:, None] == numbers).astype(np.float64))
-        found.update({name: int((~np.isnan(value)).sum()) for name, value in values.items()})
-    return found
+        members = np.arange(first, min(first + at_once, end))
+        values = recompute((members[:, None] == numbers).astype(np.float64))
+        counts.update({name: int((~np.isnan(value)).sum()) for name, value in values.items()})
+    return counts
 
 
 def small_sample_warning(
     num_samples: int,
     sample: str,
-    found: Mapping[str, ConfidenceInterval],
+    intervals: Mapping[str, ConfidenceInterval],
     rates: Mapping[str, int],
-    of_class: Mapping[str, int],
+    class_counts: Mapping[str, int],
     shown: Iterable[str],
 ) -> str | None:
-    """Say why these intervals are rough, or missing.
+    """Return why these intervals are rough or missing.
 
-    Intervals are rough with few samples, with few wrong (or right) ones, and with few samples of a class: draws then
-    know too little about other samples. Values whose draws are all alike have no interval.
+    Intervals are rough with few samples, with few wrong (or right) ones, and with few samples of a class: draws
+    then contain too little variation. Values with equal draws have no interval.
 
     Args:
-        num_samples: how many samples the intervals are of.
-        sample: what one sample is called, such as "image".
-        found: all intervals, by name.
+        num_samples: number of samples.
+        sample: name of one sample, such as "image".
+        intervals: all intervals, by name.
         rates: see ``ProportionRecompute``; the errors of the first one are counted.
-        of_class: by class the number of samples in which it occurs.
+        class_counts: number of samples in which each class occurs.
         shown: names of the scores that are shown.
 
     Returns:
-        One line, or None where there is nothing to say.
+        One line, or None if the intervals are sound.
     """
-    if not found:
+    if not intervals:
         return None
     reasons = [f"{num_samples} {sample}s (below {_FEW})"] if num_samples < _FEW else []
     name, number = next(iter(rates.items()), ("", 0))
-    if name in found:
-        right = round(number * found[name].value / 100)
+    if name in intervals:
+        right = round(number * intervals[name].value / 100)
         few, what = min((number - right, "wrong"), (right, "right"))
         reasons += [f"{few} {what} (below {_RARE})"] if few < _RARE else []
-    rare = [name for name, number in of_class.items() if 0 < number < _RARE]
+    rare = [name for name, number in class_counts.items() if 0 < number < _RARE]
     reasons += [f"{_list(rare)} in fewer than {_RARE} {sample}s"] if rare else []
-    notes = [f"the interval is rough: {', '.join(reasons)}: it covers less than it says"] if reasons else []
-    alike = [name for name in shown if name in found and not found[name].has_width()]
+    notes = [f"the interval is rough: {', '.join(reasons)}: its true coverage is lower"] if reasons else []
+    alike = [name for name in shown if name in intervals and not intervals[name].has_width()]
     notes += [f"no interval of {_list(alike)}: every draw gives the same"] if alike else []
     return "; ".join(notes) or None
 
@@ -253,14 +254,14 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _count_independent(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:
-    """Count the independent things whose share would vary as much as these draws.
+    """Return the number of independent things whose proportion would vary as much as these draws.
 
     Args:
-        count: of all things; the result is never more.
-        alone: of the samples or groups that the things are of, which depend on no other.
-        least: the result where all draws are alike.
-        percent: the share of all things, in percent.
-        drawn: float (draws,), the share of each draw, in percent.
+        count: of all things; the maximum of the result.
+        alone: number of independent samples or groups that contain the things.
+        least: the result if all draws are equal.
+        percent: the proportion of all things, in percent.
+        drawn: float (draws,), the proportion of each draw, in percent.
     """
     variance = float(drawn.var())
     if count <= alone:
@@ -273,8 +274,8 @@ def _count_independent(count: int, alone: int, least: int, percent: float, drawn
 def _interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterval:
     slack = _ROUNDING * abs(value)
     below = float((drawn < value - slack).mean() + (abs(drawn - value) <= slack).mean() / 2)
-    moved = 2 * _NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
-    places = [_NORMAL.cdf(moved + _NORMAL.inv_cdf(share)) for share in (tail, 1 - tail)]
+    shift = 2 * _NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
+    places = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(share)) for share in (tail, 1 - tail)]
     low, high = map(float, np.quantile(drawn, places))
     return ConfidenceInterval(value, min(low, value), max(high, value))
 
@@ -289,7 +290,7 @@ def _draws(num_samples: int, resamples: int, numbers: np.ndarray | None = None) 
     at_once = max(1, min(resamples, _MOST_WEIGHTS // num_samples))
     for first in range(0, resamples, at_once):
         weights = np.empty((min(at_once, resamples - first), drawn))
-        for draw in weights:  # one by one: what is drawn does not depend on how many are drawn at a time
+        for draw in weights:  # one by one: draws do not depend on the block size
             draw[:] = np.bincount(generator.integers(0, drawn, drawn), minlength=drawn)
         yield weights if numbers is None else weights[:, numbers]
 
@@ -308,19 +309,19 @@ def weighted_sums(weights: np.ndarray, statistics: np.ndarray) -> np.ndarray:
 
 
 def concat_rank_tables(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]]]) -> list[np.ndarray]:
-    """Join the tables of all processes into one, ordered by the samples' indices.
+    """Concatenate the tables of all processes, ordered by the samples' indices.
 
     A sampler that pads gives a sample to several processes. Such a sample counts once.
 
     Args:
         parts: for each process the indices of its samples in the data set, and arrays (samples, ...) in their order.
-            Each process gives the same number of arrays.
+            Each process has the same number of arrays.
 
     Returns:
-        The joined arrays, (all samples, ...).
+        The concatenated arrays, (all samples, ...).
 
     Raises:
-        ValueError: the rows of an array are not as many as the indices.
+        ValueError: the rows of an array do not match the indices.
     """
     indices = np.concatenate([np.asarray(part, np.int64) for part, _ in parts])
     columns = [np.concatenate(column) for column in zip(*[arrays for _, arrays in parts])]

@@ -1,4 +1,4 @@
-"""How many processes a run gets and what each of them drives."""
+"""The number of processes of a run and the device of each."""
 
 import ctypes
 import glob
@@ -11,23 +11,23 @@ from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
 
-_WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs, whoever made them
+_WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs of all vendors
 _DRIVER = "libcuda.so.1"
-_CAPABILITY = (75, 76)  # the driver's numbers of the attributes: major and minor number of the compute capability
-_MOST_PER_CORE = 16  # processes without a GPU: more would only wait for one another
+_CAPABILITY = (75, 76)  # the driver's attribute numbers of the compute capability: major and minor
+_MOST_PER_CORE = 16  # processes on CPUs: more would only wait for one another
 
 
 class ProcessPlan(NamedTuple):
-    """The processes that are started on this machine."""
+    """The processes of a run on this machine."""
 
-    processes: int  # started by this machine's parent; 1 means the worker runs in the entry point's own process
-    device: str  # the kind that each of them drives one of, as ``paddle.set_device`` takes it
-    launched: bool  # paddle.distributed.launch has already started us: run the worker in place
+    processes: int  # started by this machine's parent; 1: the worker runs in the entry point's process
+    device: str  # kind of the device of each, as in ``paddle.set_device``
+    launched: bool  # paddle.distributed.launch has started this process: run the worker in place
     notices: list[str]
 
     @property
     def uses_gpu(self) -> bool:
-        """Whether they drive GPUs of CUDA."""
+        """Whether the processes use CUDA GPUs."""
         from ..runtime import device_kinds
 
         return self.device == device_kinds.GPU
@@ -39,66 +39,68 @@ class ProcessPlan(NamedTuple):
 
     @property
     def is_main(self) -> bool:
-        """Whether this process reports for the run: only one of those started by Paddle's launcher does."""
+        """Whether this process reports for the run: of processes started by Paddle's launcher only one does."""
         return not self.launched or os.environ.get("PADDLE_TRAINER_ID") == "0"
 
 
-# What Paddle's launcher tells each process besides its number, each with PADDLE_ before it.
-_TOLD = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
-_LAUNCHER = tuple(f"PADDLE_{name}" for name in _TOLD.split())
+# Variables that Paddle's launcher sets in addition to the rank, without their prefix PADDLE_.
+_NAMES = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
+_LAUNCHER = tuple(f"PADDLE_{name}" for name in _NAMES.split())
 
 
-def require_sound_variables(requested: int) -> None:
-    """See that variables which make this process one of several come from a launcher, not from a shell that has kept
-    them from an earlier run: a single process would start in place of several, or wait for a master that is gone.
+def check_launcher_variables(requested: int) -> None:
+    """Check that variables which make this process one of several come from a launcher, not from an earlier run.
+
+    With variables left in a shell, a single process would start instead of several, or wait for a master that is gone.
 
     Args:
         requested: the value of NGPUS, -1 or at least 1.
+
     Raises:
-        UserError: PADDLE_TRAINER_ID is set, and the variables around it do not fit it; or no machine has so many GPUs,
-            and this one too few cores for as many processes.
+        UserError: PADDLE_TRAINER_ID is set and the variables around it do not fit; or more GPUs are requested
+            than any machine has, and more processes than this machine's cores can run.
     """
     if not is_launched():
         gpus, cores = expected_gpus(), cpu_cores()
         if requested > max(gpus, _MOST_PER_CORE * cores):
             raise UserError(
-                f"-ngpus={requested} (NGPUS): this machine has {gpus} visible GPU(s) and {cores} core(s): give at most "
-                f"{gpus or cores}, or leave it out"
+                f"-ngpus={requested} (NGPUS): this machine has {gpus} visible GPU(s) and {cores} core(s): use at most "
+                f"{gpus or cores}, or omit the flag"
             )
         return
     number, total = os.environ["PADDLE_TRAINER_ID"], os.environ.get("PADDLE_TRAINERS_NUM")
     local = os.environ.get("PADDLE_LOCAL_SIZE", "1")
-    known = [name for name in ("PADDLE_TRAINER_ID", *_LAUNCHER) if name in os.environ]
+    variables = [name for name in ("PADDLE_TRAINER_ID", *_LAUNCHER) if name in os.environ]
     problem = None
     if total is None:
         problem = "PADDLE_TRAINERS_NUM is not"
     elif not (number.isdecimal() and total.isdecimal() and local.isdecimal() and int(number) < int(total)):
-        problem = f"that is not one of PADDLE_TRAINERS_NUM={total} processes, PADDLE_LOCAL_SIZE={local} of them here"
+        problem = f"it is not one of PADDLE_TRAINERS_NUM={total} processes, PADDLE_LOCAL_SIZE={local} of them here"
     elif requested > 1 and total == "1" and not _has_launcher():
-        problem = f"-ngpus={requested} asks for more processes than PADDLE_TRAINERS_NUM={total}"
+        problem = f"-ngpus={requested} requests more processes than PADDLE_TRAINERS_NUM={total}"
     if problem is not None:
         raise UserError(
-            f"PADDLE_TRAINER_ID={number} is set in this shell, but {problem}; `unset {' '.join(known)}` to start "
+            f"PADDLE_TRAINER_ID={number} is set in this shell, but {problem}; `unset {' '.join(variables)}` to start "
             "the processes here, or use python -m paddle.distributed.launch"
         )
 
 
 def drop_stale_variables() -> list[str]:
-    """Remove what an earlier launch has left in this shell's environment, unless this process was launched.
+    """Remove what an earlier launch left in this shell's environment, unless this process was launched.
 
     Returns:
-        A notice that names what was removed.
+        A notice that names the removed variables.
     """
     if is_launched():
         return []
     dropped = [f"{name}={os.environ.pop(name)}" for name in _LAUNCHER if name in os.environ]
     if not dropped:
         return []
-    return [f"ignored, as no launcher has started this run: {', '.join(dropped)} (left in this shell; unset them)"]
+    return [f"ignored, as no launcher started this run: {', '.join(dropped)} (left in this shell; unset them)"]
 
 
 def _has_launcher() -> bool:
-    """Whether a process above this one is Paddle's launcher."""
+    """Return whether a parent of this process is Paddle's launcher."""
     pid = os.getppid()
     for _ in range(16):
         try:
@@ -113,32 +115,32 @@ def _has_launcher() -> bool:
 
 
 def cpu_cores() -> int:
-    """Number of cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_launched() -> bool:
-    """True under ``python -m paddle.distributed.launch``, which has set this process's rank."""
+    """Return whether ``python -m paddle.distributed.launch`` started this process and set its rank."""
     return "PADDLE_TRAINER_ID" in os.environ
 
 
 def count_gpus() -> int:
-    """Number of CUDA's GPUs that Paddle can use."""
+    """Return the number of CUDA GPUs that Paddle can use."""
     from ..runtime import device_kinds
 
     return device_kinds.count_gpus()
 
 
 def hide_gpus(requested: str) -> None:
-    """Have Paddle, which is not imported yet, see no GPU of CUDA where DEVICE is "cpu"."""
+    """Hide all CUDA GPUs from Paddle, which is not imported yet, if DEVICE is "cpu"."""
     if requested.lower() == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def expected_gpus() -> int:
-    """The likely number of visible GPUs, judging only by the environment and the driver, without Paddle.
+    """Return the likely number of visible GPUs, found from the environment and the driver, without Paddle.
 
-    What must be set before Paddle is imported relies on it: the thread count, and copies in place of views.
+    Settings that precede Paddle's import depend on it: the thread count, and copies instead of views.
     """
     present = len(glob.glob("/dev/nvidia[0-9]*"))
     if not present:
@@ -146,37 +148,37 @@ def expected_gpus() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return present
-    # CUDA reads numbers, UUIDs and names of MIG instances up to the first that means none of this machine.
+    # CUDA reads numbers, UUIDs and names of MIG instances up to the first that is not of this machine.
     named = itertools.takewhile(lambda name: _is_device(name.strip(), present), visible.split(","))
     return min(present, len(list(named)))
 
 
 def _count_by_driver() -> int:
-    """How many GPUs the driver shows this process, which it counts without a context; 0 where there is none."""
+    """Return the number of GPUs the driver shows this process, counted without a context; 0 without a driver."""
     driver = _load_driver()
     return 0 if driver is None else _ask_driver(driver.cuDeviceGetCount)
 
 
 class GpuCard(NamedTuple):
-    """What decides which build of Paddle a GPU needs."""
+    """The properties of a GPU that decide which build of Paddle it needs."""
 
     capability: tuple[int, int]  # compute capability
-    cuda: tuple[int, int]  # the newest version of CUDA that its driver knows
+    cuda: tuple[int, int]  # newest CUDA version that its driver supports
 
 
 def find_newest_card() -> GpuCard | None:
-    """Ask NVIDIA's driver for the visible GPU of the highest compute capability, without Paddle; None without any."""
+    """Return the visible NVIDIA GPU of the highest compute capability, from its driver without Paddle, or None."""
     driver = _load_driver()
     number = 0 if driver is None else _ask_driver(driver.cuDeviceGetCount)
     if driver is None or not number:
         return None
-    found = []
+    capabilities = []
     for ordinal in range(number):
         device = _ask_driver(driver.cuDeviceGet, ordinal)
         major, minor = (_ask_driver(driver.cuDeviceGetAttribute, attribute, device) for attribute in _CAPABILITY)
-        found.append((major, minor))
+        capabilities.append((major, minor))
     version = _ask_driver(driver.cuDriverGetVersion)
-    return GpuCard(max(found), (version // 1000, version % 1000 // 10))
+    return GpuCard(max(capabilities), (version // 1000, version % 1000 // 10))
 
 
 def _load_driver() -> Any:
@@ -198,7 +200,7 @@ def _is_device(name: str, present: int) -> bool:
 
 
 def expected_processes(requested: int) -> int:
-    """The likely number of processes on this machine, judging like ``expected_gpus``.
+    """Return the likely number of processes on this machine, found like ``expected_gpus``.
 
     Args:
         requested: the value of NGPUS, -1 or at least 1.
@@ -209,13 +211,15 @@ def expected_processes(requested: int) -> int:
 
 
 def is_pool_worker() -> bool:
-    """Return whether this is a process that may not have children, as a worker of ``multiprocessing.Pool``."""
+    """Return whether this process may not have children, like a worker of ``multiprocessing.Pool``."""
     return multiprocessing.current_process().daemon
 
 
-def why_no_loaders() -> str:
-    """Return why this thread cannot start loader processes, empty where it can: Paddle watches over them with a signal
-    handler, which only the main thread may set."""
+def explain_no_loaders() -> str:
+    """Return why this thread cannot start loader processes, empty if it can.
+
+    Paddle watches them with a signal handler, which only the main thread may set.
+    """
     if is_pool_worker():
         return "a worker of a process pool cannot start processes"
     is_main = threading.current_thread() is threading.main_thread()
@@ -223,7 +227,7 @@ def why_no_loaders() -> str:
 
 
 def default_workers(processes: int, cores: int) -> int:
-    """Loader processes of each training process: its share of the cores minus itself, at most 8."""
+    """Return the loader processes of each training process: its share of the cores minus itself, at most 8."""
     return max(0, min(8, cores // processes - 1))
 
 
@@ -233,29 +237,30 @@ def plan_processes(requested: int, device: str = "auto") -> ProcessPlan:
     Args:
         requested: the value of NGPUS, -1 or at least 1.
         device: the value of DEVICE.
+
     Raises:
         UserError: Paddle sees no such device, or more are requested than are visible.
     """
     from ..runtime import device_kinds
 
     gpus = count_gpus()
-    seen = {**({device_kinds.GPU: gpus} if gpus else {}), **device_kinds.count_others()}  # CUDA's first
-    kind, notices = device_kinds.choose(device, seen)
+    visible = {**({device_kinds.GPU: gpus} if gpus else {}), **device_kinds.count_others()}  # CUDA first
+    kind, notices = device_kinds.choose(device, visible)
     if is_launched():
         return ProcessPlan(int(os.environ.get("PADDLE_LOCAL_SIZE", "1")), kind.name, True, notices)
-    number = seen.get(kind.name, 0)
+    number = visible.get(kind.name, 0)
     if number:
         if requested > number:
-            visible = os.environ.get(kind.visible, "not set")
+            value = os.environ.get(kind.visible, "not set")
             raise UserError(
                 f"-ngpus={requested} (NGPUS) is more than the {number} visible {kind.noun}(s); "
-                f"lower it or let {kind.visible} (now: {visible}) show more"
+                f"lower it or make more visible with {kind.visible} (now: {value})"
             )
         return ProcessPlan(number if requested == -1 else requested, kind.name, False, notices)
     if expected_gpus():
-        notices.append("this Paddle cannot use the GPU of this machine: training on the CPU (see `doctor`)")
+        notices.append("this Paddle cannot use this machine's GPU: training on the CPU (run `doctor` for the reason)")
     processes = 1 if requested == -1 else requested
     cores = cpu_cores()
     if processes > cores:
-        notices.append(f"{processes} processes share {cores} core(s): expect them to slow one another down")
+        notices.append(f"{processes} processes share {cores} core(s): they will slow one another down")
     return ProcessPlan(processes, kind.name, False, notices)

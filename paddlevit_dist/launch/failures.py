@@ -1,4 +1,4 @@
-"""How each worker ended, as recorded by itself, and which of several failures caused the others."""
+"""How each worker ended, as it records itself, and which of several failures caused the others."""
 
 import json
 import os
@@ -16,19 +16,19 @@ from ..runtime.signals import ProcessInterrupted, get_name
 
 FINISHED = "finished"
 USER_ERROR = "user error"
-STOPPED = "stopped"  # as asked, with everything saved
-INTERRUPTED = "interrupted"  # as asked, with nothing to save or nothing waited for
+STOPPED = "stopped"  # on request, with everything saved
+INTERRUPTED = "interrupted"  # on request, without a save
 EXCEPTION = "exception"
 EXIT = "exit"
 STANDSTILL = "standstill"  # recorded by the parent
 _LONGEST_WAIT_SECONDS = 20.0
 
-# In what a collective reports when a peer is gone: the rank that reports it is a victim, not the cause.
+# Words in the error of a collective whose peer is gone: the rank that reports it is a victim, not the cause.
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
 class PeerGone(ConnectionError):
-    """The process of a rank that this one waits for has ended; why, others say."""
+    """The process of a rank that this one waits for has ended; other records name the cause."""
 
 
 _kills_before = limits.out_of_memory_kills()
@@ -36,18 +36,18 @@ _own_records: tuple[Path, int] | None = None
 
 
 def keep_records(folder: Path, rank: int) -> None:
-    """Set where this process records its end."""
+    """Set where this process records how it ends."""
     global _own_records
     _own_records = (folder, rank)
 
 
-def why_killed() -> str:
-    """Say what may have sent SIGKILL to a process of this run."""
+def explain_kill() -> str:
+    """Return what may have sent SIGKILL to a process of this run."""
     return limits.memory_kill_since(_kills_before) or "the system may have run out of memory: see dmesg"
 
 
 def end_process(message: str) -> None:
-    """Exit immediately, from any thread, with a reason for the parent to show."""
+    """Exit immediately, from any thread, with a message for the parent to print."""
     if _own_records is not None:
         _record(EXCEPTION, message)
         wait_for_parent()
@@ -57,25 +57,25 @@ def end_process(message: str) -> None:
 
 
 def wait_for_parent() -> None:
-    """Wait, once the failure is recorded, until the parent has stopped the peers and ends this process.
+    """Wait, after recording the failure, until the parent has stopped the peers and ends this process.
 
-    A peer that loses this rank inside a collective would abort, burying the cause under lines on stderr.
+    A peer that loses this rank inside a collective would abort and hide the cause behind its own output.
     """
     time.sleep(_LONGEST_WAIT_SECONDS)
 
 
 def reason(error: BaseException) -> str:
-    """An error in words: its message, with its type where it is no mistake of the user's."""
+    """Format an error: its message, preceded by its type unless it is a user's mistake."""
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
 def record_finish() -> None:
-    """Record that this rank's work is complete: exit code 0 alone is no proof (Ctrl-C in a worker gives 0 too)."""
+    """Record that this rank's work is complete: exit code 0 alone proves nothing (Ctrl-C in a worker gives 0 too)."""
     _record(FINISHED, "")
 
 
 def record_failure(error: BaseException) -> None:
-    """Record what ended this rank."""
+    """Record the error that ended this rank."""
     if isinstance(error, Stopped):
         _record(STOPPED, str(error), reason=error.reason, saved=error.saved)
         return
@@ -94,12 +94,12 @@ def record_failure(error: BaseException) -> None:
 
 
 def record_interruption(number: int, again: bool) -> None:
-    """Record that this rank was to end at once; see ``ProcessInterrupted``."""
+    """Record that this rank had to end at once; see ``ProcessInterrupted``."""
     _record(INTERRUPTED, "interrupted", number=number, again=again)
 
 
 def _record(kind: str, message: str, **more: Any) -> None:
-    assert _own_records is not None, "keep_records comes first"
+    assert _own_records is not None, "call keep_records first"
     folder, rank = _own_records
     record = {"kind": kind, "message": message, "rank": rank, "time": time.time(), **more}
     with atomic_file(folder / f"rank_{rank}.json") as out:
@@ -107,27 +107,27 @@ def _record(kind: str, message: str, **more: Any) -> None:
 
 
 def read(folder: Path, rank: int) -> dict[str, Any] | None:
-    """Read what a rank recorded, or None if it had no time to."""
+    """Read a rank's record; None if it had no time to write one."""
     path = folder / f"rank_{rank}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def describe_end(rank: int, exit_code: int | None, folder: Path) -> dict[str, Any]:
-    """The record of one ended rank; derived from its exit code if it left none, or failed after it had finished."""
+    """Return the record of an ended rank, derived from its exit code if it wrote none or failed after finishing."""
     record = read(folder, rank)
     is_done = record is not None and record["kind"] == FINISHED
     if record is not None and not (is_done and exit_code):
         return record
     if exit_code is not None and exit_code < 0:
-        hint = f" ({why_killed()})" if -exit_code == signal.SIGKILL else ""
+        hint = f" ({explain_kill()})" if -exit_code == signal.SIGKILL else ""
         message = f"ended by {get_name(-exit_code)}{hint}{' after its work was complete' if is_done else ''}"
         return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": message}
     when = "after" if is_done else "before"
     return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} {when} its work was complete"}
 
 
-def root_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
-    """The failure that explains the others.
+def find_root_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the record of the failure that explains the others.
 
     Args:
         ends: records of failed ranks, with the time each ended.
@@ -137,14 +137,14 @@ def root_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def is_echo(error: Exception) -> bool:
-    """Whether all that ``error`` reports is that another rank is gone."""
-    if isinstance(error, (UserError, ConnectionError)):  # a mistake, or our own message, which says what is wrong
+    """Return whether ``error`` only reports that another rank is gone."""
+    if isinstance(error, (UserError, ConnectionError)):  # these name their own cause
         return isinstance(error, PeerGone)
     return looks_like_a_lost_peer({"kind": EXCEPTION, "message": str(error)})
 
 
 def looks_like_a_lost_peer(end: dict[str, Any]) -> bool:
-    """Whether an end is what a rank reports when another one is gone."""
+    """Return whether a record is of the kind that a rank writes when another one is gone."""
     if end["kind"] == "killed":
         return end.get("signal") == signal.SIGABRT  # gloo aborts inside backward when its peer is gone
     if end["kind"] in (USER_ERROR, EXIT, STOPPED, INTERRUPTED, STANDSTILL):

@@ -1,16 +1,16 @@
-"""Settings of Paddle and NVIDIA's libraries in a process that computes on a GPU: precision, algorithms, repetition.
+"""Settings of Paddle and NVIDIA's libraries in a process that computes on a GPU: precision, algorithms, repeatability.
 
-All of it stands in ``prepare``. What is left as Paddle has it, and why:
+``prepare`` makes all of them. Settings that keep Paddle's default, and why:
 
-- ``FLAGS_conv_workspace_size_limit``, 512 MB; PaddleClas gives 1,500 in half precision and 4,000 in its benchmarks.
-  Convolutions on tensor cores, which TF32 and half precision use, need little workspace; what needs more is taken from
-  the memory that limits the batch.
+- ``FLAGS_conv_workspace_size_limit``, 512 MB; PaddleClas sets 1,500 in half precision and 4,000 in its benchmarks.
+  Convolutions on tensor cores, which TF32 and half precision use, need little workspace; a larger one would
+  use the memory that limits the batch.
 - ``FLAGS_cudnn_batchnorm_spatial_persistent``, which PaddleClas sets: PyTorch uses this mode with channels last only,
-  as it costs accuracy with channels first (ResNeXt-101, by a note in its source), which our convolutions have.
-- ``FLAGS_max_inplace_grad_add``, which PaddleClas sets: only the backward pass of a program reads it. Without a program
+  as it costs accuracy with channels first (ResNeXt-101, according to its source), the layout of the convolutions here.
+- ``FLAGS_max_inplace_grad_add``, which PaddleClas sets: only a static program's backward pass reads it. Without one
   Paddle adds gradients in place already.
 
-None of this has been timed on a GPU. A user's own ``FLAGS_cudnn_exhaustive_search`` in the environment wins.
+None of these has been timed on a GPU. A user's own ``FLAGS_cudnn_exhaustive_search`` in the environment wins.
 """
 
 import os
@@ -22,29 +22,29 @@ from ..runtime import device_kinds
 from ..runtime.transfers import is_on_gpu
 from . import tuning
 
-_OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: no library of NVIDIA's uses TF32, whatever a program asks for
+_OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: NVIDIA's libraries never use TF32, regardless of a program's settings
 _WORKSPACES = "CUBLAS_WORKSPACE_CONFIG"
 _SEARCH = "FLAGS_cudnn_exhaustive_search"
 _REPEATED: dict[str, Any] = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
-_TENSOR_CORES = 8  # major compute capability from which on there is TF32
+_TENSOR_CORES = 8  # smallest major compute capability with TF32
 _LEGACY_LINEAR = "FLAGS_use_legacy_linear"
-_TOLD = [*_REPEATED, _SEARCH, _LEGACY_LINEAR, "FLAGS_conv_workspace_size_limit"]
-_TOLD.append("FLAGS_cudnn_batchnorm_spatial_persistent")
+_REPORTED = [*_REPEATED, _SEARCH, _LEGACY_LINEAR, "FLAGS_conv_workspace_size_limit"]
+_REPORTED.append("FLAGS_cudnn_batchnorm_spatial_persistent")
 
 
 def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
-    """Set what a process on a GPU computes with; nothing on a CPU. Call before anything is computed: cuBLAS and cuDNN
-    read their variables when they are first used.
+    """Set precision and algorithms of a process on a GPU; do nothing on a CPU.
+
+    Call before anything is computed: cuBLAS and cuDNN read their variables when they are first used.
 
     Args:
-        tf32: products and convolutions of float32 round their factors to TF32, on GPUs that have it. Set either way,
-            whatever Paddle's own default is: on in 2.6, off in the CPU build of 3.3.
-        deterministic: take the kernels whose results repeat, where Paddle has them: cuDNN's,
-            the gradient of an embedding, and a workspace of cuBLAS that does not depend on its streams. Some
-            of Paddle's run on a single thread then.
-        fixed_shapes: convolutions see few shapes. cuDNN may then time its algorithms for each, once, and keep the
-            fastest in place of its guess. With images of any size the search would not end. Not with
-            ``deterministic``: which algorithm wins depends on the moment.
+        tf32: round the factors of float32 products and convolutions to TF32, on GPUs that support it. It is always set,
+            as Paddle's default differs: on in 2.6, off in the CPU build of 3.3.
+        deterministic: use kernels with repeatable results where Paddle has them: cuDNN's, the gradient of an embedding,
+            and a cuBLAS workspace that does not depend on its streams. Some kernels of Paddle then use a single thread.
+        fixed_shapes: convolutions see few shapes. cuDNN may then time its algorithms once for each and keep the
+            fastest, instead of guessing. With images of any size the search would not end. Ignored if
+            ``deterministic``: the fastest algorithm varies.
     """
     if not is_on_gpu():
         return
@@ -58,23 +58,25 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool) -> None:
 
 def _use_tf32(allowed: bool) -> None:
     if not allowed:
-        os.environ[_OVERRIDE] = "0"  # also where Paddle does not ask its own switches
+        os.environ[_OVERRIDE] = "0"  # also where Paddle ignores its own switches
     core = paddle.base.core
     for switch in ("set_cublas_switch", "set_cudnn_switch"):
         if hasattr(core, switch):
             getattr(core, switch)(allowed)
-    # The way of 3.3 otherwise, by cuBLASLt, multiplies float32 without TF32 whatever the switches say.
+    # Otherwise 3.3 multiplies float32 by cuBLASLt, without TF32 regardless of the switches.
     _set_flags({_LEGACY_LINEAR: allowed})
 
 
 def _set_flags(flags: dict[str, Any]) -> None:
-    known = paddle.base.core.globals()  # a CPU build has none of cuDNN's
-    paddle.set_flags({name: value for name, value in flags.items() if name in known})
+    available = paddle.base.core.globals()  # a CPU build lacks cuDNN's flags
+    paddle.set_flags({name: value for name, value in flags.items() if name in available})
 
 
 def rounds_to_tf32() -> bool:
-    """Whether products of float32 on this process's accelerator may round their factors to TF32. Other makers' cards
-    than NVIDIA's have such modes that only their libraries know of: they may."""
+    """Return whether float32 products on this process's accelerator may round their factors to TF32.
+
+    True for accelerators of other vendors: only their libraries know.
+    """
     if device_kinds.current().is_other:
         return True
     if os.environ.get(_OVERRIDE) == "0" or not paddle.base.core.get_cublas_switch():
@@ -83,15 +85,15 @@ def rounds_to_tf32() -> bool:
 
 
 def check_product(size: int = 512) -> dict[str, float]:
-    """``tuning.check_product`` on this process's accelerator, in the precision that is allowed there."""
+    """Run ``tuning.check_product`` on this process's accelerator, in its permitted precision."""
     limit = tuning.TF32_LIMIT if rounds_to_tf32() else tuning.FLOAT32_LIMIT
     return tuning.check_product(size, paddle.get_device(), limit)
 
 
 def settings() -> dict[str, Any] | None:
-    """Return what is in force on this process's GPU, for the record of a run; None on a CPU."""
+    """Return the settings in force on this process's GPU, for the record of a run; None on a CPU."""
     if not is_on_gpu():
         return None
-    known = paddle.base.core.globals()
-    flags = paddle.get_flags([name for name in _TOLD if name in known])
+    available = paddle.base.core.globals()
+    flags = paddle.get_flags([name for name in _REPORTED if name in available])
     return {"tf32": rounds_to_tf32(), **flags, _WORKSPACES: os.environ.get(_WORKSPACES)}

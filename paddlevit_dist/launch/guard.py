@@ -1,10 +1,10 @@
-"""A process beside a rank, which ends it where it can run no Python: stopped, or in C code that keeps Python's lock.
+"""A helper process that ends a rank which can run no Python: stopped, or in C code that holds Python's lock.
 
 It counts only the time in which it runs itself. So a machine whose processes are all suspended (``scontrol suspend``,
-``docker pause``, SIGSTOP to each) goes on afterwards, which no timer of the kernel would let it: that one runs on, and
-its signal comes first.
+``docker pause``, SIGSTOP to each) continues afterwards. A timer of the kernel would not allow this: it keeps running,
+and its signal arrives first.
 
-The process runs this file as a program: it imports nothing of the package, and starts in 50 ms.
+The process runs this file as a program: it imports nothing of the package and starts in 50 ms.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ import sys
 import time
 
 _POLL_SECONDS = 0.25
-_LONGEST_STEP_SECONDS = 2.0  # what a step takes longer, this process was suspended or starved
+_LONGEST_STEP_SECONDS = 2.0  # in a longer step, this process was suspended or starved
 _STACK_SECONDS = 3.0  # for the rank to write its stacks
 _PR_SET_PDEATHSIG = 1
 _ALIVE = b"."
-# Schedulers, launchers and terminals send these to all processes of a job: the rank decides.
-_LEFT_TO_THE_RANK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# Schedulers, launchers and terminals send these to all processes of a job: the rank decides what to do.
+_HANDLED_BY_RANK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Guard:
-    """Ends this process unless ``tell_alive`` is called again and again. Make it in the main thread.
+    """Ends this process unless ``signal_alive`` is called repeatedly. Create it in the main thread.
 
     Args:
-        rank: of this process, for the message.
-        seconds: between two calls at most; the stacks are written then, to stderr, and this process ends soon after.
+        rank: rank of this process, for the message.
+        seconds: longest time between two calls; then its stacks are written to stderr, and it ends soon after.
     """
 
     def __init__(self, rank: int, seconds: float) -> None:
@@ -42,39 +42,39 @@ class Guard:
         self._pipe = self._process.stdin.fileno()
         os.set_blocking(self._pipe, False)
 
-    def tell_alive(self) -> None:
-        """Begin the time anew. Any thread may call this, also after ``close``."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # it has not read for long, or is gone
+    def signal_alive(self) -> None:
+        """Restart the timer. Any thread may call this, also after ``close``."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the helper has not read for long, or is gone
             os.write(self._pipe, _ALIVE)
 
     def close(self) -> None:
-        """Let this process be from now on."""
+        """Stop guarding this process."""
         self._process.kill()
         self._process.wait()
 
 
 def watch(process: int, rank: int, seconds: float) -> None:
-    """End ``process``, the parent, once nothing has come from it for ``seconds``; return when it ends or says so."""
-    for number in _LEFT_TO_THE_RANK:
+    """End the parent ``process`` after ``seconds`` without a message; return when it ends or closes the pipe."""
+    for number in _HANDLED_BY_RANK:
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    stood, last, has_asked = 0.0, time.monotonic(), False
+    silence, last, has_asked = 0.0, time.monotonic(), False
     while os.getppid() == process:
         ready, _, _ = select.select([0], [], [], _POLL_SECONDS)
         now = time.monotonic()
-        stood += min(now - last, _LONGEST_STEP_SECONDS)
+        silence += min(now - last, _LONGEST_STEP_SECONDS)
         last = now
         if ready:
             if not os.read(0, 1 << 16):
                 return
-            stood, has_asked = 0.0, False
-        elif stood > seconds + _STACK_SECONDS:
-            state = "it is stopped, or keeps Python's lock"
-            text = f"error: rank {rank} failed: it has run no Python for {stood:.0f} s (WATCHDOG_SECONDS): {state}\n"
+            silence, has_asked = 0.0, False
+        elif silence > seconds + _STACK_SECONDS:
+            state = "it is stopped, or holds Python's lock"
+            text = f"error: rank {rank} failed: it has run no Python for {silence:.0f} s (WATCHDOG_SECONDS): {state}\n"
             os.write(2, text.encode())
             os.kill(process, signal.SIGKILL)
             return
-        elif stood > seconds and not has_asked:
+        elif silence > seconds and not has_asked:
             os.kill(process, signal.SIGUSR2)
             has_asked = True
 

@@ -1,8 +1,8 @@
 """One run at a time in an output folder: ``flock`` on its ``run.lock``.
 
-The kernel, or the server of a network file system, frees the lock with the process, however that ends: the file itself
-is no obstacle. It says who holds the folder, and what that run keeps elsewhere, so that the next one can remove it
-after a kill. Where a file system has no locks, a holder whose process lives on this machine holds the folder.
+The kernel, or the server of a network file system, frees the lock when the process ends, for any reason: the file alone
+blocks nothing. It names the process that holds the folder and the resources that the run keeps elsewhere, so that the
+next run can remove them after a kill. On a file system without locks, a holder that lives on this machine counts.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from . import stale_resources
 
 FILE = "run.lock"
 _LARGEST_BYTES = 64 * 1024
-_RETRY_SECONDS = 10.0  # a killed process that had much memory takes a while to end
+_RETRY_SECONDS = 10.0  # a killed process with much memory takes a while to end
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 _descriptors: set[int] = set()
 
 
 def _close_in_child() -> None:
-    """A forked process shares the open file, and would keep the lock after its parent's end."""
+    """Close the files in a forked process, which would otherwise keep the lock after its parent's end."""
     for descriptor in _descriptors:
         os.close(descriptor)
     _descriptors.clear()
@@ -44,14 +44,14 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class LockOwner(msgspec.Struct):
-    """Which process holds a folder: what the file says.
+    """The process that holds a folder: the content of the file.
 
     Attributes:
         since: local time; ``command``: its command line.
-        token: in the names of what it keeps outside the folder; ``temporary``: the folder for temporary files.
-        is_evaluation: nothing is trained.
-        started: when the process began, in the kernel's ticks since the machine's start; another with its number
-            began at another time. 0: not known.
+        token: part of the names of its resources outside the folder; ``temporary``: the folder for temporary files.
+        is_evaluation: whether the run only evaluates.
+        started: when the process began, in the kernel's ticks since the machine's start: a later process may have its
+            number. 0: not known.
     """
 
     host: str
@@ -63,45 +63,47 @@ class LockOwner(msgspec.Struct):
     is_evaluation: bool = False
     started: int = 0
 
-    def is_of_this_machine(self) -> bool:
+    def is_local(self) -> bool:
+        """Return whether the process runs or ran on this machine."""
         return self.host == socket.gethostname()
 
     def has_ended(self) -> bool:
-        """Whether the process was of this machine and is gone."""
-        return self.is_of_this_machine() and not self.is_alive()
+        """Return whether the process was on this machine and is gone."""
+        return self.is_local() and not self.is_alive()
 
     def is_alive(self) -> bool:
-        """Whether the process is of this machine and has not ended."""
-        found = _started(self.pid)
-        return self.is_of_this_machine() and found is not None and self.started in (0, found)
+        """Return whether the process is on this machine and has not ended."""
+        started = _started(self.pid)
+        return self.is_local() and started is not None and self.started in (0, started)
 
     def describe(self) -> str:
-        """One line, with nothing that a terminal would obey."""
+        """Format one line without characters that a terminal would interpret."""
         host, since = shorten(self.host, 80), shorten(self.since, 40)
         return f"process {self.pid} on {host} since {since} ({shorten(self.command)})"
 
 
 @contextlib.contextmanager
 def lock_output_dir(
-    folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bool = True
+    folder: Path, log: Callable[[str], None], is_evaluation: bool, should_lock: bool = True
 ) -> Iterator[None]:
-    """Hold an output folder for the time of a run, and remove what a killed one left half-written.
+    """Hold an output folder for the duration of a run, and remove half-written files of a killed run.
 
     Args:
         folder: the output folder; must exist.
-        say: gets one line where the file system has no locks.
-        is_evaluation: for the message.
-        holds: whether this process takes it; of several machines only the main one does.
+        log: called with one line if the file system has no locks.
+        is_evaluation: whether the run only evaluates, for the message.
+        should_lock: whether this process takes the lock; of several machines only the main one does.
+
     Raises:
-        UserError: another run holds it, or it cannot be written.
+        UserError: another run holds the folder, or it cannot be written.
     """
-    if not holds:
+    if not should_lock:
         yield
         return
     process, path = os.getpid(), folder / FILE
     with contextlib.ExitStack() as opened:
         try:
-            previous = _acquire(opened, folder, say, "evaluation" if is_evaluation else "training")
+            previous = _acquire(opened, folder, log, "evaluation" if is_evaluation else "training")
         except OSError as error:
             reason = error.strerror or type(error).__name__
             if error.errno in (errno.EISDIR, errno.ELOOP) and os.path.lexists(path):
@@ -116,7 +118,7 @@ def lock_output_dir(
 
 
 def is_running(folder: Path) -> bool | None:
-    """Whether a training holds an output folder; None where the file system does not say."""
+    """Return whether a training run holds an output folder; None if the file system has no locks to tell."""
     try:
         with open(folder / FILE, "rb") as file:
             is_free = _try_flock(file.fileno())
@@ -125,13 +127,13 @@ def is_running(folder: Path) -> bool | None:
         return False
     except OSError:
         return None
-    if is_free is None and holder is not None and holder.is_of_this_machine():
+    if is_free is None and holder is not None and holder.is_local():
         is_free = holder.has_ended()
     return None if is_free is None else not is_free and not (holder is not None and holder.is_evaluation)
 
 
-def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], None], what: str) -> LockOwner | None:
-    """Take the lock, until ``opened`` ends; returns who held the folder before and left its name: a killed run."""
+def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], None], what: str) -> LockOwner | None:
+    """Take the lock until ``opened`` ends; return the killed run that held the folder before, if its file is there."""
     path, deadline = folder / FILE, time.monotonic() + _RETRY_SECONDS
     while True:
         descriptor = _open(path)
@@ -146,13 +148,13 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], No
         opened.close()
         # Its holder has just removed the file, is writing it, or is about to end.
         if (not is_free and holder is not None and not holder.has_ended()) or time.monotonic() > deadline:
-            who = "another run" if holder is None else holder.describe()
+            owner = "another run" if holder is None else holder.describe()
             raise UserError(
-                f"-output={folder} (SAVE) is in use by {who}; choose another -output for this {what}, or end that run"
+                f"-output={folder} (SAVE) is in use by {owner}; choose another -output for this {what}, or end that run"
             )
         time.sleep(0.05)
     if not has_locks:
-        say(f"{folder} is on a file system without locks: nothing keeps a run of another machine from writing there")
+        log(f"{folder} is on a file system without locks: runs on other machines can write there at the same time")
     since, command = time.strftime("%Y-%m-%d %H:%M:%S %z"), without_credentials(shlex.join(sys.argv))
     token = stale_resources.new_token()
     this = LockOwner(
@@ -172,7 +174,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, say: Callable[[str], No
 
 
 def _remove_half_written(folder: Path, previous: LockOwner | None) -> None:
-    """Remove what killed runs left, inside the folder and outside."""
+    """Remove the half-written files of killed runs, inside the folder and outside."""
     half = [path for place in (folder, folder / "predictions") for path in place.glob("*.tmp")]
     if previous is not None:
         stale_resources.remove(previous.token, previous.temporary)
@@ -198,7 +200,7 @@ def _close(descriptor: int) -> None:
 
 
 def _try_flock(descriptor: int) -> bool | None:
-    """True: this process has the lock; False: another one; None: the file system has no locks."""
+    """Try to lock; True: this process has the lock; False: another one has; None: the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -211,17 +213,17 @@ def _try_flock(descriptor: int) -> bool | None:
 
 
 def _started(process: int) -> int | None:
-    """When a process began, in the kernel's ticks since the machine's start; None for one that has ended."""
+    """Return when a process began, in the kernel's ticks since the machine's start; None if it has ended."""
     try:
         content = Path("/proc", str(process), "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = content.rpartition(")")[2].split()  # the third field and those behind it
+    fields = content.rpartition(")")[2].split()  # from the third field on
     return None if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
-    """Whether the path still names the open file."""
+    """Return whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -229,7 +231,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _read(path: Path) -> LockOwner | None:
-    """Read what a lock file says; None if it says nothing that we know: ``flock`` alone counts."""
+    """Read a lock file; None if its content is not understood: then only ``flock`` counts."""
     try:
         return msgspec.json.decode(path.read_bytes()[:_LARGEST_BYTES], type=LockOwner)
     except (FileNotFoundError, ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""The run's secret: who has it belongs to the run, and only its messages are read.
+"""Shared secret of a run: messages from processes without it are rejected.
 
-The parent makes one and hands it to the workers through the pipe that starts them, so that it is on no command line and
-in no file. Machines that are started separately share one by ``PADDLEVIT_DIST_SECRET``, or by a file that
-``PADDLEVIT_DIST_SECRET_FILE`` names. Without one, messages are neither signed nor checked.
+The parent creates a secret and passes it to the workers through the pipe that starts them, so that it is on no command
+line and in no file. Machines that are started separately share one by ``PADDLEVIT_DIST_SECRET``, or by a file that
+``PADDLEVIT_DIST_SECRET_FILE`` names. Without a secret, messages are neither signed nor checked.
 
-A signature is HMAC-SHA256, of a long message over digests of its parts. What is secret is hidden from those who cannot
-read the run's traffic; nothing is encrypted.
+A signature is an HMAC-SHA256; for a long message it covers digests of its parts. Signatures protect against processes
+that cannot read the run's traffic; nothing is encrypted.
 """
 
 import hashlib
@@ -22,26 +22,26 @@ from ..runtime.errors import UserError
 VARIABLE = "PADDLEVIT_DIST_SECRET"
 FILE_VARIABLE = "PADDLEVIT_DIST_SECRET_FILE"
 SIGNATURE_BYTES = 32
-_PART_BYTES = 1 << 20  # of a long message: parts are digested at the same time, 10 MB would take 7 ms and more
+_PART_BYTES = 1 << 20  # parts of a long message are digested in parallel: 10 MB would take 7 ms or more
 _SHORTEST = 16  # characters: a short one could be guessed from a recorded signature
 _LONGEST = 4096
 _HOW = "make one with `openssl rand -hex 32`"
 
-_of_run: bytes | None = None
-_of_session: bytes | None = None
+_run_secret: bytes | None = None
+_session_key: bytes | None = None
 
 
-def for_workers() -> bytes:
-    """The secret that a parent hands to its workers: the user's, or a new one.
+def create_for_workers() -> bytes:
+    """Return the secret that a parent passes to its workers: the user's, or a new one.
 
     Raises:
-        UserError: the user's is too short, or its file is not private.
+        UserError: the user's secret is too short, or its file is not private.
     """
-    return read_given() or secrets.token_bytes(SIGNATURE_BYTES)
+    return read_user_secret() or secrets.token_bytes(SIGNATURE_BYTES)
 
 
-def read_given() -> bytes | None:
-    """The secret that the environment names, as 32 bytes; None if it names none.
+def read_user_secret() -> bytes | None:
+    """Return the secret that the environment names, as 32 bytes; None if it names none.
 
     Raises:
         UserError: it is too short, or its file cannot be read or can be read by other users.
@@ -52,7 +52,7 @@ def read_given() -> bytes | None:
     source = VARIABLE
     if path is not None:
         source = f"{FILE_VARIABLE}={path}"
-        text = _content(os.path.expanduser(path))
+        text = _read_file(os.path.expanduser(path))
     if text is None:
         return None
     if not _SHORTEST <= len(text.strip()) <= _LONGEST:
@@ -60,7 +60,7 @@ def read_given() -> bytes | None:
     return hashlib.sha256(text.strip().encode("utf-8", "surrogateescape")).digest()
 
 
-def _content(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -69,7 +69,7 @@ def _content(path: str) -> str:
             if status.st_mode & 0o077:
                 raise UserError(
                     f"{FILE_VARIABLE}={path} can be read by other users (mode {status.st_mode & 0o777:04o}): "
-                    f"chmod 600 it"
+                    f"run chmod 600 on it"
                 )
             return stream.read(_LONGEST + 2).decode("utf-8", "surrogateescape")
     except OSError as error:
@@ -77,48 +77,51 @@ def _content(path: str) -> str:
 
 
 def use(secret: bytes) -> None:
-    """Make this the secret of this process's run."""
-    global _of_run, _of_session
-    _of_run, _of_session = secret, None
+    """Set the secret of this process's run."""
+    global _run_secret, _session_key
+    _run_secret, _session_key = secret, None
 
 
-def of_run() -> bytes | None:
-    """This process's secret: from its parent, else from the environment; None without one."""
-    if _of_run is None:
-        found = read_given()
-        if found is not None:
-            use(found)
-    return _of_run
+def get_run_secret() -> bytes | None:
+    """Return this process's secret: from its parent, else from the environment; None without one."""
+    if _run_secret is None:
+        secret = read_user_secret()
+        if secret is not None:
+            use(secret)
+    return _run_secret
 
 
 def begin_session(*nonces: str) -> None:
-    """From now on sign with a key that fresh random numbers went into, the same on all ranks: what was recorded in
-    another run with the same secret is worth nothing in this one. Does nothing without a secret."""
-    global _of_session
-    _of_session = None
-    if of_run() is not None:
-        _of_session = _mac("session", *(nonce.encode() for nonce in nonces))
+    """Sign from now on with a key derived from fresh random numbers, equal on all ranks. Do nothing without a secret.
+
+    Messages recorded in another run with the same secret are then worthless.
+    """
+    global _session_key
+    _session_key = None
+    if get_run_secret() is not None:
+        _session_key = _mac("session", *(nonce.encode() for nonce in nonces))
 
 
 def proof(*parts: str) -> str:
-    """Make of ``parts`` what only those can who have the run's secret; "" without one."""
-    own, text = of_run(), "\0".join(("proof", *parts)).encode("utf-8", "surrogatepass")  # a stranger's may be anything
-    return "" if own is None else hmac.digest(own, text, "sha256").hex()
+    """Return a proof over ``parts`` that requires the run's secret; "" without one."""
+    secret = get_run_secret()
+    text = "\0".join(("proof", *parts)).encode("utf-8", "surrogatepass")  # another program may send anything
+    return "" if secret is None else hmac.digest(secret, text, "sha256").hex()
 
 
 def is_proof(shown: Any, *parts: str) -> bool:
-    """Whether somebody has shown the ``proof`` of these parts."""
+    """Return whether ``shown`` is the ``proof`` of these parts."""
     shown = str(shown).encode("utf-8", "surrogatepass")
     return hmac.compare_digest(shown, proof(*parts).encode())
 
 
 def fingerprint() -> int:
-    """A positive number that says which secret this is without telling it; 1 without one."""
-    return 1 if of_run() is None else 2 + int(proof("fingerprint")[:12], 16)
+    """Return a positive number that identifies the secret without revealing it; 1 without a secret."""
+    return 1 if get_run_secret() is None else 2 + int(proof("fingerprint")[:12], 16)
 
 
-def disagreement(rank: int, others: dict[int, int]) -> str:
-    """Say what is wrong where ranks have shown the fingerprints ``others``, which are not this rank's."""
+def describe_mismatch(rank: int, others: dict[int, int]) -> str:
+    """Describe the error when ranks show fingerprints ``others`` that differ from this rank's."""
     ranks = sorted(others)
     if fingerprint() == 1:
         what = f"rank(s) {ranks} have a secret, and rank {rank} has none"
@@ -132,32 +135,33 @@ def disagreement(rank: int, others: dict[int, int]) -> str:
 def print_missing_protection() -> None:
     """Print a note if messages are not signed, or if others can read the secret."""
     note = None
-    if of_run() is None:
+    if get_run_secret() is None:
         note = (
             f"note: messages between ranks are not signed; set {FILE_VARIABLE} or {VARIABLE} to the same secret on all "
             "machines"
         )
-    elif VARIABLE in os.environ and "PADDLE_LOCAL_SIZE" in os.environ:  # which only Paddle's launcher sets
+    elif VARIABLE in os.environ and "PADDLE_LOCAL_SIZE" in os.environ:  # set only by Paddle's launcher
         note = (
-            f"note: Paddle's launcher has written {VARIABLE} to the files of its --log_dir, for others to read; set "
-            f"{FILE_VARIABLE} instead, and choose another secret"
+            f"note: Paddle's launcher has written {VARIABLE} to files in its --log_dir that others can read; set "
+            f"{FILE_VARIABLE} instead, and choose a new secret"
         )
     if note is not None:
         print(note, file=sys.stderr, flush=True)
 
 
 def key_name(name: str) -> str:
-    """The name of an entry in the group's store that only those who have the secret can tell; ``name`` without one."""
+    """Return the name of an entry in the group's store, unpredictable without the secret; ``name`` without one."""
     return name if _key() is None else _mac("name", name.encode()).hex()[:40]
 
 
 def sign(message: memoryview, purpose: str, number: int, rank: int) -> memoryview:
-    """The message with its signature in the first ``SIGNATURE_BYTES``, which are room for it; without a secret, what
-    follows that room.
+    """Return the message, signed in its first ``SIGNATURE_BYTES``, which are reserved; without a secret only the rest.
 
     Args:
-        purpose, number: what the exchange is for, and which one it is: the message counts in no other.
-        rank: who sends it, so that it counts for nobody else.
+        message: the reserved bytes and the message.
+        purpose: purpose of the exchange.
+        number: its number: the message is valid in no other exchange.
+        rank: the sender: the message is valid for no other rank.
     """
     if _key() is None:
         return message[SIGNATURE_BYTES:]
@@ -166,20 +170,26 @@ def sign(message: memoryview, purpose: str, number: int, rank: int) -> memoryvie
 
 
 def verify(received: memoryview, purpose: str, number: int, rank: int) -> memoryview:
-    """The message that ``rank`` has signed, without its signature: a view of ``received``.
+    """Return the message that ``rank`` has signed, without its signature: a view of ``received``.
+
+    Args:
+        received: signature and message.
+        purpose: purpose of the exchange.
+        number: number of the exchange.
+        rank: the sender.
 
     Raises:
-        UserError: it was not signed by that rank of this run for this exchange.
+        UserError: the rank did not sign it in this run for this exchange.
     """
     if _key() is None:
         return received
     message = received[SIGNATURE_BYTES:]
     if not hmac.compare_digest(bytes(received[:SIGNATURE_BYTES]), _signature(purpose, number, rank, message)):
-        message.release()  # what it shows, a map of memory, is closed next
+        message.release()  # the memory map behind it is closed next
         raise UserError(
             f"a message that arrived as rank {rank}'s ({purpose} {number}) is not signed with this run's secret: "
-            "another program answers in that rank's place, or altered it on the way; see 'Messages between ranks' in "
-            "docs/faults.md"
+            "another program answers for that rank, or altered the message; see 'Messages between ranks' in "
+            "docs/explanation/failure_modes.md"
         )
     return message
 
@@ -195,11 +205,11 @@ def _signature(purpose: str, number: int, rank: int, message: memoryview) -> byt
 
 
 def _key() -> bytes | None:
-    return _of_session or of_run()
+    return _session_key or get_run_secret()
 
 
 def _mac(kind: str, *parts: Any) -> bytes:
-    """HMAC-SHA256 of the parts. The last may have any length; those before it are preceded by theirs."""
+    """Return the HMAC-SHA256 of the parts; each except the last is preceded by its length."""
     digest = hmac.new(_key() or b"", kind.encode() + b"\0", hashlib.sha256)
     for part in parts[:-1]:
         digest.update(len(part).to_bytes(8, "little") + part)

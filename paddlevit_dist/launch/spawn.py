@@ -1,6 +1,6 @@
 """Start one worker per device, watch them, and stop all of them when one fails.
 
-``dist.spawn`` starts processes but does not supervise them: a killed worker leaves its peers waiting, Ctrl-C inside a
+``dist.spawn`` starts processes but does not supervise them: peers of a killed worker wait forever, Ctrl-C inside a
 worker counts as success, and a parent that dies leaves orphans. Here every worker records how it ended, the parent
 looks for the failure that caused the others, and workers die with their parent.
 """
@@ -31,10 +31,10 @@ from . import failures, secret, stale_resources, status, tuning
 from .devices import ProcessPlan, is_pool_worker
 from .watchdog import Watchdog, answer_with_stacks
 
-_GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
+_GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the root cause can be distinguished
 _TERMINATE_SECONDS = 5.0
-_STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
-_SEMAPHORES_PER_WORKER = 4  # of the queue in which spawn gets a worker's error, and some to spare
+_STOP_SECONDS = 1800.0  # for the current update and a save of the largest models; a watchdog ends hanging ranks
+_SEMAPHORES_PER_WORKER = 4  # for the queue of a worker's error, and some spare ones
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,30 +43,31 @@ def launch_workers(
     arguments: tuple[Any, ...],
     plan: ProcessPlan,
     watchdog_seconds: float | None = None,
-    apart: bool = False,
+    in_child: bool = False,
 ) -> None:
     """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
 
     Args:
-        worker: a function of a module that workers can import. It runs after the group has been joined.
+        worker: a function of a module that workers can import; it runs after the group is joined.
         arguments: small, picklable values; each worker gets a copy.
         plan: from ``plan_processes``. One process, or one that paddle.distributed.launch has started, runs in place.
-        watchdog_seconds: one of several processes that stands still for this long ends the run; None: never.
-        apart: a single process is a child of this one, too, which so touches no device: one that has computed on a GPU
-            holds memory there as long as it lives, and in exclusive-process mode no other can use that GPU.
+        watchdog_seconds: a process without progress for this long ends a run of several; None: never.
+        in_child: run even a single process as a child, so that this process touches no device: a process that has
+            computed on a GPU holds memory there while it lives, and blocks a GPU in exclusive-process mode.
+
     Raises:
         UserError: a worker raised one.
-        WorkerFailure: a worker raised something else, left early or was killed.
-        Stopped: the user asked a training to stop; it is saved, and all workers have ended.
-        KeyboardInterrupt: the user asked to stop before there was anything to save; all workers have ended.
+        WorkerFailure: a worker raised something else, ended early or was killed.
+        Stopped: the user stopped the training run; it is saved, and all workers have ended.
+        KeyboardInterrupt: the user stopped the run before there was anything to save; all workers have ended.
     """
     with signals.installed():
         tuning.import_paddle()
-        if plan.launched or (plan.processes == 1 and not apart):
+        if plan.launched or (plan.processes == 1 and not in_child):
             _run_in_place(worker, arguments, plan, watchdog_seconds)
         elif is_pool_worker():
             raise UserError(
-                f"{plan.processes} processes (NGPUS): a worker of a process pool cannot start processes; take one "
+                f"{plan.processes} processes (NGPUS): a worker of a process pool cannot start processes; use one "
                 "(NGPUS 1), or start the run outside of the pool"
             )
         else:
@@ -95,7 +96,7 @@ def _run_workers(
         finally:
             _end_all([process for process in multiprocessing.active_children() if process not in others])
         if failed:
-            _raise(failures.root_cause(failed))
+            _raise(failures.find_root_cause(failed))
 
 
 def _run_in_place(
@@ -106,7 +107,7 @@ def _run_in_place(
     from . import group_watch, rendezvous
 
     tuning.use_threads()
-    paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
+    paddle.disable_signal_handler()  # its dump at SIGTERM looks like a crash
     signals.install()
     signals.poll_in_thread()
 
@@ -140,12 +141,12 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
     root_logger.setLevel(logging.WARNING)
     try:
         with signals.blocked():
-            multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
+            multiprocessing.resource_tracker.ensure_running()  # a hangup stays blocked in it, others pass again
             signals.block()
             with plugins.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
-                    args=(payload, str(folder), os.getpid(), plan.device, secret.for_workers(), pages),
+                    args=(payload, str(folder), os.getpid(), plan.device, secret.create_for_workers(), pages),
                     nprocs=plan.processes,
                     join=False,
                     backend=kind.backend,
@@ -159,8 +160,8 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
 def _package_before_paddle() -> Iterator[None]:
     """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
 
-    They run the parent's main module first, but not that of a package, which ``python -m`` has started, nor cells of a
-    notebook: they would begin with the function that Paddle hands them. So they are told of another module.
+    They run the parent's main module first, except that of a package started with ``python -m`` and cells of a
+    notebook. They would then begin with the function that Paddle passes them, so another module is named instead.
     """
     main = sys.modules["__main__"]
     before = getattr(main, "__spec__", None)
@@ -179,19 +180,21 @@ def _prepare_rendezvous() -> None:
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # spawned workers share one machine
-    if "CUDA_VISIBLE_DEVICES" in os.environ:  # Paddle looks for a name without spaces among names that have them
+    if "CUDA_VISIBLE_DEVICES" in os.environ:  # Paddle does not find names with spaces around them
         os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
-def _worker_entry(payload: "WorkerPayload", folder: str, parent: int, device: str, of_run: bytes, pages: Any) -> None:
-    """Run in a spawned process: join the group, work, record how it ended."""
+def _worker_entry(
+    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, pages: Any
+) -> None:
+    """Run a spawned process: join the group, work, record how it ended."""
     printing.ignore_broken_pipe()
     faulthandler.enable()
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
     signals.work_for(parent, rank > 0, _leave)
-    secret.use(of_run)
+    secret.use(run_secret)
     answer_with_stacks(Path(folder), rank)
     status.publish(pages, rank)
     # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
@@ -203,7 +206,7 @@ def _worker_entry(payload: "WorkerPayload", folder: str, parent: int, device: st
 
         tuning.use_threads()
         paddle.disable_signal_handler()
-        faulthandler.disable()  # Paddle has set what it handles back to the default
+        faulthandler.disable()  # Paddle has reset the signals that it handles
         faulthandler.enable()
         signals.install()
         signals.poll_in_thread()
@@ -227,54 +230,56 @@ def _worker_entry(payload: "WorkerPayload", folder: str, parent: int, device: st
 
 
 def _leave(number: int, again: bool) -> None:
-    """End a worker from whichever thread asks."""
+    """End a worker from any thread."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
+    """Let the kernel kill this process when its parent ends, for any reason (Linux)."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != parent:  # it ended before prctl was called
         os._exit(1)
 
 
 class _SignalRelay:
-    """Passes on to the workers what the parent is asked by signals. All may have come to them, too: a terminal and a
-    scheduler send theirs to all processes. So it is SIGTERM that asks, which may come any number of times."""
+    """Forwards the parent's stop and save requests to the workers.
+
+    They may also have received the signals directly: a terminal and a scheduler signal all processes. So the relay
+    sends SIGTERM, which may arrive any number of times.
+    """
 
     def __init__(self, processes: list[Any]) -> None:
         self._processes = processes
-        self._asked_at: float | None = None
+        self._requested_at: float | None = None
 
-    def pass_on(self) -> None:
-        """Raise KeyboardInterrupt if nothing more is to be waited for."""
+    def forward(self) -> None:
+        """Forward new requests; raise KeyboardInterrupt if the workers should end without a save."""
         if signals.interrupts() > 1:
             raise signals.ProcessInterrupted(signal.SIGINT, again=True)
-        if signals.save_is_asked():
-            signals.forget_save()
+        if signals.save_requested():
+            signals.clear_save_request()
             if self._processes[0].exitcode is None:
                 os.kill(self._processes[0].pid, signal.SIGUSR1)
         number = signals.number()
         if number is None:
             return
-        if self._asked_at is None:
-            self._asked_at = time.monotonic()
+        if self._requested_at is None:
+            self._requested_at = time.monotonic()
             for process in self._processes:
                 process.terminate()
-        waited = time.monotonic() - self._asked_at
+        waited = time.monotonic() - self._requested_at
         if waited > _STOP_SECONDS:
-            raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
+            raise WorkerFailure(0, f"still working {_STOP_SECONDS:g} s after the request to stop")
 
 
 def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[str, Any]]:
-    """Wait for all workers, until one stands still, or ``_GRACE_SECONDS`` after the first failure; return the failed
-    ranks' records.
+    """Wait for all workers, until one hangs, or for ``_GRACE_SECONDS`` after the first failure; return failed records.
 
-    A worker that has recorded its failure counts as ended, even though it still waits. A user error is never the echo
-    of another failure, so it gets no grace period.
+    A worker that has recorded its failure counts as ended, even though it still waits. A user error is never caused by
+    another failure, so it gets no grace period.
     """
     running = dict(enumerate(processes))
     failed: list[dict[str, Any]] = []
@@ -282,7 +287,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
     requests = _SignalRelay(processes)
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
-        requests.pass_on()
+        requests.forward()
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):
@@ -295,7 +300,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
                 is_plain = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
                 grace = 0.0 if is_plain else _GRACE_SECONDS
                 deadline = min(deadline or math.inf, time.monotonic() + grace)
-        stuck = None if failed else watchdog.look(running)
+        stuck = None if failed else watchdog.poll(running)
         if stuck:
             return [stuck]
     return watchdog.explain(failed, running)
@@ -303,7 +308,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
 
 def _end_all(processes: list[Any]) -> None:
     for process in processes:
-        process.kill()  # SIGTERM would ask a worker to save
+        process.kill()  # SIGTERM would make a worker save
     for process in processes:
         process.join(_TERMINATE_SECONDS)
 
@@ -323,8 +328,7 @@ _GUARD = 'if __name__ == "__main__"'
 
 
 class _RegisteredName(NamedTuple):
-    """A name that a user has registered; ``pickled`` holds its ``registry.Registration``, None if that cannot be
-    pickled."""
+    """A name that a user has registered; ``pickled`` is its ``registry.Registration``, None if it cannot be pickled."""
 
     kind: str
     name: str
@@ -332,41 +336,45 @@ class _RegisteredName(NamedTuple):
 
 
 class WorkerPayload(NamedTuple):
-    """A worker's function and its arguments, pickled, with the code of users that they need."""
+    """A worker's function and arguments, pickled, with the user code that they need."""
 
-    carried: plugins.WorkerImports
+    imports: plugins.WorkerImports
     registered: list[_RegisteredName]
     work: bytes
     program: str
 
     @classmethod
     def pack(cls, worker: Callable[..., None], arguments: tuple[Any, ...]) -> "WorkerPayload":
-        """Called by the parent.
+        """Pack everything in the parent.
+
+        Args:
+            worker: the function that workers call.
+            arguments: its arguments.
 
         Raises:
             UserError: the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
-            _RegisteredName(kind, name, _pickle(own))
-            for (kind, name), own in REGISTRATIONS.items()
+            _RegisteredName(kind, name, _pickle(registration))
+            for (kind, name), registration in REGISTRATIONS.items()
             if name in list_names(kind)
         ]
         try:
             work = pickle.dumps((worker, arguments))
-        except (AttributeError, pickle.PicklingError) as error:  # of a local class, a lambda
+        except (AttributeError, pickle.PicklingError) as error:  # a local class or a lambda
             raise UserError(
                 f"{error}: worker processes import the classes of task and datasets: define them at the top level of a "
                 "module"
             ) from error
-        return cls(plugins.collect_carried(), registered, work, _program())
+        return cls(plugins.collect_imports(), registered, work, _program())
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Called by a worker: function and arguments.
+        """Unpack function and arguments in a worker.
 
         Raises:
-            UserError: what they need is not defined here.
+            UserError: a name that they need is not defined here.
         """
-        plugins.load_carried(self.carried)
+        plugins.load_imports(self.imports)
         for entry in self.registered:
             _register(entry)
         try:
@@ -375,46 +383,48 @@ class WorkerPayload(NamedTuple):
             mains = self.program or signals.__name__, "__main__", "__mp_main__"  # see ``_package_before_paddle``
             if not any(main in str(error) for main in mains):
                 raise
-            raise UserError(_explanation(str(error).split(" on <")[0], self.program)) from error
+            raise UserError(_explain_undefined(str(error).split(" on <")[0], self.program)) from error
 
 
-def _pickle(own: Any) -> bytes | None:
+def _pickle(registration: Any) -> bytes | None:
     try:
-        return pickle.dumps(own)
-    except (AttributeError, TypeError, pickle.PicklingError):  # a lambda, a local class: a module may register it again
+        return pickle.dumps(registration)
+    except (AttributeError, TypeError, pickle.PicklingError):  # a lambda or local class: a module may register it again
         return None
 
 
 def _register(entry: _RegisteredName) -> None:
-    """Register it as the parent has, unless a module has done so already, when it was imported here. What cannot be
-    unpickled here is left out: ``registry.find_name`` says why once the run asks for it."""
+    """Register a name like the parent, unless an imported module has done so.
+
+    An entry that cannot be unpickled here is skipped: ``registry.find_name`` explains it if the run needs it.
+    """
     if entry.pickled is None or entry.name in list_names(entry.kind):
         return
     try:
-        own = pickle.loads(entry.pickled)
+        registration = pickle.loads(entry.pickled)
     except (AttributeError, ImportError):
         return
     if entry.kind == "task":
-        register_task(entry.name, own.target, own.tables, own.keys or None)
+        register_task(entry.name, registration.target, registration.tables, registration.keys or None)
     elif entry.kind == "transform":
-        register_transform(entry.name, own.target)
+        register_transform(entry.name, registration.target)
     else:
-        {"model": register_model, "dataset": register_dataset}[entry.kind](entry.name, own.target, own.keys or None)
+        register = {"model": register_model, "dataset": register_dataset}[entry.kind]
+        register(entry.name, registration.target, registration.keys or None)
 
 
-def _explanation(what: str, program: str) -> str:
+def _explain_undefined(what: str, program: str) -> str:
     if not program:
         return (
-            f"{what}: worker processes do not run the cells of a notebook, nor what is typed: put it into a file, "
-            "my_things.py, and name it with IMPORTS=['my_things.py'] (-import=my_things.py)"
+            f"{what}: worker processes do not run notebook cells or typed code: put it into a file, "
+            "my_things.py, and import it with IMPORTS=['my_things.py'] (-import=my_things.py)"
         )
     return (
-        f"{what}: worker processes do not run what {program} has inside `{_GUARD}`: define and register it at the top "
-        "level of that file, or in a module that -import=MODULE names"
+        f"{what}: worker processes do not run the code of {program} inside `{_GUARD}`: define and register it at the "
+        "top level of that file, or in a module named with -import=MODULE"
     )
 
 
 def _program() -> str:
-    """The file of this process's main module, which its workers import as ``__mp_main__``; empty where it has none, as
-    in a notebook."""
+    """Return the file of this process's main module, which workers import as ``__mp_main__``; empty in a notebook."""
     return os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or "")

@@ -1,4 +1,4 @@
-"""Names of what a run keeps outside its output folder, so that a later start can remove what a killed one left.
+"""Names of a run's resources outside its output folder, so that a later start can remove a killed run's.
 
 A run that owns its output folder has a token, which its workers and loader processes inherit. It is part of the name of
 every shared array, semaphore and temporary folder.
@@ -25,29 +25,31 @@ PREFIX = "paddlevit_dist_"
 
 
 def new_token() -> str:
-    """Give this run a token, which the processes that it starts inherit."""
+    """Create this run's token, which the processes that it starts inherit."""
     os.environ[_MARK] = secrets.token_hex(8)
     return os.environ[_MARK]
 
 
 def token() -> str:
-    """This run's token; 16 zeros for a program that has taken no output folder."""
-    known = os.environ.get(_MARK, "")
-    return known if _TOKEN.fullmatch(known) else "0" * 16
+    """Return this run's token; 16 zeros for a program without an output folder."""
+    value = os.environ.get(_MARK, "")
+    return value if _TOKEN.fullmatch(value) else "0" * 16
 
 
 def temporary_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
-    """A folder for the time of the run, such as ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``."""
+    """Create a folder for the duration of the run, like ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``."""
     return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{kind}_{token()}_")
 
 
 @contextlib.contextmanager
 def working_folder(kind: str) -> Iterator[Path]:
-    """A temporary folder for the time of a command without an output folder that it owns; what killed ones have left is
-    removed. A process that lives holds the lock of its mark, a file in the temporary folder."""
+    """Create a temporary folder for a command without an output folder; remove the folders of killed ones.
+
+    A living process holds the lock of its mark, a file in the folder for temporary files.
+    """
     place = Path(tempfile.gettempdir())
     for mark in place.glob(f"{PREFIX}mark_*_"):
-        with contextlib.suppress(OSError), open(mark, "rb") as file:  # another user's, gone, or of a living process
+        with contextlib.suppress(OSError), open(mark, "rb") as file:  # of another user or a living process, or gone
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove(mark.name.split("_")[-2], str(place))
     with open(place / f"{PREFIX}mark_{new_token()}_", "xb") as file, temporary_folder(kind) as folder:
@@ -60,7 +62,7 @@ def working_folder(kind: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def named_semaphores() -> Iterator[None]:
-    """Semaphores that this process makes meanwhile have the run's token in their names.
+    """Put the run's token into the names of the semaphores that this process creates in the block.
 
     The processes that ``multiprocessing`` spawns open them by name; its own names are random.
     """
@@ -74,45 +76,47 @@ def named_semaphores() -> Iterator[None]:
 
 
 def require_semaphores(number: int, what: str, remedy: str) -> None:
-    """Check that this many more semaphores can be made, before something that makes them fails half-way.
+    """Check that this number of further semaphores can be created, before their creation fails halfway.
 
     Args:
-        what: needs them, for the message.
-        remedy: what to do besides enlarging shared memory.
+        number: semaphores that are needed.
+        what: what needs them, for the message.
+        remedy: what to do instead of enlarging shared memory.
 
     Raises:
         UserError: shared memory is full.
     """
-    made = []
+    locks = []
     try:
         for _ in range(number):
-            made.append(multiprocessing.Lock())
+            locks.append(multiprocessing.Lock())
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         raise UserError(
-            f"/dev/shm is full: it has no room for {what}; {remedy}, remove what other programs have left there, or "
+            f"/dev/shm is full: it has no room for {what}; {remedy}, remove files of other programs there, or "
             "enlarge it (docker run --shm-size=8g)"
         ) from error
 
 
-def remove(dead: str, temporary: str) -> list[str]:
-    """Remove what a run that has ended left in shared memory and in the folder for temporary files.
+def remove(run_token: str, temporary: str) -> list[str]:
+    """Remove the files of a run that has ended from shared memory and from the folder for temporary files.
 
     Args:
-        dead: its token.
-        temporary: the folder for temporary files that it used.
+        run_token: token of that run.
+        temporary: its folder for temporary files.
+
     Returns:
-        The paths that are gone.
+        The removed paths.
     """
-    if not _TOKEN.fullmatch(dead) or dead in (token(), "0" * 16):
+    if not _TOKEN.fullmatch(run_token) or run_token in (token(), "0" * 16):
         return []
-    places = [(SHARED_MEMORY, f"{PREFIX}*_{dead}_*"), (SHARED_MEMORY, f"sem.{PREFIX}{dead}-*")]
-    places.append((Path(temporary), f"{PREFIX}*_{dead}_*"))
+    places = [(SHARED_MEMORY, f"{PREFIX}*_{run_token}_*"), (SHARED_MEMORY, f"sem.{PREFIX}{run_token}-*")]
+    places.append((Path(temporary), f"{PREFIX}*_{run_token}_*"))
     removed = []
     for folder, pattern in places:
         for path in folder.glob(pattern):
-            with contextlib.suppress(OSError):  # another user's, or gone
+            with contextlib.suppress(OSError):  # of another user, or gone
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:

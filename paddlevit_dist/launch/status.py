@@ -1,6 +1,6 @@
-"""The place of each rank: a note for every step that it reaches, in a page of memory that its parent reads.
+"""The status of each rank: a note for every step that it reaches, in a page of memory that its parent reads.
 
-A note costs about a microsecond: one write into memory, no lock, no message.
+A note takes about a microsecond: one write into memory, no lock, no message.
 """
 
 import contextlib
@@ -12,26 +12,26 @@ from typing import Any, NamedTuple
 
 NOT_STARTED, AT_END = "starting", "finished, at the end of its process"
 _PAGE_BYTES = 512
-_HEAD = struct.Struct("<qqq")  # how often this rank has moved, its process, whether it waits for other ranks
+_HEAD = struct.Struct("<qqq")  # number of moves, process id, whether it waits for other ranks
 _MOVES = struct.Struct("<q")
 
 
 class RankStatus(NamedTuple):
-    """Note of a rank."""
+    """The latest note of a rank."""
 
     moves: int  # differs between any two notes
     process: int  # 0: not started yet
-    waits: bool  # for other ranks: its standing still is not its own
+    waits: bool  # for other ranks, which are the cause if it makes no progress
     text: str  # such as "in epoch 1, 3 of 20 updates done: in the backward pass"
 
 
 def new_pages(ranks: int) -> Any:
-    """Memory that the processes of ranks 0 to ``ranks`` - 1 share with this one, which starts them, for their notes."""
+    """Return memory for the notes of ranks 0 to ``ranks`` - 1, which they share with this process, their parent."""
     return multiprocessing.get_context("spawn").RawArray("c", _PAGE_BYTES * ranks)
 
 
 def read(pages: Any, rank: int) -> RankStatus:
-    """Read what a rank has noted last."""
+    """Read the latest note of a rank."""
     content = pages[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
     moves, process, waits = _HEAD.unpack_from(content)
     text = content[_HEAD.size :].rstrip(b"\0").decode("utf-8", errors="replace")
@@ -39,10 +39,10 @@ def read(pages: Any, rank: int) -> RankStatus:
 
 
 class _StatusNotes:
-    """This process's own notes."""
+    """The notes of this process."""
 
     def __init__(self) -> None:
-        self.page: memoryview | None = None  # its own; None: kept in this process only
+        self.page: memoryview | None = None  # the page of this rank; None: notes stay in this process
         self.moves = 0
         self.main = NOT_STARTED
         self.detail = ""
@@ -51,64 +51,65 @@ class _StatusNotes:
     def write(self) -> None:
         self.moves += 1
         if self.page is not None:
-            moves, process, waits, text = own()
+            moves, process, waits, text = get_status()
             content = _HEAD.pack(moves, process, waits) + text.encode("utf-8", "replace")
-            # First cut, then filled: what an earlier, longer note has left must not show behind it.
+            # Truncated, then padded: no rest of an earlier, longer note may remain.
             self.page[:] = content[:_PAGE_BYTES].ljust(_PAGE_BYTES, b"\0")
 
 
-_own = _StatusNotes()
+_notes = _StatusNotes()
 
 
 def publish(pages: Any, rank: int) -> None:
     """Write this process's notes into the page of ``rank`` from now on."""
-    _own.page = memoryview(pages).cast("B")[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
-    _own.write()
+    _notes.page = memoryview(pages).cast("B")[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
+    _notes.write()
 
 
-def own() -> RankStatus:
-    """Return what this process has noted last."""
-    text = f"{_own.main}: {_own.detail}" if _own.detail else _own.main
-    return RankStatus(_own.moves, os.getpid(), _own.waits, text)
+def get_status() -> RankStatus:
+    """Return the latest note of this process."""
+    text = f"{_notes.main}: {_notes.detail}" if _notes.detail else _notes.main
+    return RankStatus(_notes.moves, os.getpid(), _notes.waits, text)
 
 
 def note(text: str) -> None:
-    """Note which step this process has reached."""
-    _own.main, _own.detail, _own.waits = text, "", False
-    _own.write()
+    """Record the step that this process has reached."""
+    _notes.main, _notes.detail, _notes.waits = text, "", False
+    _notes.write()
 
 
-def detail(text: str, may_wait: bool = False) -> None:
-    """Note what this process does in this step, replacing the last detail; "" for none in particular.
+def set_detail(text: str, may_wait: bool = False) -> None:
+    """Record the activity of this process within its step, replacing the previous one; "" for none in particular.
 
     Args:
+        text: the activity, such as "in its forward pass".
         may_wait: it may wait there for other ranks.
     """
-    _own.detail, _own.waits = text, may_wait
-    _own.write()
+    _notes.detail, _notes.waits = text, may_wait
+    _notes.write()
 
 
 def move() -> None:
-    """Note that something has moved here. May be called from any thread: it writes nothing else."""
-    _own.moves += 1
-    if _own.page is not None:
-        _own.page[: _MOVES.size] = _MOVES.pack(_own.moves)
+    """Record progress. Any thread may call this: it writes nothing else."""
+    _notes.moves += 1
+    if _notes.page is not None:
+        _notes.page[: _MOVES.size] = _MOVES.pack(_notes.moves)
 
 
 @contextlib.contextmanager
 def during(text: str, may_wait: bool = False) -> Iterator[None]:
-    """A detail for as long as the context lasts; the one before comes back."""
-    before = _own.detail
-    detail(text, may_wait)
+    """Set a detail for the duration of the context; the previous one is restored."""
+    before = _notes.detail
+    set_detail(text, may_wait)
     try:
         yield
     finally:
-        detail(before)
+        set_detail(before)
 
 
 @contextlib.contextmanager
 def waiting_for_ranks() -> Iterator[None]:
-    """This process waits for other ranks, which may take as long as they do."""
+    """Mark this process as waiting for other ranks, which may take any time."""
     _note_waiting(True)
     try:
         yield
@@ -117,10 +118,10 @@ def waiting_for_ranks() -> Iterator[None]:
 
 
 def waiting_for_device() -> contextlib.AbstractContextManager[None]:
-    """This process waits for its device, which may wait in an exchange for those of other ranks."""
+    """Mark this process as waiting for its device, which may wait in a collective for the devices of other ranks."""
     return during("waiting for its device", may_wait=True)
 
 
 def _note_waiting(waits: bool) -> None:
-    _own.waits = waits
-    _own.write()
+    _notes.waits = waits
+    _notes.write()

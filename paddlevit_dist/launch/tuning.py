@@ -1,11 +1,11 @@
-"""The environment a process must start with to be fast on a CPU, and the proof that it changes no results.
+"""The environment that makes a process fast on a CPU, and checks that it changes no results.
 
-Three things are set for Paddle on a CPU. Its MKL takes a slow path on AMD processors unless told which instruction set
-to use, which is most of the gain (docs/benchmarks.md). glibc's malloc returns every large tensor to the kernel, which
-then has to zero the pages again for the next one. And Paddle's views of a tensor (``transpose``, slices) are read much
-more slowly by the operations after them than a copy is made. Libraries read such variables when they are loaded, and
-malloc when the process starts, which can be told by a call, too. So the entry sets them before it imports Paddle or
-NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
+Three settings matter for Paddle on a CPU. Its MKL takes a slow path on AMD processors unless a variable names the
+instruction set; this is most of the gain (docs/explanation/benchmarks.md). glibc's malloc returns every large tensor
+to the kernel, which then has to zero the pages again for the next one. And operations read Paddle's views of a tensor
+(``transpose``, slices) much more slowly than a copy takes to make. Libraries read such variables when they are
+loaded, and malloc when the process starts, or by a call. So the entry point sets them before it imports Paddle or
+NumPy, and spawned workers inherit them; where that is too late, the process replaces itself with the same command.
 """
 
 import contextlib
@@ -27,43 +27,43 @@ from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
 
-# Of malloc; -1 is the largest size. Each with the parameter of mallopt(3) that its variable sets when a process starts.
+# Of malloc; -1 is the largest size. Below, the parameter of mallopt(3) for each variable.
 _MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_TOP_PAD_": str(64 << 20)}
 _MALLOPT = {"MALLOC_MMAP_MAX_": -4, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}
 
-_THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle is imported, see ``use_threads``
+_THREADS = "PADDLEVIT_DIST_THREADS"  # OMP_NUM_THREADS after Paddle's import, see ``use_threads``
 
 _OPENMP, _MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|mkl_rt)[^/]*$")
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
-_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: the fast layers of cpu_kernels/ compute nothing
+_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: the fast layers of cpu_kernels/ are not used
 
-# Of a product's largest deviation to its largest entry. Rounding normally distributed factors to the nearest of the 11
-# significant bits of TF32 changes each by 0.42 x 2**-11 of itself (root mean square), and the sums of products by 0.60
-# x 2**-11 = 2.9e-4 of their spread, however long they are; the largest of many deviations is to the largest of as many
-# sums as spread is to spread. Seen: 2.9e-4 with 512 x 512 on an H100 and an H200, 3.4e-4 with 2,048 x 2,048, where
-# float32 has 3e-7 and 2e-6, and factors of bfloat16 2.5e-3. The limits lie between.
+# Of a product's largest deviation, relative to its largest entry. Rounding normally distributed factors to the nearest
+# of the 11 significant bits of TF32 changes each by 0.42 x 2**-11 of itself (root mean square), and sums of products by
+# 0.60 x 2**-11 = 2.9e-4 of their spread, independent of their length; the largest deviation relates to the largest
+# sum like their spreads. Measured: 2.9e-4 with 512 x 512 on an H100 and an H200, 3.4e-4 with 2,048 x 2,048, where
+# float32 has 3e-7 and 2e-6, and factors of bfloat16 2.5e-3. The limits are between these.
 TF32_LIMIT = 2.0**-10
 FLOAT32_LIMIT = 1e-4
 
 _QUIET = {
     "GLOG_minloglevel": "2",  # lines of the rendezvous store
     "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # "no ccache found"
-    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalization announces its usual behavior
-    "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan already reports this
+    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalization's usual behavior
+    "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan reports this
 }
 
 
-# What reads the variables of threads and kernels when it is loaded.
+# Modules that read the variables of threads and kernels when they are loaded.
 _READERS = ("numpy", "paddle", "numba")
 
 
 def has_slow_views() -> bool:
-    """Whether the installed Paddle makes views that are better replaced by copies: on CPUs, from 2.6 to 3.
+    """Return whether the installed Paddle makes views that should be replaced with copies: on CPUs, from 2.6 to 3.
 
     With the flag below, ``transpose`` and slices copy. On an AMD EPYC (Zen 4) with Paddle 3.3 a training step of ViT-Ti
-    is 1.4 times as fast, its evaluation 1.7 times. On a GPU views are worth having.
+    is 1.4 times as fast, its evaluation 1.7 times. On a GPU views are faster.
     """
     if devices.expected_gpus():
         return False
@@ -71,31 +71,44 @@ def has_slow_views() -> bool:
 
 
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict[str, str]:
-    """Variables to add for ``processes`` processes on this machine, except those the user has set."""
+    """Return the variables to add for ``processes`` processes on this machine, except those that are set already.
+
+    Args:
+        processes: number of processes on this machine.
+        tuned: the value of CPU_TUNING.
+        current: the present variables.
+    """
     threads = str(max(1, devices.cpu_cores() // processes))
-    wanted = {"FLAGS_paddle_num_threads": threads, **_QUIET}
+    variables = {"FLAGS_paddle_num_threads": threads, **_QUIET}
     if threads == "1":
-        wanted["OMP_NUM_THREADS"] = threads
+        variables["OMP_NUM_THREADS"] = threads
     elif tuned and "OMP_NUM_THREADS" not in current and not devices.expected_gpus():
-        wanted[_THREADS] = threads
-        wanted["KMP_BLOCKTIME"] = "1"  # ms that a thread without work spins, in the way of others; 200 if not set
-        wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
+        variables[_THREADS] = threads
+        variables["KMP_BLOCKTIME"] = "1"  # ms that an idle thread spins and blocks others; default 200
+        variables["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: each loader process would use all cores
     if tuned:
-        if platform.libc_ver()[0] == "glibc":  # elsewhere a single process works, too
-            wanted.update(_MALLOC)
+        if platform.libc_ver()[0] == "glibc":  # a single process also works elsewhere
+            variables.update(_MALLOC)
         kernels = math_kernels(processor())
         if kernels:
-            wanted[KERNELS] = kernels
+            variables[KERNELS] = kernels
         if has_slow_views():
-            wanted[_COPIES] = "0"
+            variables[_COPIES] = "0"
     else:
-        wanted[_PLAIN_LAYERS] = "1"
-    return {name: value for name, value in wanted.items() if name not in current}
+        variables[_PLAIN_LAYERS] = "1"
+    return {name: value for name, value in variables.items() if name not in current}
 
 
 def restart_with_environment(requested_processes: int, tuned: bool, device: str = "auto") -> None:
-    """Give this process, once, the environment above, and import Paddle. Where something that has read these variables
-    is imported already, the process is replaced with the same command."""
+    """Give this process, once, the environment above, and import Paddle.
+
+    If a module that has read these variables is already imported, the process is replaced with the same command.
+
+    Args:
+        requested_processes: the value of NGPUS.
+        tuned: the value of CPU_TUNING.
+        device: the value of DEVICE.
+    """
     devices.hide_gpus(device)
     forget_kernels()
     if _MARK not in os.environ:
@@ -108,11 +121,11 @@ def restart_with_environment(requested_processes: int, tuned: bool, device: str 
 
 
 @contextlib.contextmanager
-def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[str]]:
-    """For a program that calls a run: Paddle is imported, and the environment above is there while the block runs.
+def environment_for_call(requested_processes: int, tuned: bool) -> Iterator[list[str]]:
+    """Set the environment above for a program that calls a run, and import Paddle; restore it after the block.
 
     Yields:
-        A line where Paddle was imported without it, so that its threads or kernels may be others by now.
+        A note if Paddle was imported before, so that its threads or kernels may differ.
     """
     global _is_set_for_calls
     before = dict(os.environ)
@@ -129,11 +142,11 @@ def environment_of_call(requested_processes: int, tuned: bool) -> Iterator[list[
         views = paddle.get_flags([_COPIES])
         if is_late and _COPIES in added:
             paddle.set_flags({_COPIES: False})
-        told = (
+        note = (
             "note: Paddle was imported before this call: if it has computed, it keeps its threads and kernels, and last"
         )
         try:
-            yield [f"{told} digits may differ from the command's: import it afterwards"] if late else []
+            yield [f"{note} digits may differ from the command's: import it afterwards"] if late else []
         finally:
             paddle.set_flags(views)
     finally:
@@ -145,24 +158,27 @@ _is_set_for_calls = False
 
 
 def import_paddle() -> None:
-    """Import Paddle while signals wait, and NumPy with it, whose threads then leave them to the main one for good."""
+    """Import Paddle while signals wait, and NumPy with it: their threads then leave signals to the main thread."""
     with signals.blocked():
         import paddle  # noqa: F401
 
         signals.install_again()
 
 
-def before(current: Mapping[str, str]) -> dict[str, str]:
-    """The variables without those that ``restart_with_environment`` has added: for a process that adds its own."""
+def without_tuning(current: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that ``restart_with_environment`` has not added, for a process that adds its own."""
     ours = {_MARK, *current.get(_MARK, "").split(",")}
     return {name: value for name, value in current.items() if name not in ours}
 
 
 def take_effect(added: Mapping[str, str]) -> bool:
-    """Do what these variables, which have just been set, would have done at the process's start.
+    """Apply variables that have just been set as if they had been set at the process's start.
+
+    Args:
+        added: the variables.
 
     Returns:
-        False if that is not possible any more. The process is to be replaced then.
+        False if this is no longer possible, so that the process must be replaced.
     """
     if any(name in sys.modules for name in _READERS):
         return False
@@ -174,7 +190,7 @@ def take_effect(added: Mapping[str, str]) -> bool:
 
 
 def use_threads() -> None:
-    """Let Paddle's operations use the threads that the environment above has for them.
+    """Let Paddle's operations use the number of threads of the environment above.
 
     Call after importing Paddle, which would complain about OMP_NUM_THREADS, and before its first operation, which reads
     the variable; FLAGS_paddle_num_threads does nothing for a product or an element-wise operation in 2.6 and 3.3.
@@ -184,15 +200,17 @@ def use_threads() -> None:
 
 
 def hide_threads() -> None:
-    """Let processes that are started from here import Paddle in silence; they call ``use_threads`` themselves."""
+    """Let child processes import Paddle without a warning; they call ``use_threads`` themselves."""
     if _THREADS in os.environ:
         os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @contextlib.contextmanager
 def one_thread_here() -> Iterator[None]:
-    """Context in which the operations that the calling thread begins use no others: it is one of several that share the
-    cores among themselves. MKL's own number, which MKL_NUM_THREADS sets, wins in its products over OpenMP's."""
+    """Limit the operations of the calling thread to one thread in this context: several such threads share the cores.
+
+    In MKL's products its own number, which MKL_NUM_THREADS sets, overrides OpenMP's.
+    """
     openmp = _find_loaded(_OPENMP)
     before = [library.omp_get_max_threads() for library in openmp]
     for library in openmp:
@@ -209,21 +227,21 @@ def one_thread_here() -> Iterator[None]:
 
 @functools.cache
 def _find_loaded(names: re.Pattern[str]) -> list[ctypes.CDLL]:
-    """The libraries of these names that this process has loaded."""
+    """Return the libraries of these names that this process has loaded."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text(encoding="utf-8", errors="replace").splitlines() if maps.exists() else []
     return [ctypes.CDLL(path) for path in sorted({line.split()[-1] for line in lines if names.search(line)})]
 
 
-def give_back_memory() -> None:
-    """Return this process's unused heap to the kernel: the variables above keep malloc from doing so itself."""
+def release_memory() -> None:
+    """Return this process's unused heap to the kernel: with the variables above malloc does not."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):  # glibc
         library.malloc_trim(0)
 
 
 def settings() -> dict[str, str]:
-    """The tuning variables in effect in this process, and which of them we set."""
+    """Return the tuning variables in effect in this process, and which of them this package has set."""
     names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", KERNELS]
     names += [_COPIES, _PLAIN_LAYERS, *_MALLOC]
     in_force = {name: os.environ[name] for name in names if name in os.environ}
@@ -232,17 +250,22 @@ def settings() -> dict[str, str]:
 
 
 def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_LIMIT) -> dict[str, float]:
-    """Time one float32 matrix product, compare it with float64 and, on a CPU, with itself: the chosen kernels are
-    correct, and the threads of this process share the work in the same way each time.
+    """Time one float32 matrix product and compare it with float64 and, on a CPU, with its repetitions.
+
+    This shows that the chosen kernels are correct, and that the threads share the work in the same way each time.
 
     Args:
-        device: as ``paddle.set_device`` takes it.
-        limit: of the relative error: ``TF32_LIMIT`` where the device may round factors to TF32.
+        size: rows and columns of both factors.
+        device: as in ``paddle.set_device``.
+        limit: of the relative error: ``TF32_LIMIT`` if the device may round factors to TF32.
+
     Returns:
         ``gigaflops`` of the fastest of five products on this device, and ``relative_error``, the largest deviation from
         the float64 product divided by its largest entry.
+        the float64 product divided by its largest entry.
+
     Raises:
-        RuntimeError: the product is wrong, or has other bits when it is repeated on the CPU.
+        RuntimeError: the product is wrong, or not bitwise repeatable on the CPU.
     """
     import numpy as np
     import paddle
@@ -262,26 +285,26 @@ def check_product(size: int = 512, device: str = "cpu", limit: float = FLOAT32_L
     product = products[0]
     if is_on_cpu and not all(np.array_equal(product, other) for other in products):
         raise RuntimeError(
-            f"a {size}x{size} float32 product is not the same each time with {settings()}, so that no run could be "
-            "repeated; run with OMP_NUM_THREADS=1 and report this processor"
+            f"a {size}x{size} float32 product differs between repetitions with {settings()}, so runs are not "
+            "reproducible; run with OMP_NUM_THREADS=1 and report this processor"
         )
     exact = left.astype(np.float64) @ right.astype(np.float64)
     error = float(np.abs(product - exact).max() / np.abs(exact).max())
     if not error < limit:
-        mend = "run with CPU_TUNING False and report this processor"
-        mend = mend if is_on_cpu else "report this device, its driver and its libraries"
+        remedy = "run with CPU_TUNING False and report this processor"
+        remedy = remedy if is_on_cpu else "report this device, its driver and its libraries"
         raise RuntimeError(
             f"a {size}x{size} float32 product is off by {error:.1e} on {device} (at most {limit:.1e}) with "
-            f"{settings()}; {mend}"
+            f"{settings()}; {remedy}"
         )
     return {"gigaflops": round(2 * size**3 / min(seconds[1:]) / 1e9, 1), "relative_error": error}
 
 
 def check_copies() -> None:
-    """See that transposed and sliced tensors hold the right values and, where views are switched off, are copies.
+    """Check that transposed and sliced tensors hold the right values and are copies if views are switched off.
 
     Raises:
-        RuntimeError: a value is wrong, or a view was returned although there should be none.
+        RuntimeError: a value is wrong, or a view was returned although views are switched off.
     """
     import numpy as np
     import paddle

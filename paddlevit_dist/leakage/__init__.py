@@ -19,8 +19,8 @@ from ..runtime.compiled import has_numba
 
 if TYPE_CHECKING:
     from ..engine.trainer import Trainer
-    from ..logging.callbacks import Callback
     from ..settings.every_run import RunSettings
+    from ..tasks.callback import Callback
     from ..tasks.task import Task
 
 
@@ -67,3 +67,5 @@ class LeakageExtension(Extension):
 
 
 EXTENSION = LeakageExtension()
+
+__all__ = ["EXTENSION"]

@@ -5,10 +5,10 @@ from typing import Any
 
 from ..distributed import is_main
 from ..engine.trainer import Trainer
-from ..logging.callbacks import Callback
 from ..logging.progress import write_line
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
+from ..tasks.callback import Callback
 from ..tasks.task import make_task
 from .search import FILE, find, read, write
 from .settings import LeakageSettings

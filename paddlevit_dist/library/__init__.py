@@ -5,3 +5,29 @@
 - ``models``: models with their weights, and the transform of their images
 - ``meters``: scores of outputs of any program; ``checks``: validation of their arguments
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Accuracy": "meters",
+    "CocoAP": "meters",
+    "FeatureMaps": "models",
+    "ImageTransform": "models",
+    "MeanIoU": "meters",
+    "Meter": "meters",
+    "MeterScores": "meters",
+    "OpenedSamples": "data",
+    "RadialError": "meters",
+    "ScanNetAP": "meters",
+    "TrainedRun": "runs",
+    "VolumeDice": "meters",
+    "create_model": "models",
+    "create_transform": "models",
+    "evaluate": "runs",
+    "load_config": "runs",
+    "open_dataset": "data",
+    "predict": "runs",
+    "train": "runs",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -276,7 +276,7 @@ class CocoAP(Meter):
         return DetectionMetrics(names, with_masks=masks)
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        from ..images.detection.detections import DetectedObjects, as_written
+        from ..images.detection.detections import DetectedObjects, corners_to_boxes
 
         more = ["masks"] if self._with_masks else []
         require_parts(output, "output", ["boxes", "scores", "labels", *more])
@@ -294,7 +294,7 @@ class CocoAP(Meter):
         )
         scores = host(output["scores"]).astype(np.float64, copy=False)
         labels, true_labels = (host(record["labels"]) for record in (output, target))
-        boxes = as_written(true_corners)
+        boxes = corners_to_boxes(true_corners)
         areas = host(target.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
         is_crowd = host(target.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
         require_classes(labels, len(self._names), "labels of the output")

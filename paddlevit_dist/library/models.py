@@ -14,7 +14,7 @@ from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
-from ..registry import address_of_weights, find_name, is_of_weights
+from ..registry import find_name, find_weights_address, is_weights_name
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.model import Model
@@ -129,9 +129,9 @@ def _load_pretrained(
             raise
         message = f"create_model: the model of the weights {name} is unknown: name it, for example"
         raise UserError(f"{message} create_model('resnet50', pretrained='{name}')") from None
-    if pretrained is True and is_of_weights(name):
+    if pretrained is True and is_weights_name(name):
         source = models.as_source(name)
-    elif pretrained is True and address_of_weights(registered):
+    elif pretrained is True and find_weights_address(registered):
         source = registered
     elif pretrained is True:
         row = find_published_for(registered)

@@ -219,10 +219,10 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     job = next((each.job_key for each in extensions() if each.job_key and run.values[each.job_key]), None)
     if job is not None:
         raise UserError(f"{job}: only the command supports this key: run paddlevit-dist train")
-    devices.require_sound_variables(run.values.NGPUS)
+    devices.check_launcher_variables(run.values.NGPUS)
     with (
         needing_paddle("evaluate" if run.values.EVAL else "train"),
-        tuning.environment_of_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
+        tuning.environment_for_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
         _restore_process_state(not run.values.EVAL, run.values.NGPUS == 1),
     ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
@@ -261,7 +261,7 @@ def _restore_process_state(training: bool, computes: bool) -> Iterator[None]:
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
     """Return values, intervals, and evaluated weights of the last evaluation."""
-    from ..logging.record import recorded_events
+    from ..runtime.metrics_file import recorded_events
 
     evaluations = [
         event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event

@@ -1,202 +1,48 @@
-"""Who is told of a run while it goes on: each concern that is not the loop's is a class derived from ``Callback``.
-
-``register_callback("mine", Mine)`` gives a class a name for ``-log_to=mine``; ``Trainer(..., callbacks=[Mine()])``
-takes one as it is. TensorBoard and VisualDL (``event_logs``), Weights & Biases and MLflow (``services``) are callbacks,
-and so are the average of the weights, the reports, early stopping, the profile and the report's page.
-"""
+"""Call the callbacks of a run, and find those that are registered by name."""
 
 import collections
 import importlib.util
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..registry import require_derived, resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
-from ..settings.every_run import RunSettings
-from ..tasks.task import LossTerm, Records, StepPosition
-from .record import recorded_events
+from ..tasks.callback import Callback, RunFacts
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
 
-class RunFacts(NamedTuple):
-    """Facts that a callback is told at the start.
-
-    Attributes:
-        folder: the output folder, SAVE.
-        config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
-        config_text: the same as YAML.
-        trains: False for an evaluation alone.
-        epochs: of the whole training.
-        updates_per_epoch: of the whole group of processes.
-        update: updates that are made already, of a run that is resumed; 0 for a new one.
-    """
-
-    folder: Path
-    config: RunSettings
-    config_text: str
-    trains: bool
-    epochs: int = 0
-    updates_per_epoch: int = 0
-    update: int = 0
-
-    def history(self) -> Iterator[dict[str, Any]]:
-        """The reports and evaluations up to here of a training that is resumed, without those that it repeats: lines
-        of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", with the ``update`` of both."""
-        for event in recorded_events(self.folder) if self.update else ():
-            is_told = event.get("kind") in ("training", "evaluation") and "epoch" in event
-            if is_told and not event.get("superseded"):
-                yield {"update": event["epoch"] * self.updates_per_epoch, **event, **get_interval_ends(event)}
-
-
-def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
-    """For callbacks, of a line of ``metrics.jsonl``: the ends of the main score's interval, which is the first that it
-    has, such as "top-1 low" and "top-1 high"; empty where it has none."""
-    for name, ends in evaluation.get("interval", {}).items():
-        if name != "percent":
-            return dict(zip((f"{name} low", f"{name} high"), ends or ()))
-    return {}
-
-
-class UpdateRecord(NamedTuple):
-    """An update that has been made.
-
-    Attributes:
-        step: its place; ``step.update`` updates were made before it.
-        terms: of the loss, one dictionary for each micro-batch, on the device.
-        is_finite: it has changed the weights.
-        learning_rate: it was made with.
-        made: updates of the epoch up to it.
-        is_last: of the epoch.
-    """
-
-    step: StepPosition
-    terms: list[dict[str, LossTerm]]
-    is_finite: bool
-    learning_rate: float
-    made: int
-    is_last: bool
-
-
-class Callback:
-    """Base class; each method may be left out.
-
-    What users may rely on are the methods up to ``end``. They are called in the main process only, in its main thread.
-    A callback of a user must not change the training, and nothing that these methods are given is on a device. While
-    it works the training waits. What it raises in ``start`` ends the run. Later the run goes on without this callback:
-    its traceback is shown and logged, as is one line for an ``OSError`` such as a full disk. A ``UserError`` ends the
-    run at any time with its message as the last line: for a callback that has seen enough.
-
-    The methods below them are of this package's own and change with it.
-    """
-
-    #: modules that it needs -> what to install with pip; where one is missing, the run does not start
-    requires: dict[str, str] = {}
-
-    def start(self, run: RunFacts) -> None:
-        """The run is about to compute."""
-
-    def report(self, update: int, values: dict[str, float]) -> None:
-        """Some updates were made.
-
-        Args:
-            update: how many there are since the start of the training.
-            values: means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate,
-                gradient_norm (where it is finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
-        """
-
-    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        """The model was evaluated after ``epoch``, with the averaged weights if there are any. In an evaluation alone
-        ``update`` and ``epoch`` are 0. ``values`` has the ends of the main score's interval, such as "top-1 low" and
-        "top-1 high", where there is one."""
-
-    def saved(self, path: Path) -> None:
-        """A checkpoint is on disk; told before the next of the other calls."""
-
-    def end(self, outcome: str) -> None:
-        """The run is over: "finished", "stopped" (asked to, and saved) or "failed". Not called for a run that was
-        killed or that ended before ``start``."""
-
-    # ---- of this package's own ---------------------------------------------------------------------------------
-
-    #: every rank has one, and all act alike where they communicate; what it raises ends the run
-    on_every_rank = False
-
-    def epoch_started(self, epoch: int, made: int) -> None:
-        """An epoch begins, of which ``made`` updates were made by the run that this one continues."""
-
-    def data_awaited(self) -> None:
-        """The loop turns to the loader for the next update's batches."""
-
-    def update_started(self, step: StepPosition, batches: list[dict[str, Any]]) -> None:
-        """An update's batches are there."""
-
-    def update_done(self, update: UpdateRecord) -> None:
-        """An update is made, and counted."""
-
-    def epoch_left(self) -> None:
-        """No more updates in this epoch: all are made, or the run is ending."""
-
-    def epoch_done(self, epoch: int) -> None:
-        """All updates of the epoch are made."""
-
-    def paused(self, what: str) -> None:
-        """Something that is no training begins, in words that follow "the run is"."""
-
-    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
-        """The weights that count were evaluated, in a pause; ``values`` and ``line`` are the task's."""
-
-    #: why the training is to end here, after ``epoch_evaluated`` or before it begins; equal on every rank
-    ends_training = ""
-
-    def resumed(self) -> None:
-        """Hear that a pause is over."""
-
-    def training_done(self) -> None:
-        """All epochs are trained, evaluated and saved."""
-
-    #: from ``evaluation_started`` on: the task is to keep records for figures (``EvaluationStep.keeps_records``)
-    wants_records = False
-
-    def evaluation_started(self, is_shown: bool) -> None:
-        """An evaluation begins; ``is_shown``: it is the one that a run ends with, of labeled samples."""
-
-    def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        """A batch was evaluated; ``records`` as ``Task.eval_step`` returned them."""
-
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """A run that only evaluates is over; ``facts`` are plain values that tell what was evaluated."""
-
-
 def find_callbacks(names: Sequence[str]) -> dict[str, Any]:
-    """Name -> what is registered as the callback, once it is seen that it has what it needs.
+    """Return name -> registered callback, after a check of its required packages.
 
     Raises:
-        UserError: there is no such callback, or it lacks a package.
+        UserError: there is no such callback, or a package is not installed.
     """
-    found = {name: resolve("callback", name) for name in names}
-    for name, target in found.items():
+    targets = {name: resolve("callback", name) for name in names}
+    for name, target in targets.items():
         needed = require_derived(target, Callback).requires
         missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]
         if missing:
-            raise UserError(f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
-    return found
+            raise UserError(
+                f"LOG_TO {name}: not installed; python -m pip install {' '.join(missing)}, or remove {name} from LOG_TO"
+            )
+    return targets
 
 
 class CallbackList:
-    """Tells all callbacks of a run, in their order, what happens; what those of users raise is kept away from it.
+    """Calls all callbacks of a run, in their order, and shields the run from exceptions of users' callbacks.
 
     Args:
-        callbacks: of users: none on ranks other than the main one.
-        say: takes a line for terminal and log.
+        callbacks: of users; none on ranks other than 0.
+        log: writes a line to terminal and log.
     """
 
-    def __init__(self, callbacks: Iterable[Any] = (), say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, callbacks: Iterable[Any] = (), log: Callable[[str], None] = lambda line: None) -> None:
         self._callbacks: list[Callback] = [require_derived(callback, Callback) for callback in callbacks]
-        self._say = say
+        self._log = log
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False
 
@@ -205,34 +51,36 @@ class CallbackList:
         self._callbacks[:0] = callbacks
 
     def start(self, run: RunFacts) -> None:
+        """Call ``start`` of each callback."""
         for callback in self._callbacks:
             callback.start(run)
         self._is_started = True
 
     def notify(self, event: str, *arguments: Any) -> None:
-        """Call the method of this name of each."""
+        """Call the method ``event`` of each callback."""
         while self._saved:
             self._notify_all("saved", self._saved.popleft())
         self._notify_all(event, *arguments)
 
     def note_saved(self, path: Path) -> None:
-        """May be called in any thread."""
+        """Queue a call of ``saved``; any thread may call this."""
         self._saved.append(path)
 
     def end(self, outcome: str) -> None:
+        """Call ``end`` of each callback, once."""
         if self._is_started:
             self.notify("end", outcome)
             self._is_started = False
 
     @property
     def end_training(self) -> str:
-        """Why the training is to end here, empty where none of them says so (see ``Callback.ends_training``)."""
-        return next((one.ends_training for one in self._callbacks if one.on_every_rank and one.ends_training), "")
+        """Why training has to end; empty if it does not (see ``Callback.ends_training``)."""
+        return next((each.ends_training for each in self._callbacks if each.on_every_rank and each.ends_training), "")
 
     @property
     def want_records(self) -> bool:
-        """Whether any of them does (see ``Callback.wants_records``)."""
-        return any(one.on_every_rank and one.wants_records for one in self._callbacks)
+        """Whether any callback wants records (see ``Callback.wants_records``)."""
+        return any(each.on_every_rank and each.wants_records for each in self._callbacks)
 
     def _notify_all(self, event: str, *arguments: Any) -> None:
         for callback in list(self._callbacks):
@@ -240,7 +88,7 @@ class CallbackList:
                 getattr(callback, event)(*arguments)
                 continue
             try:
-                # Each its own copy: one that changes it changes nothing for the next.
+                # Copies: a callback that changes one does not affect the next callback.
                 getattr(callback, event)(*(dict(part) if isinstance(part, dict) else part for part in arguments))
             except UserError:
                 raise
@@ -252,6 +100,6 @@ class CallbackList:
         name = type(callback).__name__
         if not isinstance(error, OSError):
             for line in printing.block(traceback.format_exc()).splitlines():
-                self._say(line)
+                self._log(line)
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        self._say(f"callback {name} is left out from here on, the run continues: in {event}, {reason}")
+        self._log(f"callback {name} is disabled from here on, the run continues: in {event}, {reason}")

@@ -1,11 +1,11 @@
-"""A training's reports and evaluations for TensorBoard and VisualDL (LOG_TO), in folders of the run.
+"""Reports and evaluations of training for TensorBoard and VisualDL (LOG_TO), in folders of the run.
 
-Each start writes one file: a training that is resumed first writes what ``metrics.jsonl`` has of its course, and then
-removes the file of the start before. So no step is there twice, whatever was repeated, and a log that is asked for in
-the middle of a training is complete, too.
+Each start writes one file: a resumed run first writes the history in ``metrics.jsonl``, and then removes the file of
+the previous start. So no step is there twice after a repetition, and a log that is requested in the middle of training
+is complete, too.
 
-Written by the libraries' own writers of records, at once and without their threads: loader processes are forked, and a
-full disk is told when it is met.
+The files are written by the libraries' record writers, directly and without their threads: loader processes are forked,
+and a full disk is reported at once.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ import platform
 import time
 from typing import Any, BinaryIO
 
-from .callbacks import Callback, RunFacts
+from ..tasks.callback import Callback, RunFacts
 
 _NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 
 
 def collect_scalars(group: str, values: dict[str, Any]) -> dict[str, float]:
-    """``group/name`` -> value, of what is a number."""
+    """Return ``group/name`` -> value for the values that are numbers."""
     return {
         f"{group}/{name}": float(value)
         for name, value in values.items()
@@ -29,24 +29,26 @@ def collect_scalars(group: str, values: dict[str, Any]) -> dict[str, float]:
 
 
 class NumbersLog(Callback):
-    """Base class of what takes the numbers of reports and evaluations."""
+    """Base class of callbacks that log the numbers of reports and evaluations."""
 
     def report(self, update: int, values: dict[str, float]) -> None:
+        """Log the values of a report."""
         self.add("training", update, values)
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
+        """Log the scores of an evaluation."""
         self.add("evaluation", update, values)
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
-        """Take the numbers that are known after ``update``."""
+        """Log numbers after ``update``."""
         raise NotImplementedError
 
 
 class EventLog(NumbersLog):
-    """Common parts of both logs. A subclass says how its records are made.
+    """Common parts of both logs. A subclass creates its records.
 
     Attributes:
-        folder_name: in the run's folder.
+        folder_name: name in the run's folder.
         pattern: of the files that belong to this log.
     """
 
@@ -57,12 +59,13 @@ class EventLog(NumbersLog):
         self._file: BinaryIO | None = None
 
     def start(self, run: RunFacts) -> None:
+        """Open a file, write the configuration and the history, and remove earlier files."""
         if not run.trains:
             return
         folder = run.folder / self.folder_name
         folder.mkdir(exist_ok=True)
         earlier = sorted(folder.glob(self.pattern))
-        name = f"{int(time.time())}.{platform.node()}.{os.getpid()}.{time.time_ns()}"  # two starts in one second
+        name = f"{int(time.time())}.{platform.node()}.{os.getpid()}.{time.time_ns()}"  # unique
         self._file = open(folder / self.pattern.replace("*", name, 1), "xb")  # noqa: SIM115
         self.begin(self._file)
         self.text("configuration", run.config_text)
@@ -74,17 +77,19 @@ class EventLog(NumbersLog):
                 file.unlink()
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
+        """Write the numbers."""
         if self._file is not None:
             self.scalars(collect_scalars(group, values), update, time.time())
             self._file.flush()
 
     def end(self, outcome: str) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def begin(self, file: BinaryIO) -> None:
-        """Write what a file begins with."""
+        """Write the beginning of a file."""
         raise NotImplementedError
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
@@ -92,7 +97,7 @@ class EventLog(NumbersLog):
         raise NotImplementedError
 
     def text(self, tag: str, text: str) -> None:
-        """Write a text, shown as it is."""
+        """Write a text that is shown unchanged."""
         raise NotImplementedError
 
 
@@ -104,7 +109,8 @@ class TensorBoardLog(EventLog):
     pattern = "events.out.tfevents.*"
 
     def begin(self, file: BinaryIO) -> None:
-        # Neither TensorFlow nor torch is looked for by these.
+        """Write the beginning of a file."""
+        # These modules do not import TensorFlow or PyTorch.
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.plugins.text.summary_v2 import text_pb
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -112,17 +118,19 @@ class TensorBoardLog(EventLog):
         self._event, self._summary, self._text_pb = event_pb2, summary_pb2, text_pb
         self._writer = RecordWriter(file)
         self._write(step=0, file_version="brain.Event:2")
-        # What a server that is running has seen of the earlier file counts no more.
+        # A running server forgets the data of the earlier file.
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._write(step=0, session_log=start)
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        """Write numbers by their tags."""
         value = self._summary.Summary.Value
         summary = self._summary.Summary(value=[value(tag=tag, simple_value=n) for tag, n in values.items()])
         self._write(wall_time=seconds, step=step, summary=summary)
 
     def text(self, tag: str, text: str) -> None:
-        indented = "\n".join(f"    {line}" for line in text.splitlines())  # Markdown for text that is shown as it is
+        """Write a text."""
+        indented = "\n".join(f"    {line}" for line in text.splitlines())  # Markdown for preformatted text
         self._write(step=0, summary=self._text_pb(tag, indented))
 
     def _write(self, **content: Any) -> None:
@@ -138,6 +146,7 @@ class VisualDlLog(EventLog):
     pattern = "vdlrecords.*.log"
 
     def begin(self, file: BinaryIO) -> None:
+        """Write the beginning of a file."""
         from visualdl.component import base_component
         from visualdl.writer.record_writer import RecordWriter
 
@@ -146,12 +155,14 @@ class VisualDlLog(EventLog):
         self._write(base_component.meta_data(walltime=round(time.time() * 1000)))
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        """Write numbers by their tags."""
         for tag, value in values.items():
-            # VisualDL refuses the sign in which it writes what it escapes.
+            # VisualDL refuses its own escape character.
             tag = tag.replace("%", "percent")
             self._write(self._make.scalar(tag=tag, value=value, step=step, walltime=round(seconds * 1000)))
 
     def text(self, tag: str, text: str) -> None:
+        """Write a text."""
         self._write(self._make.text(tag=tag, text_string=text, step=0, walltime=round(time.time() * 1000)))
 
     def _write(self, record: Any) -> None:

@@ -1,4 +1,4 @@
-"""An occasional line while a run has nothing else to report."""
+"""A line from time to time while a run prints nothing else."""
 
 import os
 import threading
@@ -13,30 +13,32 @@ from . import progress
 QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
 _POLL_SECONDS = 1.0
 
-# Held by threads other than the main one while they print: a process forked meanwhile would inherit a stream that
+# Held by threads other than the main one while they print: a process forked in the meantime would inherit a stream that
 # stays locked forever.
 printing = threading.Lock()
 os.register_at_fork(before=printing.acquire, after_in_parent=printing.release, after_in_child=printing.release)
 
 
 class Heartbeat:
-    """Says where the run is if nothing was printed for a while: ``with Heartbeat(say).at("reading the list"): ...``
+    """Prints the activity of the run if nothing was printed for a while.
+
+    Use it as ``with Heartbeat(log).at("reading the list"): ...``.
 
     Args:
-        say: prints a line.
-        shown: False on all ranks but the main one.
+        log: prints a line.
+        shown: False on all ranks but 0.
         quiet_seconds: time without a line or a moving bar before one is printed.
-        poll_seconds: time between looks at the clock.
+        poll_seconds: time between checks of the clock.
     """
 
     def __init__(
         self,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         shown: bool = True,
         quiet_seconds: float = QUIET_SECONDS,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        self._say = say
+        self._log = log
         self._shown = shown
         self._quiet_seconds = quiet_seconds
         self._poll_seconds = poll_seconds
@@ -45,14 +47,14 @@ class Heartbeat:
         self._place = ("", time.monotonic())
 
     def at(self, place: str) -> "Heartbeat":
-        """Note where the run is now, also for the watchdog; may be used as a context, which is then watched."""
+        """Set the current activity, also for the watchdog; can be used as a context, which is then watched."""
         self._place = (place, time.monotonic())
         status.note(place)
         return self
 
     def __enter__(self) -> "Heartbeat":
         if self._shown:
-            progress.note_sign_of_life()
+            progress.note_output()
             self._stop.clear()
             self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
             self._thread.start()
@@ -65,10 +67,10 @@ class Heartbeat:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._poll_seconds):
-            if progress.seconds_since_sign_of_life() < self._quiet_seconds:
+            if progress.seconds_since_output() < self._quiet_seconds:
                 continue
             place, since = self._place
             if being_compiled:
                 place = "compiling, once"
             with printing:
-                self._say(f"still {place} ({time.monotonic() - since:.0f} s)")
+                self._log(f"still {place} ({time.monotonic() - since:.0f} s)")

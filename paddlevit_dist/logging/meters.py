@@ -1,4 +1,4 @@
-"""Measures of a training: the terms of its loss, its memory, and its waiting for data."""
+"""Meters of training: terms of the loss, memory, and time spent waiting for data."""
 
 import multiprocessing
 import os
@@ -14,12 +14,12 @@ from ..distributed import rank, reduce_dict, world_size
 from ..runtime import device_kinds
 
 _MIB = 1 << 20
-_LOOK_SECONDS = 1.0  # between looks at many processes, which take some milliseconds
-_looked_at = -_LOOK_SECONDS
-_seen: float | None = None
-_MUCH = 0.1  # of the time
-_REPORTS_OF_THE_START = 2  # while loader processes start, and fill what they have ready
-_WORTH_SECONDS = 5.0  # a shorter wait is not worth anybody's time
+_SCAN_SECONDS = 1.0  # between scans of all processes, which take some milliseconds
+_scanned_at = -_SCAN_SECONDS
+_memory: float | None = None
+_LARGE_SHARE = 0.1  # of the time
+_WARMUP_REPORTS = 2  # while loader processes start and fill their buffers
+_WORTH_SECONDS = 5.0  # a shorter wait is not worth a hint
 
 
 class StepMeters:
@@ -52,9 +52,9 @@ class StepMeters:
                 self._host_counts[position] += count
 
     def reduce(self) -> dict[str, float]:
-        """Means over all ranks since the last call, equal on every rank; one collective. Every rank must call this.
+        """Return means over all ranks since the last call; one collective. Every rank must call this.
 
-        Empty where nothing was added since then.
+        The means are equal on every rank, and empty if nothing was added.
         """
         if self._sums is None:
             return {}
@@ -71,7 +71,7 @@ class StepMeters:
         return {name: total / count if count else 0.0 for name, total, count in zip(self._names, sums, counts)}
 
     def finish_epoch(self) -> dict[str, float]:
-        """Means since the last call of this method, over everything that ``reduce`` has seen."""
+        """Return means since the last call of this method, over all values of ``reduce``."""
         means = {
             name: total / self._epoch_counts[name] if self._epoch_counts[name] else 0.0
             for name, total in self._epoch_sums.items()
@@ -80,32 +80,34 @@ class StepMeters:
         return means
 
     def window(self) -> list[list[float]]:
-        """Return what ``add`` has got on this rank since the last ``reduce``: sums, and counts of the host and of the
-        device, by term; empty where it was nothing. Waits for the device."""
+        """Return the values added on this rank since the last ``reduce``; empty if there were none.
+
+        They are sums, counts on the host and counts on the device, by term. Waits for the device.
+        """
         if self._sums is None:
             return []
-        of_device = self._device_counts
-        on_device = [0.0] * len(self._names) if of_device is None else of_device.numpy().tolist()
+        device_counts = self._device_counts
+        on_device = [0.0] * len(self._names) if device_counts is None else device_counts.numpy().tolist()
         return [self._sums.numpy().tolist(), list(self._host_counts), on_device]
 
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any]:
-        """Plain numbers for the checkpoint, equal on every rank.
+        """Return plain numbers for the checkpoint, equal on every rank.
 
         Args:
             windows: ``window`` of each rank.
         """
-        of_epoch = {"sums": dict(self._epoch_sums), "counts": dict(self._epoch_counts)}
-        return {"names": list(self._names), **of_epoch, "windows": windows}
+        epoch_state = {"sums": dict(self._epoch_sums), "counts": dict(self._epoch_counts)}
+        return {"names": list(self._names), **epoch_state, "windows": windows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict``; what another number of ranks had in their windows is taken by the first."""
+        """Continue from a ``state_dict``; with another number of ranks, rank 0 gets the sum of all windows."""
         self._names = list(state["names"])
         self._epoch_sums, self._epoch_counts = dict(state["sums"]), dict(state["counts"])
         windows = state["windows"]
         if len(windows) != world_size():
             together = np.sum([window for window in windows if window], axis=0).tolist() if any(windows) else []
             windows = [together, *([[]] * (world_size() - 1))]
-        nothing = [[0.0] * len(self._names)] * 3  # all ranks reduce, if one has something
+        nothing = [[0.0] * len(self._names)] * 3  # all ranks reduce if one has values
         sums, on_host, on_device = windows[rank()] or nothing
         self._host_counts = list(on_host)
         if any(windows):
@@ -114,28 +116,31 @@ class StepMeters:
 
 
 def memory_mib() -> float | None:
-    """On an accelerator the most that Paddle has had allocated on this process's device at a time; else the resident
-    memory of this machine's processes of the run, their loader processes included. None where the system does not tell.
+    """Return the memory in use in MiB, without waiting for a device; None if the system does not report it.
 
-    Asks the host only, and waits for no device.
+    On an accelerator, it is the maximum that Paddle has allocated on this process's device; otherwise the resident
+    memory of the run's processes on this machine, including loader processes.
     """
-    if (allocated := device_kinds.most_allocated_bytes()) is not None:
+    if (allocated := device_kinds.max_allocated_bytes()) is not None:
         return round(allocated / 2**20, 1)
-    global _looked_at, _seen
-    if time.monotonic() - _looked_at > _LOOK_SECONDS:
+    global _scanned_at, _memory
+    if time.monotonic() - _scanned_at > _SCAN_SECONDS:
         spawned = multiprocessing.parent_process() is not None  # then other ranks are children of the same process
-        _seen, _looked_at = resident_mib(os.getppid() if spawned else os.getpid()), time.monotonic()
-    return _seen
+        _memory, _scanned_at = resident_mib(os.getppid() if spawned else os.getpid()), time.monotonic()
+    return _memory
 
 
 def resident_mib(root: int) -> float | None:
-    """Resident memory of the process ``root`` and of all below it. What processes share, such as libraries, counts in
-    the first only; what a fork still shares with its parent counts in both."""
+    """Return the resident memory in MiB of the process ``root`` and its descendants.
+
+    Shared memory, such as libraries, counts for the first only; memory that a fork still shares with its parent counts
+    for both.
+    """
     pages = 0
     for number, process in enumerate(_tree(root)):
         try:
             resident, shared = map(int, Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1:3])
-        except (OSError, ValueError):  # it has just ended, or there is no such file
+        except (OSError, ValueError):  # it has just ended, or the system has no such file
             continue
         pages += resident - (shared if number else 0)
     return round(pages * os.sysconf("SC_PAGE_SIZE") / _MIB, 1) if pages else None
@@ -152,11 +157,13 @@ def _tree(root: int) -> Iterator[int]:
 
 
 class DataWaitHint:
-    """Says once what helps a training that waits for its data for more than a tenth of the time.
+    """Gives one hint when training waits for data for more than a tenth of the time.
 
     Args:
-        workers: loader processes of each training process; ``processes`` of these share ``cores``.
-        advice: what else makes samples come faster; called when it is needed.
+        workers: loader processes of each training process.
+        processes: training processes of this machine.
+        cores: cores that the processes share.
+        advice: returns other ways to speed up loading; called when needed.
     """
 
     def __init__(self, workers: int, processes: int, cores: int, advice: Callable[[], Sequence[str]]) -> None:
@@ -168,30 +175,30 @@ class DataWaitHint:
         self._seconds = self._waited = 0.0
         self._is_given = False
 
-    def look(self, share: float, seconds: float) -> str | None:
-        """Take note of a report; returns the hint, or None.
+    def update(self, share: float, seconds: float) -> str | None:
+        """Add a report; return the hint, or None.
 
         Args:
-            share: of the time since the last report that was spent waiting for data.
+            share: fraction of the time since the last report spent waiting for data.
             seconds: since the last report.
         """
         self._reports += 1
-        if self._is_given or self._reports <= _REPORTS_OF_THE_START:
+        if self._is_given or self._reports <= _WARMUP_REPORTS:
             return None
         self._seconds += seconds
         self._waited += share * seconds
-        if self._waited < _WORTH_SECONDS or self._waited <= _MUCH * self._seconds or share <= _MUCH:
+        if self._waited < _WORTH_SECONDS or self._waited <= _LARGE_SHARE * self._seconds or share <= _LARGE_SHARE:
             return None
         self._is_given = True
         waited = f"hint: {self._waited / self._seconds:.0%} of the time is spent waiting for data (more than 10%)"
-        return f"{waited}: {'; '.join([self._about_workers(), *self._advice()])}"
+        return f"{waited}: {'; '.join([self._describe_workers(), *self._advice()])}"
 
-    def _about_workers(self) -> str:
+    def _describe_workers(self) -> str:
         each = f"{self._workers} loader process{'' if self._workers == 1 else 'es'}"
         each += " per training process" if self._processes > 1 else ""
-        room = self._cores // self._processes - 1
-        if room > self._workers:
-            return f"try -num_workers={room} (now {each}, on {self._cores} cores)"
+        available = self._cores // self._processes - 1
+        if available > self._workers:
+            return f"try -num_workers={available} (now {each}, on {self._cores} cores)"
         return f"{each} and {self._processes} training process{'' if self._processes == 1 else 'es'} already share " + (
             f"{self._cores} core{'' if self._cores == 1 else 's'}"
         )

@@ -1,7 +1,7 @@
-"""The display of a run on a terminal: a bar for the steps, and below it a line with the values of the last report.
+"""The display of a run on a terminal: a progress bar, and below it a line with the values of the last report.
 
-Elsewhere nothing is drawn, and the log lines show the progress: in a file, behind a pipe (``| tee``), where lines would
-come at any time into what is drawn, and on terminals that cannot move their cursor.
+Otherwise nothing is drawn, and the log lines show the progress: in a file, behind a pipe (``| tee``), whose lines would
+appear in the middle of the drawing at any time, and on terminals that cannot move their cursor.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ from ..runtime.printing import one_line
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _NARROWEST = 20
 _GAP = "  "
-_EMPTY_LINE = "\r\x1b[2K"  # go to the beginning of the line, and erase it
-_last_sign_of_life = time.monotonic()
-_bars = 0  # that this process shows
+_EMPTY_LINE = "\r\x1b[2K"  # move to the beginning of the line and erase it
+_last_output = time.monotonic()
+_bars = 0  # number of bars of this process
 
 
 class ProgressBar:
-    """Counts the steps of one epoch or evaluation.
+    """A progress bar for the steps of one epoch or evaluation.
 
     Args:
         total: number of steps.
         label: shown before the bar.
-        shown: False on all ranks but the main one.
+        shown: False on all ranks but 0.
 
     Attributes:
-        left: steps to do.
+        left: remaining steps.
     """
 
     def __init__(self, total: int, label: str, shown: bool) -> None:
@@ -42,7 +42,7 @@ class ProgressBar:
         if shown and _can_be_drawn():
             from tqdm import tqdm
 
-            _stand_beside_bars(1)
+            _count_bars(1)
             self._stream = _drawn_on(sys.stderr)
             self._bar = tqdm(
                 total=total,
@@ -59,15 +59,16 @@ class ProgressBar:
         return self._bar is not None
 
     def step(self, number: int = 1) -> None:
+        """Advance the bar."""
         self.left -= number
         if self._bar is not None:
             is_drawn = self._bar.update(number)
             if is_drawn and self._values is not None:
-                self._values.refresh()  # its terminal may have another width by now
-            note_sign_of_life()
+                self._values.refresh()  # the terminal may have another width by now
+            note_output()
 
     def note(self, text: str, at_once: bool = False) -> None:
-        """Set the text after the bar; it is drawn with the next step unless ``foreach_step``."""
+        """Set the text after the bar; it is drawn with the next step unless ``at_once``."""
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=at_once)
 
@@ -81,16 +82,17 @@ class ProgressBar:
         self._values.refresh()
 
     def close(self) -> None:
+        """Remove the bar."""
         if self._bar is not None:
             if self._values is not None:
                 self._values.close()
             self._bar.close()
             self._bar = self._values = None
-            _stand_beside_bars(-1)
+            _count_bars(-1)
 
 
 def _line_below(stream: Any) -> Any:
-    """A line of fields under the bar, as tqdm draws its bars."""
+    """Create a line of fields under the bar, drawn like tqdm's bars."""
     from tqdm import tqdm
 
     class Line(tqdm):
@@ -103,40 +105,39 @@ def _line_below(stream: Any) -> Any:
 
 
 def write_line(text: str) -> None:
-    """Print a line on stdout without breaking any bar being shown; ``text`` is made one line if it is not."""
-    note_sign_of_life()
+    """Print ``text`` as one line on stdout without breaking a bar."""
+    note_output()
     text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
         _write_above(text + "\n", _drawn_on(sys.stdout))
     else:
-        # In one piece: the thread that saves writes lines too, and ``print`` writes the line's end by itself.
+        # In one piece: the saving thread also writes lines, and ``print`` writes the newline separately.
         print(text + "\n", end="", flush=True)
 
 
-def note_sign_of_life() -> None:
-    """Note that something was just shown."""
-    global _last_sign_of_life
-    _last_sign_of_life = time.monotonic()
+def note_output() -> None:
+    """Record that output has just been shown."""
+    global _last_output
+    _last_output = time.monotonic()
 
 
-def seconds_since_sign_of_life() -> float:
-    """Time since this process last showed a line or a bar's step."""
-    return time.monotonic() - _last_sign_of_life
+def seconds_since_output() -> float:
+    """Return the time since this process last showed a line or a bar's step."""
+    return time.monotonic() - _last_output
 
 
-# ---- what is drawn -----------------------------------------------------------------------------------------------
+# ---- drawing ------------------------------------------------------------------------------------------------------
 
 
 class ReportField(NamedTuple):
-    """One value of a line, as it is written where there is room, and where there is not."""
+    """One value of a line in its long and its short form."""
 
     long: str
     short: str
 
 
 def fit(fields: Sequence[ReportField], width: int) -> str:
-    """The fields in one line of at most ``width`` characters: in full if there is room, else shorter, else without the
-    last ones."""
+    """Join the fields in at most ``width`` characters: in long form if possible, else short, else without the last."""
     for texts in ([field.long for field in fields], [field.short for field in fields]):
         line = _GAP.join(texts)
         if len(line) <= width:
@@ -147,15 +148,16 @@ def fit(fields: Sequence[ReportField], width: int) -> str:
 
 
 def build_fields(values: dict[str, Any], terms: dict[str, float], sample_name: str) -> list[ReportField]:
-    """The fields of a report, the most important ones first.
+    """Return the fields of a report, the most important ones first.
 
     Args:
-        values: what ``metrics.jsonl`` gets of the report.
-        terms: the means of the loss and of what else the task tells.
+        values: the values of the report in ``metrics.jsonl``.
+        terms: means of the loss and of the task's other terms.
+        sample_name: plural name of the samples.
     """
-    told = dict(terms)
-    loss = "loss" if "loss" in told else next(iter(told), None)
-    fields = [] if loss is None else [_same(f"{loss} {told.pop(loss):.4g}")]
+    remaining = dict(terms)
+    loss = "loss" if "loss" in remaining else next(iter(remaining), None)
+    fields = [] if loss is None else [_same(f"{loss} {remaining.pop(loss):.4g}")]
     if values["skipped_updates"]:
         fields.append(_same(f"{values['skipped_updates']} skipped"))
     waiting, memory = values["data_wait_fraction"], values.get("memory_mib")
@@ -171,7 +173,7 @@ def build_fields(values: dict[str, Any], terms: dict[str, float], sample_name: s
         fields.append(ReportField(f"memory {size}", size))
     rate = f"{values['learning_rate']:.2e}"
     fields.append(ReportField(f"learning rate {rate}", f"lr {rate}"))
-    return [*fields, *(_same(f"{name} {value:.4g}") for name, value in told.items())]
+    return [*fields, *(_same(f"{name} {value:.4g}") for name, value in remaining.items())]
 
 
 def _same(text: str) -> ReportField:
@@ -179,28 +181,28 @@ def _same(text: str) -> ReportField:
 
 
 def _can_be_drawn() -> bool:
-    """Whether stderr is a terminal that can be drawn on without lines of stdout coming in between unnoticed."""
+    """Return whether stderr is a terminal for drawing, undisturbed by lines of stdout."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return False
     if sys.stdout is None or sys.stdout.isatty():
         return True
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream that is no file, such as a notebook's
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream that is not a file, such as a notebook's
         return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
     return True
 
 
-class BesideBars:
-    """A standard stream on which what this process prints, warns or raises stands above the bars and not in them.
+class BarSafeStream:
+    """A standard stream whose output appears above the bars and not in them.
 
-    Text appears line by line. Processes that are forked cannot draw the bars again: they write over the first.
+    Text appears line by line. Forked processes cannot redraw the bars: they write over the first.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self._process = os.getpid()
-        self._begun = ""
+        self._incomplete = ""
 
-    def __eq__(self, other: Any) -> bool:  # tqdm asks which of its bars are on the same terminal
+    def __eq__(self, other: Any) -> bool:  # tqdm compares streams to find the bars on the same terminal
         return other is self or getattr(other, "_wrapped", other) is self.stream
 
     __hash__ = None  # type: ignore[assignment]
@@ -209,29 +211,30 @@ class BesideBars:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
+        """Write complete lines above the bars; keep an incomplete line."""
         if os.getpid() != self._process:
             return self.stream.write(_EMPTY_LINE + text if text.strip() else text)
-        lines, newline, self._begun = (self._begun + text).rpartition("\n")
+        lines, newline, self._incomplete = (self._incomplete + text).rpartition("\n")
         if newline:
             self._write(lines + newline)
         return len(text)
 
     def end(self) -> None:
-        """Write what has begun and has no end yet."""
-        if self._begun:
-            self._write(self._begun)
-            self._begun = ""
+        """Write the incomplete line."""
+        if self._incomplete:
+            self._write(self._incomplete)
+            self._incomplete = ""
 
     def _write(self, text: str) -> None:
         _write_above(text, self.stream)
 
 
 def _drawn_on(stream: Any) -> Any:
-    return stream.stream if isinstance(stream, BesideBars) else stream
+    return stream.stream if isinstance(stream, BarSafeStream) else stream
 
 
 def _write_above(text: str, stream: Any) -> None:
-    """Write whole lines where the bars are, and draw these again below."""
+    """Write whole lines in place of the bars, and redraw the bars below."""
     from tqdm import tqdm
 
     with tqdm.external_write_mode(file=stream):
@@ -241,21 +244,21 @@ def _write_above(text: str, stream: Any) -> None:
         stream.flush()
 
 
-def _stand_beside_bars(more: int) -> None:
-    """Note that so many bars appear or are gone: while there are any, the standard streams stand beside them."""
+def _count_bars(more: int) -> None:
+    """Update the number of bars; while there are any, the standard streams print above them."""
     global _bars
     before, _bars = _bars, _bars + more
     for name in ("stdout", "stderr") if 0 in (before, _bars) else ():
         stream = getattr(sys, name)
         if _bars and stream is not None and stream.isatty():
-            setattr(sys, name, BesideBars(stream))
-        elif not _bars and isinstance(stream, BesideBars):  # else somebody has put another one in its place
+            setattr(sys, name, BarSafeStream(stream))
+        elif not _bars and isinstance(stream, BarSafeStream):  # else another program has replaced it
             stream.end()
             setattr(sys, name, stream.stream)
 
 
 def _columns(stream: Any) -> int:
-    """Width of the terminal that ``stream`` is; 80 if it is unknown."""
+    """Return the width of a stream's terminal; 80 if unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError, AttributeError):

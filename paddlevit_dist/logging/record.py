@@ -1,4 +1,4 @@
-"""Files that a run leaves in its output folder: configuration, run record, log, metrics; what a resumed one finds."""
+"""Files in a run's output folder: configuration, run record, log, metrics; and their use by a resumed run."""
 
 import contextlib
 import glob
@@ -20,25 +20,23 @@ from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
-from ..runtime.text_files import parse_json
+from ..runtime.metrics_file import METRICS, recorded_events
 from ..settings.every_run import RunSettings
 from .progress import write_line
 
-METRICS = "metrics.jsonl"
-COMPARED = "compared.html"  # a comparison with other runs, which reports of the run lead to
-SEEDS = "seeds.json"  # in a folder of trainings with several seeds, each a run in a folder of its own
-FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
+COMPARED = "compared.html"  # a comparison with other runs, linked from the run's report
+SEEDS = "seeds.json"  # in a folder of runs with several seeds
+FOUND_LATER = "found when resuming"  # the reason of an interruption that the run could not record
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
-_LONGEST_EVENT = 1 << 22  # bytes of a line of metrics
-_SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
+_LOG_LOCK = threading.RLock()  # the saving thread also logs; log and terminal have the same order
 
 
 class RunRecord:
-    """Log lines and metric events of one run; does nothing on ranks other than the main one.
+    """Log lines and metric events of one run; does nothing on ranks other than 0.
 
     Args:
         folder: the output folder; must exist.
-        writes: True on the main process.
+        writes: True on rank 0.
     """
 
     def __init__(self, folder: Path, writes: bool) -> None:
@@ -51,7 +49,7 @@ class RunRecord:
         """Write a line to stdout and ``log.txt``."""
         if not self.writes:
             return
-        with _SAYING:
+        with _LOG_LOCK:
             write_line(text)
             self.log(text)
 
@@ -59,7 +57,7 @@ class RunRecord:
         """Write a line to ``log.txt`` only."""
         if not self.writes:
             return
-        # A file name need not be valid text.
+        # A file name may not be valid text.
         self._write("log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n", "a")
 
     def event(self, kind: str, values: dict[str, Any]) -> None:
@@ -74,7 +72,7 @@ class RunRecord:
             self._write(name, content)
 
     def start(self, config_text: str, facts: dict[str, Any], evaluation: bool) -> None:
-        """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, to leave a training's alone)."""
+        """Write ``config.yaml`` and ``run.json``; ``eval_*`` for an evaluation, to keep the ones of training."""
         if not self.writes:
             return
         prefix = "eval_" if evaluation else ""
@@ -88,7 +86,7 @@ class RunRecord:
 
 
 def versions() -> dict[str, str]:
-    """Of this package and of what its numbers depend on."""
+    """Return the versions of this package and of the packages that its results depend on."""
     import numpy
     import paddle
 
@@ -99,7 +97,7 @@ def versions() -> dict[str, str]:
 
 
 def surroundings() -> dict[str, Any]:
-    """This process's command line, versions and machine."""
+    """Return this process's command line, versions and machine."""
     from ..launch import tuning
 
     return {
@@ -121,12 +119,13 @@ def surroundings() -> dict[str, Any]:
 def output_folder(
     path: str, records: Sequence[str] = ("run.json", "eval_run.json"), is_numbered: bool = False
 ) -> Iterator[Path]:
-    """Context with the output folder, created where it is not there. One that was, and that a refused run has put
-    nothing lasting into, is gone afterwards.
+    """Create the output folder for the context; remove a new one that a refused run has left without records.
 
     Args:
-        records: names of files that are there once a run is sure to go on.
-        is_numbered: take the first of path, path-2, path-3 and so on that is not there.
+        path: of the folder.
+        records: names of files that exist once a run is sure to continue.
+        is_numbered: use the first of path, path-2, path-3 and so on that does not exist.
+
     Raises:
         UserError: it cannot be created.
     """
@@ -136,33 +135,33 @@ def output_folder(
     try:
         yield folder
     except UserError:
-        # A lock that is still there is that of another run, which has made the folder at the same moment.
+        # A remaining lock belongs to another run, which has created the folder at the same time.
         if is_new and not any((folder / name).exists() for name in (*records, LOCK)):
             shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):  # another run's folder is in it by now
+            with contextlib.suppress(OSError):  # it contains another run's folder by now
                 for parent in parents:
                     parent.rmdir()
         raise
 
 
 def find_numbered(path: Path) -> list[Path]:
-    """The folders path-2, path-3 and so on that are there, the last first."""
+    """Return the existing folders path-2, path-3 and so on, the last first."""
     by_end = {other.name[len(path.name) + 1 :]: other for other in path.parent.glob(f"{glob.escape(path.name)}-*")}
     return [by_end[end] for end in sorted(filter(str.isdecimal, by_end), key=int, reverse=True)]
 
 
 def make_folder(path: str, is_numbered: bool = False) -> Path:
-    """Create the output folder, and write nothing into it.
+    """Create the output folder without writing into it.
 
     Args:
-        is_numbered: as for ``output_folder``; of two runs that start at once, each gets its own.
+        path: of the folder.
+        is_numbered: as in ``output_folder``; two runs that start at the same time get different folders.
+
     Raises:
         UserError: it cannot be created.
     """
-    if path.startswith("~"):  # expandable ones have been expanded
-        raise UserError(
-            f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
-        )
+    if path.startswith("~"):  # existing users have been expanded
+        raise UserError(f"-output={path} (SAVE): there is no such user; write ./{path} if the folder has that name")
     before = (
         find_numbered(Path(path)) if is_numbered else []
     )  # the next is above all, so that the highest is the newest
@@ -174,34 +173,34 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
             folder.mkdir(parents=True, exist_ok=not is_numbered)
             return folder
         except OSError as error:
-            if not (is_numbered and os.path.lexists(folder)):  # what is in the way may be above it, for all numbers
+            if not (is_numbered and os.path.lexists(folder)):  # else a parent cannot be created, for any number
                 reason = f"cannot be written: {error.strerror}; choose another folder"
                 raise UserError(f"-output={folder} (SAVE) {reason}") from error
 
 
 def require_writable(folder: Path, evaluation: bool) -> None:
-    """See, before any work, that what stands where a run writes its files are files that it may write.
+    """Check, before any work, that the files of a run can be written.
 
     Raises:
-        UserError: one of them is not; the message names it.
+        UserError: a file cannot be written; the message names it.
     """
     prefix = "eval_" if evaluation else ""
     for file in (folder / name for name in ("log.txt", METRICS, f"{prefix}config.yaml", f"{prefix}run.json")):
         with os_errors_as_user_errors(file), contextlib.suppress(FileNotFoundError):
             kind = os.stat(file).st_mode
             if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind) or stat.S_ISDIR(kind)):
-                raise UserError(f"cannot write {file}: it is no file; remove it, or choose another -output")
+                raise UserError(f"cannot write {file}: it is not a file; remove it, or choose another -output")
             os.close(os.open(file, os.O_WRONLY | os.O_APPEND))
 
 
 def cache_folder(config: RunSettings) -> Path:
-    """Where datasets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
+    """Return the folder for indexes and decompressed files of datasets: DATA.CACHE_FOLDER, else a folder in SAVE.
 
     Raises:
         UserError: it cannot be created.
     """
-    wanted = config.DATA.CACHE_FOLDER
-    folder = Path(config.SAVE, "data") if wanted is None else Path(wanted).absolute()
+    requested = config.DATA.CACHE_FOLDER
+    folder = Path(config.SAVE, "data") if requested is None else Path(requested).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -209,33 +208,36 @@ def cache_folder(config: RunSettings) -> Path:
     return folder
 
 
-# ---- what was recorded before -------------------------------------------------------------------------------------
+# ---- earlier records ----------------------------------------------------------------------------------------------
 
 
 class RunHistory(NamedTuple):
-    """Attributes:
+    """The earlier records of a resumed run.
+
+    Attributes:
     evaluations: epochs whose evaluations will be repeated.
     lost_updates: updates that were reported and will be repeated.
-    last_epoch: the last one with anything on record; 0 for none.
-    was_told: whether the stop before this start is on record.
+    last_epoch: the last one with a record; 0 for none.
+    is_stop_recorded: whether the stop before this start was recorded.
     """
 
     evaluations: list[int]
     lost_updates: int
     last_epoch: int
-    was_told: bool
+    is_stop_recorded: bool
 
 
 def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> RunHistory:
-    """Mark entries of ``metrics.jsonl`` from later in the training with ``"superseded": true``.
+    """Mark entries of ``metrics.jsonl`` after the given epoch and update with ``"superseded": true``.
 
-    A training that continues from here writes them again; unmarked, the same epoch would count twice. A line cut off
-    when the run was killed becomes one of kind "unreadable".
+    A run that continues from there writes them again; unmarked, an epoch would count twice. A line truncated
+    when the run was killed gets the kind "unreadable".
 
     Args:
         folder: a run's output folder.
-        epoch, update: the last ones, from which the training continues, perhaps in the middle of the next epoch.
-        evaluates: the evaluation of ``epoch`` is repeated too.
+        epoch: the last complete epoch, from which the run continues.
+        update: the last update, perhaps in the middle of the next epoch.
+        evaluates: whether the evaluation of ``epoch`` is repeated, too.
     """
     events = list(recorded_events(folder))
     if not events:
@@ -255,8 +257,8 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
     with atomic_file(folder / METRICS) as out:
         out.write("".join(json.dumps(event) + "\n" for event in events).encode())
     last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
-    was_told = bool(events) and events[-1].get("kind") == "interruption"
-    return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, was_told)
+    is_stop_recorded = bool(events) and events[-1].get("kind") == "interruption"
+    return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)
 
 
 def _is_evaluation(event: dict[str, Any]) -> bool:
@@ -264,9 +266,9 @@ def _is_evaluation(event: dict[str, Any]) -> bool:
 
 
 def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
-    """Record in ``log.txt`` that a run was stopped, and by what; for a training, also in ``metrics.jsonl``.
+    """Record why a run was stopped in ``log.txt``; for training, also in ``metrics.jsonl``.
 
-    A training counts as begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
+    Training has begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
     since 1970. Called by the process that reports for the run.
     """
     saved = {}
@@ -289,24 +291,3 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
         record.log(f"stopped: {error}")
     else:
         record.log(f"interrupted: {reason}; continue with -resume=auto")
-
-
-def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of ``metrics.jsonl``, none where there is no such file; what is none of ours, such as the last line of
-    a run that was killed while writing it, has the kind "unreadable".
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
-        while line := file.readline(_LONGEST_EVENT):
-            if line.strip():
-                yield _parse(line)
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        event = parse_json(line)
-        if isinstance(event, dict) and isinstance(event.get("kind"), str):
-            return event
-    return {"kind": "unreadable", "text": line.rstrip(b"\r\n").decode(errors="backslashreplace")}

@@ -1,7 +1,7 @@
-"""Weights & Biases and MLflow as callbacks (LOG_TO), by their own clients.
+"""Weights & Biases and MLflow as callbacks (LOG_TO), by their clients.
 
-``run_id`` in the folder of the service's name names the run that the service knows it by, which a training that is
-resumed continues. Nothing of the machine, the command line and the code is sent: there may be passwords in them.
+``run_id`` in the folder with the service's name has the service's id of the run, which a resumed run
+continues. Machine, command line and code are not sent: they may contain passwords.
 """
 
 import contextlib
@@ -15,10 +15,11 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_yaml
 from ..settings.table import leaves
-from .callbacks import FAILED, FINISHED, STOPPED, RunFacts
+from ..tasks.callback import RunFacts
+from .callbacks import FAILED, FINISHED, STOPPED
 from .event_logs import NumbersLog, collect_scalars
 
-PROJECT = "paddlevit_dist"  # where the user's environment names none
+PROJECT = "paddlevit_dist"  # default, if the environment names none
 _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
 
 
@@ -26,44 +27,47 @@ class ServiceLog(NumbersLog):
     """Common parts of the services.
 
     Attributes:
-        name: of the service, and of its folder in the run's folder.
+        name: name of the service, and of its folder in the run's folder.
     """
 
     name = ""
 
     def start(self, run: RunFacts) -> None:
+        """Begin or continue the service's run, and send the history to a new one."""
         self._sends = run.trains
         if not run.trains:
             return
         file = run.folder / self.name / "run_id"
         file.parent.mkdir(exist_ok=True)
-        known = file.read_text(encoding="utf-8") if run.update and file.is_file() else None
-        with self._log(UserError, f"LOG_TO {self.name}: ", "; mend that, or leave it out"):
-            file.write_text(self.begin(run, known), encoding="utf-8")
-            for event in run.history() if known is None else ():  # it was not asked for from the training's beginning
+        run_id = file.read_text(encoding="utf-8") if run.update and file.is_file() else None
+        with self._convert_errors(UserError, f"LOG_TO {self.name}: ", f"; fix this, or remove {self.name} from LOG_TO"):
+            file.write_text(self.begin(run, run_id), encoding="utf-8")
+            for event in run.history() if run_id is None else ():  # not logged from the beginning
                 self.scalars(collect_scalars(event["kind"], event), event["update"], event["time"])
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
+        """Send the numbers."""
         if self._sends:
-            with self._log(OSError):
+            with self._convert_errors(OSError):
                 self.scalars(collect_scalars(group, values), update, time.time())
 
     def end(self, outcome: str) -> None:
+        """Finish the service's run."""
         if self._sends:
-            with self._log(OSError):
+            with self._convert_errors(OSError):
                 self.finish(outcome)
 
     @staticmethod
     @contextlib.contextmanager
-    def _log(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
-        """Say in one line what a library raises, a server that is away for example: it is no defect of ours."""
+    def _convert_errors(kind: type[Exception], before: str = "", after: str = "") -> Iterator[None]:
+        """Convert an exception of a library, for example due to a missing server, into one line."""
         try:
             yield
         except Exception as error:
             raise kind(f"{before}{type(error).__name__}: {one_line(error)}{after}") from error
 
     def begin(self, run: RunFacts, run_id: str | None) -> str:
-        """Begin a run called like its folder, or continue ``run_id``; returns its id."""
+        """Begin a run named like its folder, or continue ``run_id``; return its id."""
         raise NotImplementedError
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
@@ -71,17 +75,18 @@ class ServiceLog(NumbersLog):
         raise NotImplementedError
 
     def finish(self, outcome: str) -> None:
-        """Send the rest, and say how the training has ended."""
+        """Send the rest and the outcome of the run."""
         raise NotImplementedError
 
 
 class WandbLog(ServiceLog):
-    """Weights & Biases; its own variables, such as WANDB_PROJECT and WANDB_MODE, are respected."""
+    """Weights & Biases; its variables, such as WANDB_PROJECT and WANDB_MODE, are respected."""
 
     name = "wandb"
     requires = {"wandb": "wandb"}
 
     def begin(self, run: RunFacts, run_id: str | None) -> str:
+        """Begin or continue a run."""
         import wandb
 
         unwanted = ("x_disable_meta", "x_disable_stats", "disable_git")
@@ -95,14 +100,16 @@ class WandbLog(ServiceLog):
             config=parse_yaml(run.config_text),
             settings=wandb.Settings(console="off", host=os.environ.get("WANDB_HOST", ""), **private),
         )
-        self._run.define_metric("update")  # its own step only grows, and a resumed run may repeat updates
+        self._run.define_metric("update")  # W&B's step only grows, but a resumed run may repeat updates
         self._run.define_metric("*", step_metric="update")
         return self._run.id
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        """Send numbers by their tags."""
         self._run.log({"update": step, **values})
 
     def finish(self, outcome: str) -> None:
+        """Finish the run."""
         self._run.finish(exit_code=int(outcome == FAILED))
 
 
@@ -113,8 +120,9 @@ class MlflowLog(ServiceLog):
     requires = {"mlflow": "mlflow-skinny"}
 
     def begin(self, run: RunFacts, run_id: str | None) -> str:
+        """Begin or continue a run."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        # A server that is away costs seconds, and then this callback, not minutes of the training.
+        # A missing server costs seconds and then this callback, not minutes of training.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from mlflow import MlflowClient, entities
 
@@ -134,9 +142,11 @@ class MlflowLog(ServiceLog):
         return run_id
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
+        """Send numbers by their tags."""
         allowed = {re.sub(r"[^\w\-. :/]", "_", tag): value for tag, value in values.items()}
         metrics: list[Any] = [self._metric(tag, value, int(seconds * 1000), step) for tag, value in allowed.items()]
         self._client.log_batch(self._id, metrics=metrics)
 
     def finish(self, outcome: str) -> None:
+        """Set the final status of the run."""
         self._client.set_terminated(self._id, {FINISHED: "FINISHED", STOPPED: "KILLED", FAILED: "FAILED"}[outcome])

@@ -1,9 +1,19 @@
-"""Score the classes of single elements, points or pixels, and of whole samples.
+"""Scores of the classes of single elements (points or pixels) and of whole samples.
 
-``losses.py`` beside this package has what such tasks are trained with.
+``losses.py`` next to this package has the losses that such tasks are trained with.
 
-- ``counts``: counts what was taken for what, and how near to boundaries; without Paddle
+- ``counts``: confusion counts, also near boundaries; without Paddle
 - ``confusion``: the metrics of a task that labels elements
-- ``tables``: tables of a report about them
-- ``classification``, ``classifier``, ``classifier_figures``: the same for samples that have one class each
+- ``tables``: the tables of a report about them
+- ``classification``, ``classifier``, ``classifier_figures``: scores and figures for samples with one class each
 """
+
+from ..runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "ClassificationMetrics": "classification",
+    "ClassifierTask": "classifier",
+    "ConfusionMetrics": "confusion",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

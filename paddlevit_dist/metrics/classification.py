@@ -26,7 +26,7 @@ class ClassificationMetrics(Metrics):
 
     Args:
         num_classes: number of classes; top-5 is reported from six up.
-        class_names: of all classes or of the first; None calls them by their numbers.
+        class_names: of all classes or of the first ones; None uses their numbers.
     """
 
     lists = ("_rows",)
@@ -54,7 +54,7 @@ class ClassificationMetrics(Metrics):
         logits = logits.astype("float32")
         losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
         self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
-        # The rank of the true label: classes that score higher, and equal ones before it, so that ties count once.
+        # The rank of the true label: classes of higher score, and earlier ones of equal score, so that ties count once.
         true_score = paddle.take_along_axis(logits, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
         earlier = paddle.arange(logits.shape[-1]).unsqueeze(0) < labels.unsqueeze(-1)  # (batch, classes)
         ahead = (logits > true_score) | ((logits == true_score) & earlier)
@@ -68,9 +68,9 @@ class ClassificationMetrics(Metrics):
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.full([], labels.shape[0], dtype="int64")
         self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
-        is_of_class = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
+        membership = (labels.unsqueeze(-1) == paddle.arange(self.num_classes)).astype("int64")  # (batch, classes)
         is_right = ((position < 1) & finite).astype("int64").unsqueeze(-1)  # (batch, 1)
-        counted = paddle.stack([(is_of_class * is_right).sum(axis=0), is_of_class.sum(axis=0)])
+        counted = paddle.stack([(membership * is_right).sum(axis=0), membership.sum(axis=0)])
         self.state["of classes"] = self.state["of classes"] + counted
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
@@ -101,8 +101,8 @@ class ClassificationMetrics(Metrics):
         """
         return {**self._classify(table)(weights), **means({"loss": table[2]})(weights)}
 
-    def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
-        """Count the samples that each share is of."""
+    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+        """Return the number of samples of each proportion."""
         return self._classify(table).rates()
 
     def _classify(self, table: Sequence[np.ndarray]) -> ClassificationCounts:
@@ -116,9 +116,9 @@ class ClassificationMetrics(Metrics):
         return SampleTable("classes", self.class_names, {**dict(zip(names, table)), "top": top})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """Describe each sample for a table that people read.
+        """Return the columns of a readable table of samples.
 
-        Columns are the names of the true and of the best class, whether they are the same, the probability of the best
+        They are the names of the true and of the best class, whether these are equal, the probability of the best
         class, the place of the true class from 1, and the loss.
         """
         labels, places, losses, best, confidences = table
@@ -150,13 +150,13 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
-    """Make a row of the most probable classes, at most five: ``class, score, class_2, score_2, ...``.
+    """Return a row of the most probable classes, at most five: ``class, score, class_2, score_2, ...``.
 
     The first of equally probable classes comes first, as in an evaluation.
 
     Args:
         shares: float64 (classes,), probabilities.
-        class_names: the names of all classes or of the first. A class without one is called by its number.
+        class_names: the names of all classes or of the first ones. Other classes get their number.
 
     Raises:
         BadSample: the probabilities are not finite.

@@ -1,6 +1,6 @@
-"""Share what tasks have in common that give each sample, an image or a shape, one class.
+"""Common parts of tasks that give each sample, an image or a shape, one class.
 
-That is scores, records of each sample for the figures (48 bytes), and rows of predictions.
+These are scores, records of each sample for the figures (48 bytes), and rows of predictions.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ..tasks.prediction import CheckpointMeta, Row
 from ..tasks.task import EvaluationStep, Records, Task
 from .classification import BEST, best_classes, probabilities
 
-#: the true class and its score (a probability), and the best classes with theirs; -1 and 0 where there are fewer
+#: the true class and its score (a probability), and the best classes with their scores; -1 and 0 if there are fewer
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
 
 
@@ -45,18 +45,18 @@ class ClassifierTask(Task):
         return list(probabilities(self.logits(model, batch).astype("float32").numpy()))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """Make the one row of a sample: its best classes."""
+        """Return the row of a sample: its best classes."""
         return [best_classes(prediction, self.class_names)]
 
     def load_meta(self, learned: CheckpointMeta) -> None:
-        """Take the number and the names of the classes from what was trained."""
+        """Take the number and the names of the classes from a checkpoint."""
         self.num_classes, self.class_names = learned.num_classes, learned.class_names
 
 
 def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
-    """Make a function that returns a record, bytes, for each sample of a batch.
+    """Return a function that returns a record, bytes, for each sample of a batch.
 
-    Nothing waits for the device before the function is called. What it holds until then is as small as the records.
+    Nothing waits for the device before the function is called. It only holds data of the size of the records.
 
     Args:
         logits: (batch, classes).
@@ -68,18 +68,18 @@ def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
     arrived = read_later(labels, true, classes, scores)
 
     def records() -> list[bytes]:
-        of_labels, of_true, best, their_scores = arrived()
-        rows = np.zeros(len(of_labels), RECORD)
+        label_values, true_scores, best, best_scores = arrived()
+        rows = np.zeros(len(label_values), RECORD)
         rows["classes"] = -1
-        rows["label"], rows["true"] = of_labels, of_true[:, 0]
+        rows["label"], rows["true"] = label_values, true_scores[:, 0]
         rows["classes"][:, : best.shape[1]] = best
-        rows["scores"][:, : their_scores.shape[1]] = their_scores
+        rows["scores"][:, : best_scores.shape[1]] = best_scores
         return [row.tobytes() for row in rows]
 
     return records
 
 
-def joined(records: Sequence[tuple[int, Any]]) -> tuple[np.ndarray, np.ndarray]:
+def join_records(records: Sequence[tuple[int, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """Join records to arrays: indices int64 (samples,), and records, ``RECORD`` (samples,)."""
     indices = np.array([index for index, _ in records], np.int64)
     return indices, np.frombuffer(b"".join(content for _, content in records), RECORD)

@@ -1,4 +1,4 @@
-"""Draw the figures of a classifier's evaluation, of images or shapes.
+"""Figures of a classifier's evaluation, of images or shapes.
 
 They show what it confuses, how sure it is, and which samples it gets wrong.
 """
@@ -16,7 +16,7 @@ _SHOWN = 12  # samples of a gallery
 
 
 class EvaluatedAnswers:
-    """Hold the model's answers for each sample.
+    """The model's answers for each sample.
 
     Args:
         indices: int64 (samples,), in the dataset.
@@ -45,8 +45,8 @@ class EvaluatedAnswers:
         self.confidence = self.scores[:, 0]
         self.is_right = (self.predicted == self.labels) & np.isfinite(rows["scores"][:, 0])
         self.num_classes = num_classes
-        given = list(names or ())[:num_classes]
-        self.names = [*map(str, given), *map(str, range(len(given), num_classes))]
+        first_names = list(names or ())[:num_classes]
+        self.names = [*map(str, first_names), *map(str, range(len(first_names), num_classes))]
 
     def caption(self, place: int, description: str) -> str:
         """Describe a sample: its true and predicted class with their scores, and where it comes from.
@@ -63,7 +63,7 @@ class EvaluatedAnswers:
 
 
 def tables(evaluated: EvaluatedAnswers) -> list[Figure]:
-    """Make the figures of confusion, of the scores of each class, and of calibration."""
+    """Return the figures of confusion, of the scores of each class, and of calibration."""
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
     return [
@@ -79,12 +79,12 @@ def _hit_note(counts: np.ndarray, evaluated: EvaluatedAnswers) -> str:
     numbers = counts.sum(axis=1)
     recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
     macro = float((recalls / numbers[numbers > 0]).mean()) if total else 0.0
-    said = f"{right:,} of {total:,} {evaluated.samples} ({right / max(total, 1):.2%}) are classified right"
-    return f"{said}; of the classes, each counting alike, {macro:.2%} on average (macro accuracy)."
+    text = f"{right:,} of {total:,} {evaluated.samples} ({right / max(total, 1):.2%}) are classified correctly"
+    return f"{text}; the average over classes is {macro:.2%} (macro accuracy)."
 
 
 def _pairs(counts: np.ndarray, evaluated: EvaluatedAnswers) -> list[Figure]:
-    """List which class is most often taken for which other."""
+    """Return the table of the most frequent confusions."""
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
@@ -119,7 +119,7 @@ def _classes(counts: np.ndarray, evaluated: EvaluatedAnswers) -> Figure:
 
 
 def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "images") -> list[Figure]:
-    """Show whether what is predicted with a confidence of 80 % is right in 80 of 100 cases.
+    """Return the calibration chart: whether predictions with 80 % confidence are right in 80 of 100 cases.
 
     The figures are a reliability diagram and a histogram of confidences. A note has the expected calibration error of
     15 bins of equal width.
@@ -146,7 +146,7 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
             "confidence",
             "share that is right",
             {"this model": (mean, accuracy), "perfect": ((0.0, 1.0), (0.0, 1.0))},
-            note=f"Expected calibration error {100 * error:.2f} %; on the whole the model is {over}.",
+            note=f"Expected calibration error {100 * error:.2f} %; overall the model is {over}.",
         ),
         Chart("Confidence", "confidence", samples, {samples: (centers, numbers)}, kind="bar"),
     ]
@@ -155,7 +155,7 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
 def galleries(
     evaluated: EvaluatedAnswers, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
 ) -> list[Figure]:
-    """Show the mistakes of which the model is most sure, and samples whose true class it believes in least.
+    """Return galleries of the most confident mistakes and of the samples with the least probable true class.
 
     Args:
         evaluated: the model's answers.
@@ -165,22 +165,22 @@ def galleries(
     mistakes = surest_mistakes(evaluated)
     others = np.setdiff1d(np.arange(len(evaluated.labels)), mistakes)
     hardest = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
-    of_mistakes = "Wrong, by how sure the model is of them."
-    of_hardest = "Of the others, right or wrong, those whose true class the model believes in least."
-    made: list[Figure] = []
-    for title, said, places in (
-        ("Most confident mistakes", of_mistakes, mistakes),
-        (f"Hardest {evaluated.samples}", of_hardest, hardest),
+    mistakes_text = "Wrong, by how sure the model is of them."
+    hardest_text = "Of the others, right or wrong, those whose true class the model believes in least."
+    figures: list[Figure] = []
+    for title, text, places in (
+        ("Most confident mistakes", mistakes_text, mistakes),
+        (f"Hardest {evaluated.samples}", hardest_text, hardest),
     ):
         indices = evaluated.indices[places].tolist()
         read = [(drawn(index), evaluated.caption(place, describe(index))) for place, index in zip(places, indices)]
         images = [(pixels, caption) for pixels, caption in read if pixels is not None]
         if images:
-            made.append(Gallery(title, images, f"{said} As the model sees them, with its scores in brackets."))
-    return made
+            figures.append(Gallery(title, images, f"{text} As the model sees them, with its scores in brackets."))
+    return figures
 
 
 def surest_mistakes(evaluated: EvaluatedAnswers) -> np.ndarray:
-    """Find the places of the mistakes of which the model is most sure, int64."""
+    """Return the positions of the most confident mistakes, int64."""
     wrong = np.flatnonzero(~evaluated.is_right)
     return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

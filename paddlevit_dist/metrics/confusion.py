@@ -19,42 +19,42 @@ class ConfusionMetrics(Metrics):
 
     Counts of all samples and ranks are summed before anything is divided.
 
-    mIoU and the mean Dice coefficient are over classes that occur as a label or as a prediction of a labeled element,
-    as in mmsegmentation. The mean class accuracy is over classes that occur as a label. A class that occurs in neither
-    has no value of its own.
+    mIoU and the mean Dice coefficient average classes that occur as a label or as a prediction of a labeled element,
+    as in mmsegmentation. The mean class accuracy averages classes that occur as a label. A class that occurs in neither
+    has no value.
 
     Args:
         class_names: one per class.
     """
 
-    #: what is labeled, such as "points"
+    #: name of the labeled elements, such as "points"
     elements = "points"
-    #: what ``per_sample`` gives second: another argument of ``intervals.confusion_scores``
-    beside_statistics = "losses"
+    #: the second array of ``per_sample``: another argument of ``intervals.confusion_scores``
+    second_array = "losses"
 
     def __init__(self, class_names: Sequence[str]) -> None:
         super().__init__()
         self.class_names = list(class_names)
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Compute ``intervals.confusion_scores`` of all samples together; means of nothing are 0."""
+        """Compute ``intervals.confusion_scores`` of all samples together; means without values are 0."""
         statistics = reduce_confusions(np.asarray(state[CONFUSION], np.int64))
         return self.scores(statistics[None])
 
     def scores(self, statistics: np.ndarray, boundaries: np.ndarray | None = None) -> dict[str, float]:
-        """Compute ``intervals.confusion_scores`` of one sample, without those of absent classes.
+        """Compute ``intervals.confusion_scores`` of one sample, without absent classes.
 
         Args:
             statistics: int (1, 3, classes).
             boundaries: int (1, 3, classes), of the pixels near boundaries; None: there are none.
         """
-        found = confusion_scores(statistics, self.class_names, boundaries=boundaries)(np.ones((1, 1)))
-        numbers = {name: float(column[0]) for name, column in found.items()}
+        scores = confusion_scores(statistics, self.class_names, boundaries=boundaries)(np.ones((1, 1)))
+        numbers = {name: float(column[0]) for name, column in scores.items()}
         absent = {f"IoU {name}" for name in self.class_names if np.isnan(numbers[f"IoU {name}"])}
         return {name: float(np.nan_to_num(number)) for name, number in numbers.items() if name not in absent}
 
     def per_sample(self) -> list[np.ndarray]:
-        """Return int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``beside_statistics``."""
+        """Return int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``second_array``."""
         raise NotImplementedError
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -64,17 +64,17 @@ class ConfusionMetrics(Metrics):
             table: the arrays of ``per_sample``.
             weights: float64 (draws, samples).
         """
-        more = {self.beside_statistics: table[1]}
+        more = {self.second_array: table[1]}
         return dict(confusion_scores(table[0], self.class_names, **more)(weights))
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
-        """Name the arrays for a file that ``compare`` reads; losses that are unknown are not numbers."""
+        """Name the arrays for a file that ``compare`` reads; unknown losses are NaN."""
         unknown = {"losses": np.full(len(table[0]), np.nan)}
-        arrays = {"statistics": table[0], **unknown, self.beside_statistics: table[1]}
+        arrays = {"statistics": table[0], **unknown, self.second_array: table[1]}
         return SampleTable("confusions", self.class_names, arrays)
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """List the number of labeled elements, and the scores of each sample."""
+        """Return the number of labeled elements and the scores of each sample."""
         return {self.elements: table[0][:, 1].sum(axis=1), **super().columns(table)}
 
     def summary(self, values: dict[str, float]) -> str:
@@ -85,7 +85,7 @@ class ConfusionMetrics(Metrics):
         )
 
     def absent(self, values: dict[str, float]) -> str:
-        """List for ``summary`` the classes that occur nowhere, in brackets after a space; empty where all occur."""
+        """Format for ``summary`` the classes that occur nowhere, in parentheses after a space; empty if all occur."""
         names = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
-        said = f"{len(names)} of {len(self.class_names)} classes neither labeled nor predicted"
-        return f" ({said}: {shorten(', '.join(names), _LONGEST_LIST)})" if names else ""
+        text = f"{len(names)} of {len(self.class_names)} classes neither labeled nor predicted"
+        return f" ({text}: {shorten(', '.join(names), _LONGEST_LIST)})" if names else ""

@@ -1,4 +1,4 @@
-"""Count on the host which classes elements (points, pixels) have and are taken for. Needs no Paddle."""
+"""Confusion counts of elements (points, pixels) on the host. Needs no Paddle."""
 
 import numpy as np
 
@@ -11,76 +11,76 @@ def count_confusion(
     """Count the labeled elements of each class (rows) that are predicted to be of each class (columns).
 
     Args:
-        true: integers of any shape, negative or ``ignored`` where there is no label.
-        predicted: integers of that shape, below ``num_classes`` where there is a label.
+        true: integers of any shape, negative or ``ignored`` for missing labels.
+        predicted: integers of that shape, below ``num_classes`` for labeled elements.
         num_classes: the number of classes.
-        ignored: the label of an element without one; None: any negative number.
+        ignored: the value of missing labels; None: any negative number.
 
     Returns:
         int64 (classes, classes).
     """
-    known = true >= 0 if ignored is None else true != ignored
-    pairs = true[known].astype(np.int64) * num_classes + predicted[known]
+    labeled = true >= 0 if ignored is None else true != ignored
+    pairs = true[labeled].astype(np.int64) * num_classes + predicted[labeled]
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
 
 def reduce_confusions(confusions: np.ndarray) -> np.ndarray:
-    """Reduce confusions to what ``intervals.confusion_scores`` takes.
+    """Reduce confusion matrices to the statistics of ``intervals.confusion_scores``.
 
     Args:
         confusions: (..., classes, classes).
 
     Returns:
-        (..., 3, classes): the elements of each class that are right, that are of it, and that are taken for it.
+        (..., 3, classes): correct, true and predicted elements of each class.
     """
     right = np.diagonal(confusions, axis1=-2, axis2=-1)
     return np.stack([right, confusions.sum(axis=-1), confusions.sum(axis=-2)], axis=-2)
 
 
-def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, known: np.ndarray) -> np.ndarray:
+def boundary_statistics(true: np.ndarray, predicted: np.ndarray, num_classes: int, labeled: np.ndarray) -> np.ndarray:
     """Count the pixels of one image near a boundary of their class, as ``reduce_confusions`` does for all pixels.
 
-    Right are pixels that are near a boundary in truth and prediction. The boundary IoU of a class is right / (true +
+    Correct pixels are near a boundary in truth and prediction. The boundary IoU of a class is right / (true +
     taken - right), each summed over all images.
 
-    Near is what ``near_boundary`` marks for 0.02 of the image's diagonal in pixels, rounded, at least 1. Pixels without
-    a label are taken out of both maps before, so that pixels next to them have a boundary in both.
+    Near is what ``near_boundary`` marks for 0.02 of the image's diagonal in pixels, rounded, at least 1. Unlabeled
+    pixels are removed from both maps before, so that pixels next to them have a boundary in both.
 
     Source: B. Cheng et al., "Boundary IoU: Improving Object-Centric Image Segmentation Evaluation", CVPR 2021, arXiv
-    2103.16562, equation 2, with the dilation of section 5 and the authors' code; there of single objects, here with all
-    pixels of a class in place of an object's.
+    2103.16562, equation 2, with the dilation of section 5 and the authors' code; there for single objects, here for all
+    pixels of a class.
 
     Args:
         true: integers (height, width).
         predicted: integers (height, width).
         num_classes: the number of classes.
-        known: bool (height, width), where there is a label; there ``true`` is a class.
+        labeled: bool (height, width), labeled pixels; there ``true`` is a class.
 
     Returns:
         int64 (3, classes).
     """
     distance = max(1, round(_SHARE_OF_DIAGONAL * float(np.hypot(*true.shape))))
     maps = [
-        np.where(known, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
+        np.where(labeled, labels.astype(np.promote_types(labels.dtype, np.int16)), -1) for labels in (true, predicted)
     ]
-    is_true, is_taken = (near_boundary(labels, distance) & known for labels in maps)
+    is_true, is_taken = (near_boundary(labels, distance) & labeled for labels in maps)
     is_right = is_true & is_taken & (true == predicted)
-    found = predicted[is_taken]
-    counted = true[is_right], true[is_true], found[(found >= 0) & (found < num_classes)]
+    predicted_near = predicted[is_taken]
+    counted = true[is_right], true[is_true], predicted_near[(predicted_near >= 0) & (predicted_near < num_classes)]
     return np.stack([np.bincount(labels, minlength=num_classes) for labels in counted])
 
 
 Packed = tuple[np.ndarray, np.ndarray, np.ndarray]  # int32: pairs of classes, their counts, and boundaries
 
 
-def packed(confusion: np.ndarray, boundaries: np.ndarray) -> Packed:
+def pack_counts(confusion: np.ndarray, boundaries: np.ndarray) -> Packed:
     """Pack the counts of one image into 8 bytes for each pair of classes that occurs in it, and 12 for each class."""
     pairs = np.flatnonzero(confusion)
     return pairs.astype(np.int32), confusion.ravel()[pairs].astype(np.int32), boundaries.astype(np.int32)
 
 
-def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
-    """Unpack confusion and boundaries, int64; see ``packed``."""
+def unpack_counts(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
+    """Unpack confusion and boundaries, int64; see ``pack_counts``."""
     pairs, numbers, boundaries = counts
     confusion = np.zeros(boundaries.shape[1:] * 2, np.int64)
     confusion.flat[pairs] = numbers
@@ -90,8 +90,8 @@ def unpacked(counts: Packed) -> tuple[np.ndarray, np.ndarray]:
 def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
     """Mark the pixels that have another label, or the image's edge, within a distance.
 
-    A pixel is marked if a square of 2 ``distance`` + 1 pixels around it holds another label than its own, or reaches
-    out of the image. A mask without the marked pixels is what ``distance`` erosions by 3 x 3 leave of it.
+    A pixel is marked if a square of 2 ``distance`` + 1 pixels around it contains another label, or reaches
+    out of the image. Removing the marked pixels of a mask equals ``distance`` erosions by 3 x 3.
 
     Args:
         labels: (height, width), at least one pixel.
@@ -104,7 +104,7 @@ def near_boundary(labels: np.ndarray, distance: int) -> np.ndarray:
     reach = distance - 1
     marked = np.zeros((height + 2 * reach, width + 2 * reach), bool)
     inner = marked[reach : reach + height, reach : reach + width]
-    # First for a distance of 1: both pixels of a pair that differs, and those beside the pair.
+    # First for a distance of 1: both pixels of a pair that differs, and the pixels next to the pair.
     across = np.zeros((height, width), bool)
     across[:, 1:] = labels[:, 1:] != labels[:, :-1]
     across[:, :-1] |= across[:, 1:]

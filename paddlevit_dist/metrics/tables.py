@@ -1,4 +1,4 @@
-"""Make a report's tables: how well each class and each sample is labeled, and what is taken for what."""
+"""Tables of a report: scores of each class and each sample, and the confusion matrix."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,22 +16,22 @@ _LONGEST_LIST = 300  # letters of the names of classes
 def class_tables(
     confusion: np.ndarray, class_names: Sequence[str], elements: str, boundaries: np.ndarray | None = None
 ) -> tuple[FigureTable, ConfusionMatrix]:
-    """Make the table of the classes' scores, and the matrix of what is taken for what.
+    """Return the table of the classes' scores and the confusion matrix.
 
     Args:
         confusion: int (classes, classes), of all samples; see ``count_confusion``.
         class_names: the name of each class.
-        elements: what is labeled, such as "points".
+        elements: name of the labeled elements, such as "points".
         boundaries: int (3, classes), of all samples; see ``boundary_statistics``. None: there are none.
     """
     rows = []
     occurring = confusion.any(axis=0) | confusion.any(axis=1)
     for number in np.flatnonzero(occurring).tolist():
-        right, true, found = reduce_confusions(confusion)[:, number]
-        shares = [percent(right, of) for of in (true + found - right, true, found)]
+        right, true, predicted = reduce_confusions(confusion)[:, number]
+        shares = [percent(right, total) for total in (true + predicted - right, true, predicted)]
         if boundaries is not None:
-            near_right, near, near_found = boundaries[:, number]
-            shares += [percent(2 * right, true + found), percent(near_right, near + near_found - near_right)]
+            near_right, near, near_predicted = boundaries[:, number]
+            shares += [percent(2 * right, true + predicted), percent(near_right, near + near_predicted - near_right)]
         rows.append((class_names[number], *shares, int(true)))
     columns = ["class", "IoU %", "recall %", "precision %", f"labeled {elements}"]
     columns[4:4] = [] if boundaries is None else ["Dice %", "boundary IoU %"]
@@ -42,18 +42,18 @@ def class_tables(
 
 
 def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> FigureTable:
-    """Make the table of the samples' scores, worst first.
+    """Return the table of the samples' scores, worst first.
 
     Args:
         title: of the table.
-        sample: what one sample is, such as "scene".
+        sample: name of one sample, such as "scene".
         names: of the samples.
         statistics: int (samples, 3, classes); see ``reduce_confusions``.
-        elements: what is labeled, such as "points".
+        elements: name of the labeled elements, such as "points".
     """
     rows = []
-    for name, (right, true, found) in zip(names, statistics):
-        union = true + found - right
+    for name, (right, true, predicted) in zip(names, statistics):
+        union = true + predicted - right
         mean = 100 * float(np.mean(right[union > 0] / union[union > 0])) if union.any() else None
         shown = None if mean is None else round(mean, 2)
         rows.append((name, shown, percent(right.sum(), true.sum()), int(true.sum())))
@@ -63,5 +63,5 @@ def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.n
 
 
 def percent(part: Any, whole: Any) -> Any:
-    """Compute a percentage with two digits; None where ``whole`` is 0."""
+    """Compute a percentage with two decimals; None if ``whole`` is 0."""
     return round(100 * float(part) / float(whole), 2) if whole else None

@@ -1,12 +1,17 @@
-"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks).
+"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), and the tasks.
 
-Both share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction) and ``scene_figures``. ``prepare``
-makes stores of raw scenes; ``submission`` reads predictions in ScanNet's format.
+The tasks ``segmentation`` and ``instances`` share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction)
+and ``scene_figures``. ``shapes`` classifies whole shapes. ``prepare`` converts raw scenes to stores; ``submission``
+reads predictions in ScanNet's format.
 """
 
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
+    "Scene": "data.scene",
+    "SceneDataset": "data.scenes",
+    "SceneTask": "scene_task",
+    "ShapeDataset": "shapes.data",
     "SparseTensor": "sparse",
     "sparse_collate": "data.voxels",
     "sparse_quantize": "data.voxels",

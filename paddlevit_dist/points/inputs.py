@@ -1,4 +1,4 @@
-"""Scenes that are to be predicted, without labels: files of points and whatever ``prepare`` reads or has written."""
+"""Unlabeled scenes for prediction: files of points, in all formats that ``prepare`` reads or writes."""
 
 import os
 import time
@@ -11,13 +11,13 @@ from ..runtime.errors import UserError
 from ..tasks.prediction import InputSamples, find_inputs, output_names
 from .data.samples import PointSample, SceneSamples
 from .data.scene import CENTERED, IGNORED, Scene
-from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, load_header, read_scene
+from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, read_scene
 from .data.scenes import SceneDataset
-from .prepare.coordinates import remarks_on
-from .prepare.formats import FORMATS, scene_at
+from .prepare.coordinates import find_remarks
+from .prepare.formats import FORMATS, identify_file
 from .prepare.listing import RawScene, SceneChoices
 from .prepare.scannet import LABELS
-from .prepare.semantic_kitti import BIN, scan_name
+from .prepare.semantic_kitti import BIN, get_scan_name
 from .prepare.tables import TABLES
 
 KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
@@ -27,11 +27,11 @@ _EXPECTED = (
     "of these"
 )
 
-_SECONDS = 10.0  # that scenes are looked at before a prediction
+_CHECK_SECONDS = 10.0  # time limit for checking scenes before a prediction
 
 
 class SceneFile(NamedTuple):
-    """A scene to be predicted: its file, what kind of file that is, and its name without the kind's suffix."""
+    """A scene to be predicted: its path, the kind of its file, and its name without the kind's suffix."""
 
     path: str
     kind: str
@@ -39,27 +39,27 @@ class SceneFile(NamedTuple):
 
 
 def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str, str]]]:
-    """The scenes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
-    return find_inputs(inputs, _of_folder, _find_kind, what="scene", expected=_EXPECTED)
+    """Return the scenes in paths, sorted within folders, and the paths without scenes, with reasons."""
+    return find_inputs(inputs, _find_in_folder, _find_kind, what="scene", expected=_EXPECTED)
 
 
 def _find_kind(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
-    if name.endswith(BIN):  # in whatever folder
-        return SceneFile(path, KITTI, scan_name(os.path.abspath(path)))
-    kind, scene = scene_at(os.path.abspath(path)) or (None, "")
+    if name.endswith(BIN):  # in any folder
+        return SceneFile(path, KITTI, get_scan_name(os.path.abspath(path)))
+    kind, scene = identify_file(os.path.abspath(path)) or (None, "")
     if kind is None or name.endswith(LABELS):
         return None
-    if kind == "s3dis":  # an object by itself
+    if kind == "s3dis":  # a single object of a room
         kind, scene = "text", os.path.splitext(name)[0]
     elif kind == "pointcept":
         scene = os.path.basename(os.path.dirname(os.path.abspath(path)))
     return SceneFile(path, kind, scene)
 
 
-def _of_folder(folder: str) -> Iterator[SceneFile]:
+def _find_in_folder(folder: str) -> Iterator[SceneFile]:
     if os.path.exists(os.path.join(folder, CLASSES_FILE)) and os.path.isdir(os.path.join(folder, SCENES_FOLDER)):
         folder = os.path.join(folder, SCENES_FOLDER)
     candidates = []
@@ -67,7 +67,7 @@ def _of_folder(folder: str) -> Iterator[SceneFile]:
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
         candidates += [_find_kind(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
     scenes = [candidate for candidate in candidates if candidate is not None]
-    # Of several kinds the first: ScanNet's download holds further meshes, and text, the last, may be notes.
+    # Only the first kind counts: ScanNet's download has further meshes, and text files, the last kind, may be notes.
     kind = next((kind for kind in (_PREPARED, *FORMATS) if any(scene.kind == kind for scene in scenes)), None)
     yield from (scene for scene in scenes if scene.kind == kind)
 
@@ -77,9 +77,10 @@ class InputScenes(SceneDataset):
 
     Args:
         scenes: see ``find_scenes``.
-        coordinates: where PLY scenes are put, as those were that the network was trained on: CENTERED or AS_GIVEN.
-        needs_colors: else scenes without colors are gray.
-        channels: names of those that scenes need to have.
+        coordinates: convention for PLY scenes, CENTERED or AS_GIVEN, as in the network's training data.
+        needs_colors: require colors; else scenes without colors are gray.
+        class_names: names of the network's classes.
+        channels: names of the channels that scenes must have.
     """
 
     labeled = False
@@ -96,7 +97,7 @@ class InputScenes(SceneDataset):
         self.names = output_names([scene.name for scene in scenes])
         self.coordinates = coordinates or CENTERED
         self.needs_colors = needs_colors
-        self.wanted = tuple(channels)
+        self.required_channels = tuple(channels)
         self.class_names = list(class_names)
         self.num_classes = len(self.class_names)
 
@@ -104,46 +105,50 @@ class InputScenes(SceneDataset):
         return len(self.scenes)
 
     def describe(self, index: int) -> str:
+        """Return the path of scene ``index``."""
         return self.scenes[index].path
 
     def read(self, index: int) -> Scene:
-        """Scene ``index``, as ``prepare`` would have written it, without labels."""
+        """Return scene ``index`` as ``prepare`` would have written it, without labels."""
         return self._read(index)[0]
 
     def remarks(self) -> list[str]:
-        """Say what ``prepare`` says of such scenes: units and coordinates that networks do not expect. As many are
-        looked at as time allows; those that cannot be read are told when they are predicted."""
+        """Return the remarks of ``prepare`` about the scenes, such as unexpected units and coordinates.
+
+        Checking stops after a time limit. Scenes that cannot be read are reported during prediction.
+        """
         lines: list[str] = []
-        headers: dict[str, dict[str, Any]] = {}  # of each kind, by path
-        end = time.monotonic() + _SECONDS
+        headers: dict[str, dict[str, Any]] = {}  # by kind, then by path
+        end = time.monotonic() + _CHECK_SECONDS
         for index, (path, kind, _) in enumerate(self.scenes):
             if time.monotonic() > end:
                 break
             try:
-                scene, own = self._read(index)
+                scene, remarks = self._read(index)
             except (UserError, OSError, ValueError):
                 continue
-            lines += own
-            headers.setdefault(kind, {})[path] = load_header(scene, labeled=False)
-        for kind, of_kind in headers.items():
-            lines += remarks_on(kind, list(of_kind), list(of_kind.values()))
+            lines += remarks
+            headers.setdefault(kind, {})[path] = build_header(scene, labeled=False)
+        for kind, headers_of_kind in headers.items():
+            lines += find_remarks(kind, list(headers_of_kind), list(headers_of_kind.values()))
         return lines
 
     def _read(self, index: int) -> tuple[Scene, list[str]]:
-        """A scene, and remarks on its file."""
+        """Read a scene; return it with remarks on its file."""
         path, kind, _ = self.scenes[index]
         if kind == _PREPARED:
             scene = read_scene(path, self.names[index])
-            nothing = np.full(len(scene.xyz), IGNORED, np.int16)
-            return scene._replace(semantic=nothing, instance=nothing), []
+            unlabeled = np.full(len(scene.xyz), IGNORED, np.int16)
+            return scene._replace(semantic=unlabeled, instance=unlabeled), []
         reader = FORMATS[kind].reader(
-            SceneChoices(gray=not self.needs_colors, channels=self.wanted, coordinates=self.coordinates), kind
+            SceneChoices(gray=not self.needs_colors, channels=self.required_channels, coordinates=self.coordinates),
+            kind,
         )
         try:
             scene = reader.read(RawScene(self.names[index], reader.files(path, labeled=False), False))
         except UserError as error:
-            said = str(error).split(", or take gray")[0]  # that is for a preparation
-            raise UserError(said.split(", or with --columns")[0]) from error
+            message = str(error).split(", or take gray")[0]  # this advice is for preparation
+            raise UserError(message.split(", or with --columns")[0]) from error
         return scene, reader.remarks
 
 
@@ -151,8 +156,9 @@ class SceneInputs(InputSamples):
     """Scenes to be predicted, voxelized as in an evaluation.
 
     Args:
-        samples: of ``InputScenes``.
+        samples: samples of ``InputScenes``.
         unreadable: paths without scenes, with reasons.
+        notices: lines to log before the prediction.
     """
 
     def __init__(self, samples: SceneSamples, unreadable: Sequence[tuple[str, str]], notices: Sequence[str]) -> None:
@@ -163,10 +169,11 @@ class SceneInputs(InputSamples):
         self.labeled = False
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
+        """Return scene ``index`` as network input."""
         return self.samples.sample(index, generator)
 
 
-def describe_points(classes: np.ndarray, class_names: Sequence[str]) -> dict[str, Any]:
-    """How many points a scene has, and how many of each class: a row about integers (points,)."""
+def count_points(classes: np.ndarray, class_names: Sequence[str]) -> dict[str, Any]:
+    """Return a table row: the number of points of a scene, in total and by class, for integers (points,)."""
     numbers = np.bincount(classes, minlength=len(class_names)).tolist()
     return {"points": len(classes), **{f"points_{name}": number for name, number in zip(class_names, numbers)}}

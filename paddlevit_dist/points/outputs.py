@@ -1,4 +1,4 @@
-"""Files that the point cloud tasks write of scenes, in an evaluation and by ``predict``."""
+"""Files that the point cloud tasks write for each scene, in an evaluation and by ``predict``."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,82 +15,86 @@ from .data.scene import Scene
 from .inputs import KITTI, LAS, InputScenes, SceneInputs
 from .prepare.las import write_classified
 from .prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
-from .prepare.semantic_kitti import prediction_name, scan_name, write_labels
+from .prepare.semantic_kitti import get_prediction_path, get_scan_name, write_labels
 
 
 class SceneWriter(PredictionWriter):
-    """Reads each scene once more and writes its files, with the coordinates of its source.
+    """Reads each scene again and writes its files, with the coordinates of its source.
 
     Args:
-        folder: must exist.
+        folder: an existing folder.
+        samples: samples of this package.
         class_names: one per class.
 
     Raises:
-        UserError: the samples are a program's own, whose scenes cannot be read again.
+        UserError: the samples are user-defined, so their scenes cannot be read again.
     """
 
     writes_evaluations = True
-    #: what the files of a scene called NAME are
+    #: description of the files of a scene called NAME
     files: str
 
     def __init__(self, folder: Path, samples: TransformedDataset, class_names: Sequence[str]) -> None:
         if not isinstance(samples, (SceneSamples, SceneInputs)):
-            raise UserError("SAVE_PREDICTIONS is for samples of this package, whose scenes can be read again")
+            raise UserError("SAVE_PREDICTIONS needs the samples of this package, whose scenes can be read again")
         self.folder, self.dataset, self.number = folder, samples.dataset, len(samples)
         self.class_names = list(class_names)
         self.numbers, self.kind = submitted_numbers(class_names)
-        known = {LAS, KITTI} if tuple(class_names) == KITTI_CLASSES else {LAS}
+        writable_kinds = {LAS, KITTI} if tuple(class_names) == KITTI_CLASSES else {LAS}
         scenes = self.dataset.scenes if isinstance(self.dataset, InputScenes) else ()
-        #: formats of the scenes in which their classes are written as well
-        self.as_source = known & {scene.kind for scene in scenes}
+        #: formats of the scenes in which the classes are also written
+        self.source_kinds = writable_kinds & {scene.kind for scene in scenes}
 
     def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
+        """Write the files of scene ``index``; return their names for the table of predictions."""
         scene = self.dataset.read(index)
         names = self.write_scene(scene, prediction, truth)
-        ends = {"ply": ".ply", "picture": ".png", "text": ".txt"}
-        row = {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
-        if not self.as_source:
+        suffixes = {"ply": ".ply", "picture": ".png", "text": ".txt"}
+        row = {kind: next((name for name in names if name.endswith(suffix)), None) for kind, suffix in suffixes.items()}
+        if not self.source_kinds:
             return row
-        labels = (None if one is None else scene.as_source(one) for one in self.point_labels(prediction))
-        return {**row, "as_source": self._as_source(index, *labels)}
+        labels = (None if values is None else scene.to_source_rows(values) for values in self.point_labels(prediction))
+        return {**row, "as_source": self._write_in_source_format(index, *labels)}
 
     def point_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
-        """The class and the instance of each point, integers (P,), in what ``predict_step`` gives of a scene; instances
-        are from 0, negative for none, None where they are not predicted."""
+        """Return the class and the instance of each point, integers (P,), from a result of ``predict_step``.
+
+        Instances start at 0, negative for none; None if the task does not predict them.
+        """
         return prediction, None
 
-    def _as_source(self, index: int, classes: np.ndarray, instances: np.ndarray | None) -> str | None:
-        """Write the labels in the format of the scene's file; returns the name, None for other formats."""
+    def _write_in_source_format(self, index: int, classes: np.ndarray, instances: np.ndarray | None) -> str | None:
+        """Write the labels in the format of the scene's file; return the name, or None for other formats."""
         path, kind, _ = self.dataset.scenes[index]
         name = self.dataset.names[index]
-        if kind not in self.as_source:
+        if kind not in self.source_kinds:
             return None
         if kind == LAS:
             name = f"{name}_classified{Path(path).suffix.lower()}"
             write_classified(path, self.folder / name, classes, instances)
-        else:  # of two scans of one name the second cannot be where the benchmark expects it
-            name = prediction_name(path) if name == scan_name(path) else f"{name}.label"
+        else:  # if two scans have the same name, only the first is written where the benchmark expects it
+            name = get_prediction_path(path) if name == get_scan_name(path) else f"{name}.label"
             write_labels(self.folder / name, classes, instances)
         return name
 
     def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
-        """Write the files of a scene of P points; returns the names of those in the folder itself, the prediction's
-        before the truth's.
+        """Write the files of a scene of P points; return the names of those directly in the folder, prediction first.
 
         Args:
-            scene: its labels are not looked at.
-            prediction: of ``predict_step``.
+            scene: the scene; its labels are ignored.
+            prediction: a result of ``predict_step``.
             true: integers (P,), negative for none; None: unknown.
         """
         raise NotImplementedError
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Return lines about the written files for the log."""
         if not self.number:
             return []
         lines = [f"for each scene in {self.folder}: {self.files} with {self.kind}"]
-        if LAS in self.as_source:
-            lines.append(f"laser scans are in {self.folder} once more, as NAME_classified.las or .laz")
-        if KITTI in self.as_source:
+        if LAS in self.source_kinds:
+            lines.append(f"laser scans are also in {self.folder} as NAME_classified.las or .laz")
+        if KITTI in self.source_kinds:
             lines.append(f"for SemanticKITTI's benchmark and tools: {self.folder / 'sequences'}")
         names = self.dataset.names if isinstance(self.dataset, InputScenes) else ()
         if not set(TEST_SCENES).isdisjoint(names) and tuple(self.class_names) == CLASS_NAMES:

@@ -1,4 +1,4 @@
-"""Figures about scenes for the report: how well each class and each scene is labeled, and a few scenes to turn."""
+"""Figures about scenes for the report: scores by class and scene, and a few interactive scenes."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,23 @@ from ..tasks.figures import Figure, PointSet
 from .data.images import UNLABELED_PIXELS, Color, build_legend, color, get_palette
 from .data.scene import Scene
 
-_MOST_POINTS = 150_000  # of a scene that is shown
-_SHOWN = 4  # scenes
+_MAX_POINTS = 150_000  # of a scene in the report
+_NUM_SCENES = 4  # in the report
 _WRONG, _RIGHT = (220, 40, 40), (150, 170, 150)
 
-# Colors of a scene's points by name, uint8 (points, 3), and what each color means.
+# Colors of a scene's points by layer name, uint8 (points, 3), and each layer's legend.
 Layers = tuple[dict[str, np.ndarray], dict[str, list[tuple[str, Color]]]]
 
 
 def semantic_tables(
     confusions: Sequence[np.ndarray], scenes: Sequence[str], class_names: Sequence[str]
 ) -> list[Figure]:
-    """Scores of the classes and of the scenes, and what is taken for what.
+    """Return tables of scores by class and by scene, and the confusion matrix.
 
     Args:
-        confusions: of each scene, see ``count_confusion``.
-        scenes: their names.
+        confusions: one for each scene, see ``count_confusion``.
+        scenes: names of the scenes.
+        class_names: one per class.
     """
     statistics = reduce_confusions(np.stack(confusions))
     return [
@@ -35,40 +36,44 @@ def semantic_tables(
     ]
 
 
-def short_name(described: str) -> str:
-    """Say what a scene is called in a table: its file without folder and suffix."""
-    return os.path.splitext(os.path.basename(described))[0] if os.sep in described else described
+def get_scene_name(description: str) -> str:
+    """Return a scene's name for a table: its file without folder and suffix."""
+    return os.path.splitext(os.path.basename(description))[0] if os.sep in description else description
 
 
-def choose_scenes(confusions: Sequence[np.ndarray]) -> list[int]:
-    """Places of the scenes to be shown, by their share of right points: the worst ones, and one of the middle and the
-    best."""
+def select_scenes(confusions: Sequence[np.ndarray]) -> list[int]:
+    """Return the indices of the scenes to show, by share of correct points: the worst, a median one, and the best."""
     shares = np.array([np.trace(confusion) / max(confusion.sum(), 1) for confusion in confusions])
     order = np.argsort(shares, kind="stable")
-    wanted = [*order[: _SHOWN - 2], order[len(order) // 2], order[-1]] if len(order) else []
-    return list(dict.fromkeys(int(place) for place in wanted))
+    selected = [*order[: _NUM_SCENES - 2], order[len(order) // 2], order[-1]] if len(order) else []
+    return list(dict.fromkeys(int(place) for place in selected))
 
 
-def point_set(
+def build_point_set(
     title: str, scene: Scene, layers: Mapping[str, np.ndarray], legends: Mapping[str, Sequence[tuple[str, Color]]]
 ) -> PointSet:
-    """A scene to turn, with its own colors as the last layer; a large one is thinned out.
+    """Return an interactive scene, with its colors as the last layer; large scenes are subsampled.
 
     Args:
+        title: title of the figure.
+        scene: the scene.
         layers: uint8 (points, 3) by name.
+        legends: name and color of the entries, by layer.
     """
-    step = -(-len(scene.xyz) // _MOST_POINTS) or 1
+    step = -(-len(scene.xyz) // _MAX_POINTS) or 1
     note = f"every {step}. of {len(scene.xyz):,} points" if step > 1 else f"{len(scene.xyz):,} points"
     colors = {name: values[::step] for name, values in {**layers, "colors": scene.rgb}.items()}
     return PointSet(title, np.ascontiguousarray(scene.xyz[::step]), colors, legends, note)
 
 
 def semantic_layers(scene: Scene, predicted: np.ndarray, class_names: Sequence[str], prefix: str = "") -> Layers:
-    """Layers of a scene with their legends: true and predicted classes, and where they differ."""
+    """Return the layers of a scene and their legends: true and predicted classes, and where they differ."""
     true, palette = scene.semantic, get_palette(class_names)
     mistakes = np.where((true == predicted)[:, None], _RIGHT, _WRONG)
     mistakes[true < 0] = UNLABELED_PIXELS
     names = f"{prefix}truth", f"{prefix}prediction", f"{prefix}mistakes"
     layers = dict(zip(names, (color(true, palette), color(predicted, palette), mistakes.astype(np.uint8))))
-    judged: list[tuple[str, Color]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELED_PIXELS)]
-    return layers, dict(zip(names, (build_legend(true, class_names), build_legend(predicted, class_names), judged)))
+    correctness: list[tuple[str, Color]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELED_PIXELS)]
+    return layers, dict(
+        zip(names, (build_legend(true, class_names), build_legend(predicted, class_names), correctness))
+    )

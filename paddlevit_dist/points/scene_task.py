@@ -1,4 +1,4 @@
-"""Shared by the point cloud tasks: opening the data, class names, input metadata in checkpoints."""
+"""Base class of the point cloud tasks: opening the data, class names, input metadata in checkpoints."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,22 +8,22 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset, dataset_class, names_of_classes
+from ..tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
 from ..tasks.figures import Figure
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.task import Task
 from .data.features import COLORS, build_channels, require_channels
 from .data.images import get_palette
-from .data.samples import PointSample, SceneSamples, join
+from .data.samples import PointSample, SceneSamples, collate_samples
 from .data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
-from .scene_figures import Layers, choose_scenes, point_set, semantic_tables, short_name
+from .scene_figures import Layers, build_point_set, get_scene_name, select_scenes, semantic_tables
 from .settings import PointSettings
 from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
-_UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else take larger voxels"
+_UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else use larger voxels"
 
 
 class SceneTask(Task):
@@ -36,61 +36,68 @@ class SceneTask(Task):
     makes_figures = True
     empty_cache_freq = 10
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
-    usual_voxel_features = "first"
+    default_voxel_features = "first"
 
     def __init__(self, config: PointSettings) -> None:
         super().__init__(config)
         self.num_classes: int | None = config.MODEL.NUM_CLASSES
         self.class_names: list[str] = []
-        #: of the network; known once a worker has built it
+        #: tables that the network needs; known once a worker has built it
         self.plan_spec: PlanSpec | None = None
-        #: where the scenes are, which matters to networks that take positions: CENTERED or AS_GIVEN
+        #: convention of the scenes' coordinates, which matters to networks that use positions: CENTERED or AS_GIVEN
         self.coordinates: str | None = None
         self.features: tuple[str, ...] = tuple(config.POINTS.FEATURES)
-        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
-        self._tells_unit = True
+        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.default_voxel_features
+        self._should_check_unit = True
 
     def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
-        """The dataset of ``split``; its classes and coordinates convention are stored.
+        """Open the dataset of ``split`` and store its classes and coordinate convention.
 
         A prepared store reports the same convention for all its splits, so that evaluation, which opens only one,
-        agrees with training; splits that differ count as AS_GIVEN.
+        agrees with training. If splits differ, the convention is AS_GIVEN.
+
+        Args:
+            split: name of the split.
+            cache_folder: folder for the index of the scenes.
 
         Raises:
-            UserError: it cannot be opened, or has more classes than MODEL.NUM_CLASSES.
+            UserError: the dataset cannot be opened, or has more classes than MODEL.NUM_CLASSES.
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
-        self.class_names = names_of_classes(self.config, dataset.class_names, number=dataset.num_classes)
+        self.class_names = resolve_class_names(self.config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
         return dataset
 
     def build_dataset(self, split: str, cache_folder: Path) -> SceneSamples:
+        """Return the samples of ``split``, with augmentation if the task trains on it."""
         dataset = self.open_scenes(split, cache_folder)
         if dataset.channels is not None:
             require_channels(self.features, dataset.channels, f"the scenes of dataset {self.config.DATA.DATASET}")
         return self.build_samples(dataset, self.trains_on(split))
 
     def list_notices(self, dataset: SceneDataset) -> list[str]:
-        """The dataset's own, and a warning if its unit seems wrong, once for all splits."""
+        """Return the dataset's notices, and a warning if its unit seems wrong, once for all splits."""
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M / self.config.DATA.UNIT_M)
-        if notice is None or not self._tells_unit:
+        if notice is None or not self._should_check_unit:
             return list(dataset.notices)
-        self._tells_unit = False
+        self._should_check_unit = False
         return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
 
     def classes_in(self, sample: PointSample) -> np.ndarray | None:
+        """Return the classes of all labeled points."""
         return sample.scene.semantic[sample.scene.semantic != IGNORED]
 
     def check_sample(self, sample: PointSample) -> None:
+        """Check the range of labels, and that features are finite."""
         require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")
         for view in sample.views:
             require_finite(view.features, "features")
 
     def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
-        """``join`` the samples, with the network's plan in place of the coordinates."""
-        batch = join(samples)
-        if self.plan_spec is not None:  # else a batch for display, without a network
+        """Collate the samples, with the network's plan instead of the coordinates."""
+        batch = collate_samples(samples)
+        if self.plan_spec is not None:  # None: a batch for display, without a network
             num_views = len(samples) * len(samples[0].views)
             batch.update(build_plan(batch.pop("coordinates"), self.plan_spec, num_views))
         return batch
@@ -100,7 +107,7 @@ class SceneTask(Task):
     def predict_again(
         self, samples: TransformedDataset, index: int, model: paddle.nn.Layer
     ) -> tuple[Scene, Any] | None:
-        """A scene as it is stored and what ``predict_step`` gives for it; None where samples are a program's own."""
+        """Return a stored scene and its prediction by ``predict_step``; None for user-defined samples."""
         if not isinstance(samples, SceneSamples):
             return None
         batch = self.collate([samples.sample(index, np.random.default_rng(0))])
@@ -112,60 +119,68 @@ class SceneTask(Task):
     def scene_figures(
         self, samples: TransformedDataset, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
     ) -> list[Figure]:
-        """Tables of classes and scenes, and a few scenes to turn.
+        """Return tables of classes and scenes, and a few interactive scenes.
 
         Args:
-            confusions: number of a scene, and ``count_confusion`` its points; at least one.
+            samples: the evaluated samples.
+            confusions: index and ``count_confusion`` of each scene; at least one.
+            model: the network.
         """
-        made: list[Figure] = []
-        for place in choose_scenes([confusion for _, confusion in confusions]):
-            again = self.predict_again(samples, confusions[place][0], model)
-            if again is not None:
-                made.append(point_set(again[0].name, again[0], *self.build_layers(*again)))
-        names = [short_name(samples.describe(index)) for index, _ in confusions]
-        return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *made]
+        figures: list[Figure] = []
+        for place in select_scenes([confusion for _, confusion in confusions]):
+            prediction = self.predict_again(samples, confusions[place][0], model)
+            if prediction is not None:
+                figures.append(build_point_set(prediction[0].name, prediction[0], *self.build_layers(*prediction)))
+        names = [get_scene_name(samples.describe(index)) for index, _ in confusions]
+        return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *figures]
 
     def build_layers(self, scene: Scene, prediction: Any) -> Layers:
-        """Return what a scene is colored by, truth beside ``prediction``, and the legends."""
+        """Return the layers of a scene, with truth and prediction, and their legends."""
         raise NotImplementedError
 
     # ---- prediction --------------------------------------------------------------------------------------------
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
-        """A dataset with what this task does to its scenes."""
+        """Return the dataset with this task's processing of scenes."""
         raise NotImplementedError
 
-    def sees_colors(self) -> bool:
-        """Whether the network is shown the points' colors."""
+    def uses_colors(self) -> bool:
+        """Return True if colors are a feature of the network."""
         return COLORS in self.features
 
-    def load_meta(self, learned: CheckpointMeta) -> None:
-        names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
-        self.num_classes = learned.num_classes or (len(names) if names else None)
+    def load_meta(self, meta: CheckpointMeta) -> None:
+        """Take classes and coordinate convention from a checkpoint's metadata."""
+        names = meta.class_names or dataset_class(self.config, SceneDataset).fixed_classes
+        self.num_classes = meta.num_classes or (len(names) if names else None)
         if self.num_classes is None:
-            raise UserError("the weights do not say which classes they know: name them with --class_names=FILE")
+            raise UserError("the weights contain no class names: give them with --class_names=FILE")
         self.class_names = [*(names or ())][: self.num_classes]
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
-        self.coordinates = learned.input.get("coordinates", CENTERED)
+        self.coordinates = meta.input.get("coordinates", CENTERED)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
+        """Return the samples of the scenes in paths, for ``predict``."""
         scenes, unreadable = find_scenes(list(map(str, inputs)))
         dataset = InputScenes(
-            scenes, self.coordinates, self.sees_colors(), self.class_names, build_channels(self.features)
+            scenes, self.coordinates, self.uses_colors(), self.class_names, build_channels(self.features)
         )
         notices = [*self.list_notices(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
         return SceneInputs(self.build_samples(dataset, is_training=False), unreadable, notices)
 
     def image_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
+        """Return name and color of each class."""
         return [(name, tuple(color)) for name, color in zip(self.class_names, get_palette(self.class_names).tolist())]
 
     def describe_samples(self, samples: TransformedDataset) -> str:
+        """Return number, dataset and class names of samples for the log."""
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
     def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
+        """Return the properties of the dataset that results depend on."""
         return {**super().dataset_signature(samples), "classes": list(self.class_names)}
 
     def preprocess_signature(self) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on."""
         return {
             "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
             "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
@@ -175,24 +190,31 @@ class SceneTask(Task):
         }
 
 
-def compute_outputs(model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, each: str) -> paddle.Tensor:
-    """Compute what a network gives for the voxels of a batch, float32 (rows, classes).
+def compute_outputs(
+    model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, row_name: str
+) -> paddle.Tensor:
+    """Compute the network's outputs for a batch, float32 (rows, classes).
 
     Args:
+        model: the network.
+        batch: "features" and the plan, on the device.
         name: MODEL.NAME.
-        each: what a row is for, such as "voxel".
+        rows: expected number of rows.
+        row_name: what a row belongs to, such as "voxel".
 
     Raises:
-        UserError: it gives something else.
+        UserError: the output is not a tensor of ``rows`` rows.
     """
     outputs = model(SparseTensor(batch["features"], plan=Plan.of_batch(batch)))
     if not isinstance(outputs, paddle.Tensor) or outputs.shape[0] != rows:
-        found = list(outputs.shape) if isinstance(outputs, paddle.Tensor) else type(outputs).__name__
-        raise UserError(f"MODEL.NAME {name} gives {found} for {rows} {each}s: this task needs a row for each {each}")
+        shape = list(outputs.shape) if isinstance(outputs, paddle.Tensor) else type(outputs).__name__
+        raise UserError(
+            f"MODEL.NAME {name} returns {shape} for {rows} {row_name}s: this task needs a row per {row_name}"
+        )
     return outputs.astype("float32")
 
 
 def get_slices(batch: dict[str, Any]) -> list[slice]:
-    """The point range of each scene in a batch."""
+    """Return the point range of each scene in a batch."""
     ends = batch["offsets"].tolist()
     return [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]

@@ -1,5 +1,4 @@
-"""Scores of somebody else's predictions for scenes, in the format of ScanNet's benchmark: a number of a class for each
-vertex, or instances as masks."""
+"""Scores of predictions in ScanNet's submission format: a class number for each vertex, or instances as masks."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,20 +13,20 @@ from ..runtime.printing import shorten
 from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .data.scannet_classes import submitted_numbers
 from .data.scene import Scene
-from .submission import INSTANCES, LONGEST_LINE, MOST_INSTANCES, SubmissionFiles, find_kind, split_lines
+from .submission import INSTANCES, MAX_INSTANCES, MAX_LINE_BYTES, SubmissionFiles, find_kind, split_lines
 
 
 class SceneGroundTruth(NamedTuple):
-    """The truth.
+    """Ground truth of the scenes to score.
 
     Attributes:
-        names: of the scenes, as their files are called.
-        read: gives the scenes, in this order.
-        identities: of the scenes, as a run's table has them.
-        class_names: of all classes.
-        instance_classes: numbers of those that have instances.
-        source: where this is from, for messages.
-        origin: its data set.
+        names: names of the scenes, as their files are called.
+        read: yields the scenes, in this order.
+        identities: identities of the scenes in a run's table.
+        class_names: names of all classes.
+        instance_classes: numbers of the classes that have instances.
+        source: origin of the truth for messages.
+        origin: its dataset.
     """
 
     names: Sequence[str]
@@ -40,54 +39,59 @@ class SceneGroundTruth(NamedTuple):
 
 
 def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreReport:
-    """Compare a folder or an archive of predictions with the truth.
+    """Compare a folder or an archive of predictions with the ground truth.
 
     Args:
-        kind: ``submission.SEMANTIC`` or ``INSTANCES``; None: found out from what the files hold.
+        path: folder or zip archive.
+        truth: ground truth of the scenes.
+        kind: ``submission.SEMANTIC`` or ``INSTANCES``; None: inferred from the content of the files.
+
     Raises:
         UserError: a scene has no prediction, or a file is damaged.
     """
     files = SubmissionFiles(path)
-    there = set(files.names)
-    missing = [name for name in truth.names if f"{name}.txt" not in there]
+    file_names = set(files.names)
+    missing = [name for name in truth.names if f"{name}.txt" not in file_names]
     if missing:
-        said = f"{len(missing):,} of {len(truth.names):,} scenes of {truth.source} have no file, such as"
-        raise UserError(f"{path}: {said} {missing[0]}.txt; a score is of all of them")
+        message = f"{len(missing):,} of {len(truth.names):,} scenes of {truth.source} have no file, such as"
+        raise UserError(f"{path}: {message} {missing[0]}.txt; a score needs all of them")
     kind = kind or find_kind(files, [f"{name}.txt" for name in truth.names])
-    numbers, called = submitted_numbers(truth.class_names)
-    label_of = {int(number): label for label, number in enumerate(numbers)}
-    unknown: Counter[int] = Counter()  # numbers in the files that are no class
+    numbers, number_kind = submitted_numbers(truth.class_names)
+    label_by_number = {int(number): label for label, number in enumerate(numbers)}
+    unknown: Counter[int] = Counter()  # numbers in the files that are not a class
     scenes = tqdm(truth.read, total=len(truth.names), desc="comparing", unit="scene", disable=None, leave=False)
-    compare = _instances if kind == INSTANCES else _classes
-    scored = compare(files, truth, scenes, label_of, unknown)
-    of_none = sum(unknown.values())
-    if of_none:
-        what = "instances" if kind == INSTANCES else "vertices"
-        said = f"{of_none:,} {what} of {shorten(sorted(unknown), 40)}, which is no class"
-        scored.notices.append(f"{path}: {said} ({called}): {'left out' if kind == INSTANCES else 'wrong'}")
-    known = {f"{name}.txt" for name in truth.names}
-    others = [name for name in files.names if name.endswith(".txt") and "/" not in name and name not in known]
-    if others:
-        scored.notices.append(
-            f"{path}: {len(others):,} files of no scene of {truth.source}, such as {others[0]}: left out"
+    compare = _score_instances if kind == INSTANCES else _score_classes
+    report = compare(files, truth, scenes, label_by_number, unknown)
+    num_unknown = sum(unknown.values())
+    if num_unknown:
+        unit = "instances" if kind == INSTANCES else "vertices"
+        message = f"{num_unknown:,} {unit} have a number without a class: {shorten(sorted(unknown), 40)}"
+        report.notices.append(
+            f"{path}: {message} ({number_kind}): {'ignored' if kind == INSTANCES else 'counted as wrong'}"
         )
-    return scored
+    expected = {f"{name}.txt" for name in truth.names}
+    others = [name for name in files.names if name.endswith(".txt") and "/" not in name and name not in expected]
+    if others:
+        report.notices.append(
+            f"{path}: {len(others):,} files belong to no scene of {truth.source}, such as {others[0]}: ignored"
+        )
+    return report
 
 
-def _classes(
+def _score_classes(
     files: SubmissionFiles,
     truth: SceneGroundTruth,
     scenes: Iterator[Scene],
-    label_of: dict[int, int],
+    label_by_number: dict[int, int],
     unknown: Counter[int],
 ) -> ScoreReport:
     number, rows = len(truth.class_names), []
     for scene in scenes:
-        found = _labels(files, f"{scene.name}.txt", len(scene.semantic), label_of, unknown)
+        predicted = _read_labels(files, f"{scene.name}.txt", len(scene.semantic), label_by_number, unknown)
         true = scene.semantic.astype(np.int64)
         labeled = (true >= 0) & (true < number)
-        true, found = true[labeled], found[labeled]
-        counted = true[true == found], true, found[found >= 0]
+        true, predicted = true[labeled], predicted[labeled]
+        counted = true[true == predicted], true, predicted[predicted >= 0]
         rows.append(np.stack([np.bincount(values, minlength=number) for values in counted]))
     statistics = np.stack(rows)
     _require_labels(statistics[:, 1], truth)
@@ -100,7 +104,7 @@ def _classes(
         of_class=("IoU {}", 4),
         classes=truth.class_names,
         protocol=[
-            "IoU: ScanNet's, of the vertices of all scenes together, without those that have no class",
+            "IoU: ScanNet's, over the vertices of all scenes together, without unlabeled vertices",
             "mIoU: mean over the classes that occur in truth or results",
         ],
         notices=[],
@@ -113,112 +117,114 @@ def _classes(
 
 def _require_labels(true: np.ndarray, truth: SceneGroundTruth) -> None:
     if not true.any():
-        raise UserError(f"{truth.source}: no vertex has a class: there is nothing to compare with")
+        raise UserError(f"{truth.source}: no vertex has a class, so there is nothing to compare with")
 
 
-def _labels(
-    files: SubmissionFiles, name: str, vertices: int, label_of: dict[int, int], unknown: Counter[int]
+def _read_labels(
+    files: SubmissionFiles, name: str, vertices: int, label_by_number: dict[int, int], unknown: Counter[int]
 ) -> np.ndarray:
-    """The class of each vertex, int64 (vertices,), -1 for a number that is none."""
+    """Return the class of each vertex, int64 (vertices,), -1 for an unknown number."""
     try:
-        lines = split_lines(files.read(name, 16 * vertices + LONGEST_LINE))
+        lines = split_lines(files.read(name, 16 * vertices + MAX_LINE_BYTES))
     except ValueError as error:
         raise UserError(f"{files.path}: {name}: {error}; expected a number for each of {vertices:,} vertices") from None
     if len(lines) != vertices:
         raise UserError(f"{files.path}: {name} has {len(lines):,} lines, but the scene has {vertices:,} vertices")
-    known: dict[bytes, int] = {}
-    for line, times in Counter(lines).items():
+    classes: dict[bytes, int] = {}
+    for line, count in Counter(lines).items():
         try:
             number = int(line)
         except ValueError:
-            said = f"{files.path}: {name}, line {lines.index(line) + 1}: {_show(line)}"
-            raise UserError(f"{said}: expected the number of a class") from None
-        known[line] = label_of.get(number, -1)
-        if number not in label_of:
-            unknown[number] += times
-    return np.array([known[line] for line in lines], np.int64)
+            message = f"{files.path}: {name}, line {lines.index(line) + 1}: {_quote(line)}"
+            raise UserError(f"{message}: expected the number of a class") from None
+        classes[line] = label_by_number.get(number, -1)
+        if number not in label_by_number:
+            unknown[number] += count
+    return np.array([classes[line] for line in lines], np.int64)
 
 
-def _instances(
+def _score_instances(
     files: SubmissionFiles,
     truth: SceneGroundTruth,
     scenes: Iterator[Scene],
-    label_of: dict[int, int],
+    label_by_number: dict[int, int],
     unknown: Counter[int],
 ) -> ScoreReport:
-    from .instances.metrics import IOU_THRESHOLDS, SMALLEST_INSTANCE, InstanceMetrics, InstancePrediction
+    from .instances.metrics import IOU_THRESHOLDS, MIN_INSTANCE_POINTS, InstanceMetrics, InstancePrediction
 
     metrics, number = InstanceMetrics(truth.class_names, truth.instance_classes), len(truth.class_names)
-    true, found = [], 0
+    true, num_found = [], 0
     for scene in scenes:
         predictions = [
             InstancePrediction(label, confidence, points)
-            for label, confidence, points in _masks(files, f"{scene.name}.txt", len(scene.semantic), label_of, unknown)
+            for label, confidence, points in _read_masks(
+                files, f"{scene.name}.txt", len(scene.semantic), label_by_number, unknown
+            )
         ]
-        found += len(predictions)
+        num_found += len(predictions)
         metrics.update_instances(scene.semantic, scene.instance, predictions)
         labels = scene.semantic[(scene.semantic >= 0) & (scene.semantic < number)]
         true.append(np.bincount(labels, minlength=number))
     _require_labels(np.stack(true), truth)
-    statistics = np.full((len(true), 3, number), np.nan)  # what vertices are taken for is not known
+    statistics = np.full((len(true), 3, number), np.nan)  # predicted classes of vertices are unknown
     statistics[:, 1] = true
-    kept = [statistics, np.full(len(true), np.nan), metrics.per_sample()[-1]]  # nor is a loss
+    table = [statistics, np.full(len(true), np.nan), metrics.per_sample()[-1]]  # losses are unknown
     return ScoreReport(
-        counted=f"{found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
+        counted=f"{num_found:,} instances in {len(true):,} scenes: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
-        recompute=lambda weights: metrics.bootstrap_values(kept, weights),
+        recompute=lambda weights: metrics.bootstrap_values(table, weights),
         shown={"AP": 4, "AP50": 4, "AP25": 4},
         of_class=("AP {}", 4),
         classes=truth.class_names,
         protocol=[
             f"AP: ScanNet's, mean of IoU {IOU_THRESHOLDS[:-1].min():.2f} to {IOU_THRESHOLDS[:-1].max():.2f} and of the "
             f"{len(truth.instance_classes)} classes with instances, where they occur, over all scenes",
-            f"instances of fewer than {SMALLEST_INSTANCE} vertices do not count, true or predicted",
+            f"instances of fewer than {MIN_INSTANCE_POINTS} vertices do not count, true or predicted",
         ],
-        notices=[] if found else [f"{files.path}: no instance in any file: every AP is 0"],
+        notices=[] if num_found else [f"{files.path}: no instance in any file: every AP is 0"],
         task="pointgroup",
         kind="instances",
-        arrays=dict(metrics.to_sample_table(kept).arrays),
+        arrays=dict(metrics.to_sample_table(table).arrays),
         origin=truth.origin,
     )
 
 
-def _masks(
-    files: SubmissionFiles, name: str, vertices: int, label_of: dict[int, int], unknown: Counter[int]
+def _read_masks(
+    files: SubmissionFiles, name: str, vertices: int, label_by_number: dict[int, int], unknown: Counter[int]
 ) -> Iterator[tuple[int, float, np.ndarray]]:
-    """Class, confidence and vertices of each instance of a scene."""
+    """Yield class, confidence and vertex indices of each instance of a scene."""
     where = f"{files.path}: {name}"
     try:
-        lines = split_lines(files.read(name, MOST_INSTANCES * LONGEST_LINE))
+        lines = split_lines(files.read(name, MAX_INSTANCES * MAX_LINE_BYTES))
     except ValueError as error:
         raise UserError(f"{where}: {error}") from None
-    there = set(files.names)
-    for place, line in enumerate(lines, 1):
+    file_names = set(files.names)
+    for line_number, line in enumerate(lines, 1):
         try:
             mask, number, confidence = line.split()
-            own, sure, file = int(number), float(confidence), mask.decode()
-            if not np.isfinite(sure):
+            label_number, score, file = int(number), float(confidence), mask.decode()
+            if not np.isfinite(score):
                 raise ValueError
         except ValueError:
-            said = f"{where}, line {place}: {_show(line)}"
-            raise UserError(f"{said}: expected a mask file, the number of a class and a confidence") from None
-        if file not in there:
-            raise UserError(f"{where}, line {place}: there is no file {shorten(repr(file), 80)}")
-        if own not in label_of:
-            unknown[own] += 1
+            message = f"{where}, line {line_number}: {_quote(line)}"
+            raise UserError(f"{message}: expected a mask file, the number of a class and a confidence") from None
+        if file not in file_names:
+            raise UserError(f"{where}, line {line_number}: there is no file {shorten(repr(file), 80)}")
+        if label_number not in label_by_number:
+            unknown[label_number] += 1
             continue
         try:
-            content = files.read(file, 4 * vertices + LONGEST_LINE)
+            content = files.read(file, 4 * vertices + MAX_LINE_BYTES)
         except ValueError as error:
             raise UserError(f"{files.path}: {file}: {error}") from None
         marks = split_lines(content)
         if len(marks) != vertices or not set(marks) <= {b"0", b"1"}:
-            said = f"{len(marks):,} lines, but the scene has {vertices:,} vertices"
-            said = said if len(marks) != vertices else "something other than 0 and 1"
-            raise UserError(f"{files.path}: {file} has {said}; expected a 0 or 1 for each vertex")
-        yield label_of[own], sure, np.flatnonzero(np.frombuffer(b"".join(marks), np.uint8) == ord("1"))
+            message = f"{len(marks):,} lines, but the scene has {vertices:,} vertices"
+            message = message if len(marks) != vertices else "something other than 0 and 1"
+            raise UserError(f"{files.path}: {file} has {message}; expected a 0 or 1 for each vertex")
+        yield label_by_number[label_number], score, np.flatnonzero(np.frombuffer(b"".join(marks), np.uint8) == ord("1"))
 
 
-def _show(text: bytes) -> str:
+def _quote(text: bytes) -> str:
     return shorten(repr(text.decode("utf-8", "replace")), 60)

@@ -9,10 +9,12 @@ from ..settings import every_run
 from ..settings.key import AT_LEAST_1, ConfigView, IgnoredKeys, KeyTable, Range
 from ..settings.section import Pair, Section, key, rows
 
-_FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # perhaps divided by a number
+_FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
 
 
 class SceneDataSection(every_run.DataSection):
+    """Keys of DATA for scenes."""
+
     VOXEL_SIZE_M: float = key(0.05, "point clouds: edge of a voxel in meters", Range(low=1e-4, high=100))
     UNIT_M: float = key(
         1.0,
@@ -22,54 +24,62 @@ class SceneDataSection(every_run.DataSection):
 
 
 class RoomSection(Section):
+    """Keys of POINTS.ROOMS."""
+
     TRAIN: int = key(400, "synthetic_rooms: training rooms", AT_LEAST_1)
     VAL: int = key(40, "synthetic_rooms: validation rooms", AT_LEAST_1)
     SPACING_M: float = key(0.04, "synthetic_rooms: mean distance of neighboring points", Range(low=0.01, high=0.2))
 
 
 class PointSection(Section):
+    """Keys of POINTS."""
+
     FEATURES: list[str] = key(
         ["rgb"],
-        "what the network sees of a voxel: rgb (3 channels), xyz (3, meters), height above the lowest point (1), ones "
-        "(1), and channels of the scenes by name: normal (3), any other (1), such as intensity/255, divided by 255",
+        "input features of a voxel: rgb (3 channels), xyz (3, meters), height above the lowest point (1), ones (1), "
+        "and channels of the scenes by name: normal (3), any other (1), such as intensity/255, divided by 255",
     )
     COLOR_RANGE: Pair[float] = key(
         [-1.0, 1.0],
-        "what colors of 0 and 255 become for the network; [-0.5, 0.5] for MinkowskiEngine's published weights",
+        "network input for colors of 0 and 255; [-0.5, 0.5] for MinkowskiEngine's published weights",
         Range(low=-1e6, high=1e6),
     )
     VOXEL_FEATURES: Literal["first", "mean"] | None = key(
         None,
-        "a voxel shows its first point, or the mean over its points, which MinkowskiEngine's published weights expect; "
-        "None: first for semantic_segmentation, mean for pointgroup",
+        "features of a voxel: the features of its first point (first), or the mean over its points (mean), which "
+        "MinkowskiEngine's published weights expect; None: first for semantic_segmentation, mean for pointgroup",
     )
     MAX_POINTS: int | None = key(
-        None, "training: a larger scene is cut down to this many points around a random one; None: never", AT_LEAST_1
+        None,
+        "training: maximum points of a scene; a larger one is cropped around a random point; None: no limit",
+        AT_LEAST_1,
     )
     ROOMS: RoomSection
 
 
 class PointSettings(every_run.RunSettings):
+    """Settings shared by all point cloud tasks."""
+
     DATA: SceneDataSection
     POINTS: PointSection
 
 
-def _check(given: ConfigView[PointSettings]) -> list[str]:
-    features = given.values.POINTS.FEATURES
-    distinct = {name.partition("/")[0] for name in features}
-    if not features or len(distinct) < len(features) or not all(map(_FEATURE.fullmatch, features)):
+def _check(view: ConfigView[PointSettings]) -> list[str]:
+    features = view.values.POINTS.FEATURES
+    channel_names = {name.partition("/")[0] for name in features}
+    if not features or len(channel_names) < len(features) or not all(map(_FEATURE.fullmatch, features)):
         raise UserError(
-            f"{given['POINTS.FEATURES']}: expected names, each once, such as [rgb, normal, height]; a channel of the "
-            "scenes may be divided by a number, as in intensity/255"
+            f"{view['POINTS.FEATURES']}: expected names without repetition, such as [rgb, normal, height]; a channel "
+            "of the scenes may be divided by a number, as in intensity/255"
         )
-    low, high = given.values.POINTS.COLOR_RANGE
+    low, high = view.values.POINTS.COLOR_RANGE
     if low >= high:
-        raise UserError(f"{given['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")
+        raise UserError(f"{view['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")
     return []
 
 
-def _find_unused(given: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:
-    if given.values.DATA.DATASET != "synthetic_rooms":
+def _find_ignored(view: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:
+    if view.values.DATA.DATASET != "synthetic_rooms":
         yield IgnoredKeys(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 
 
@@ -78,5 +88,5 @@ TABLE = KeyTable(
     training=("POINTS.MAX_POINTS",),
     effects={"training": ("POINTS.ROOMS.",)},
     check=_check,
-    find_ignored=_find_unused,
+    find_ignored=_find_ignored,
 )

@@ -20,8 +20,8 @@ from ..extension import Extension
 
 if TYPE_CHECKING:
     from ..engine.trainer import Trainer
-    from ..logging.callbacks import Callback
     from ..settings.every_run import RunSettings
+    from ..tasks.callback import Callback
 
 
 class ReportExtension(Extension):
@@ -48,3 +48,5 @@ class ReportExtension(Extension):
 
 
 EXTENSION = ReportExtension()
+
+__all__ = ["EXTENSION"]

@@ -18,8 +18,8 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import StopRequested, all_gather, is_main
 from ..engine.evaluation import Evaluator
 from ..engine.trainer import Trainer
-from ..logging.callbacks import Callback
 from ..runtime.errors import UserError
+from ..tasks.callback import Callback
 from ..tasks.figures import Figure
 from ..tasks.task import EvaluationStep, Records, Task
 from . import store

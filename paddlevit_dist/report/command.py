@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..commands.parser import CommandParser, path
 from ..runtime.errors import UserError
-from ..runtime.files import why_not_written
+from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
 from .page import PAGE, write_page
 
@@ -32,5 +32,5 @@ def run(arguments: list[str]) -> None:
     try:
         written = write_page(folders, target)
     except OSError as error:
-        raise UserError(f"report: {target}: {why_not_written(error)}") from error
+        raise UserError(f"report: {target}: {explain_write_error(error)}") from error
     print(one_line(f"{written}, {os.path.getsize(written) / 1e6:.1f} MB: open it in a browser"))

@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import __version__
-from ..logging.record import COMPARED, METRICS, RunRecord
+from ..logging.record import COMPARED, RunRecord
 from ..runtime.files import atomic_file
+from ..runtime.metrics_file import METRICS
 from ..runtime.printing import one_line
 from . import curves
 from .runs import ReportedRun, find_measured, flat, get_interval, is_number, read_runs

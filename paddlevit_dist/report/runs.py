@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..launch.lock import is_running
-from ..logging.record import FOUND_LATER, METRICS, recorded_events
+from ..logging.record import FOUND_LATER
 from ..runtime.errors import UserError
+from ..runtime.metrics_file import METRICS, recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_json, read_yaml
 from ..settings.table import leaves

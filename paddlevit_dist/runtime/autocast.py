@@ -1,14 +1,14 @@
-"""Automatic mixed precision: which operations Paddle computes in half precision, and what of ours has to follow it.
+"""Automatic mixed precision: Paddle's lists of operations, with additions, and helpers for biases.
 
-Paddle has three kinds of operations. What is on its white list computes in half precision whatever it is given, what is
-on its black list in float32, and everything else in float32 if one of its inputs is float32. Paddle's own lists leave
-out products that networks here consist of, so these are added; of the other kinds nothing is changed at O1, which is
-torch's choice too: softmax, norms over channels, exponents, sums and losses in float32, GELU, dropout and batch norm
-(whose statistics are float32 in its kernels) as what came in, and sums of both types in float32, so that a residual
-stream is. At O2 softmax and norms follow what came in as well; their kernels accumulate in float32.
+Paddle has three kinds of operations. Operations on its white list always compute in half precision, operations on its
+black list in float32, and all others in float32 if one of their inputs is float32. Paddle's white list lacks products
+that networks here use, so these are added. At O1 nothing else changes, as in PyTorch: softmax, norms over channels,
+exponents, sums and losses are float32; GELU, dropout and batch norm (with float32 statistics in its kernels) keep their
+input's type; sums of both types are float32, and so is a residual stream. At O2 softmax and norms also keep their
+input's type; their kernels accumulate in float32.
 
-Biases are the one thing that lists cannot say: Paddle adds that of a product by an operation of its own, and half
-precision plus a float32 parameter is float32. So layers here give ``like_products(bias)``, or ask for ``linear``.
+Lists cannot handle biases: Paddle adds the bias of a product by a separate operation, and half precision plus a float32
+parameter is float32. So layers here use ``like_products(bias)`` or ``linear``.
 """
 
 from contextlib import AbstractContextManager
@@ -17,15 +17,15 @@ from typing import Any
 import paddle
 from paddle.amp.amp_lists import black_list
 
-PRODUCTS = ("conv3d", "depthwise_conv2d", "conv2d_transpose")  # by the names that Paddle's dispatcher asks for
+PRODUCTS = ("conv3d", "depthwise_conv2d", "conv2d_transpose")  # names in Paddle's dispatcher
 _FOLLOW_AT_O2 = {"softmax", "layer_norm", "group_norm"}
 
 
 def options(dtype: str, level: str) -> dict[str, Any]:
-    """Return what ``paddle.amp.auto_cast`` takes to compute in ``dtype``, "float16" or "bfloat16", at "O1" or "O2".
+    """Return the arguments of ``paddle.amp.auto_cast`` for ``dtype``, "float16" or "bfloat16", at "O1" or "O2".
 
-    At O2 float32 is kept where it comes in, as at O1. Paddle can also cast it down, but boxes, distances in meters and
-    heatmaps come in as float32 because half precision counts no pixels.
+    At O2 float32 inputs stay float32, as at O1. Paddle can also cast them, but boxes, distances in meters and heatmaps
+    are float32 because half precision cannot count pixels.
     """
     chosen: dict[str, Any] = {"dtype": dtype, "level": level, "custom_white_list": set(PRODUCTS)}
     if level == "O2":  # Paddle's own black list of O2 has neither losses nor sums
@@ -34,26 +34,26 @@ def options(dtype: str, level: str) -> dict[str, Any]:
 
 
 def off() -> AbstractContextManager:
-    """Inside the block float32 is computed in float32, products too."""
+    """Compute float32 in float32 inside the block, including products."""
     return paddle.amp.auto_cast(enable=False)
 
 
 @paddle.jit.not_to_static
 def product_dtype() -> Any:
-    """Return what products are computed in, ``paddle.float16`` or ``paddle.bfloat16``; None without mixed precision."""
+    """Return the dtype of products, ``paddle.float16`` or ``paddle.bfloat16``; None without mixed precision."""
     tracer = paddle.base.framework._dygraph_tracer()
     is_on = tracer is not None and tracer._amp_level != paddle.base.core.AmpLevel.O0
     return getattr(paddle, tracer._amp_dtype) if is_on else None
 
 
 def like_products(tensor: paddle.Tensor | None) -> paddle.Tensor | None:
-    """The tensor, or None, in the dtype of products here. Outside of mixed precision it keeps its own."""
+    """Return the tensor in the dtype of products here; unchanged for None or outside of mixed precision."""
     dtype = None if tensor is None else product_dtype()
     return tensor if dtype is None else as_dtype(tensor, dtype)
 
 
 def as_dtype(tensor: paddle.Tensor, dtype: Any) -> paddle.Tensor:
-    """``tensor.astype(dtype)``, which is a copy in Paddle 2.6 where the dtype is the same; here it is the tensor."""
+    """Return ``tensor.astype(dtype)``, without the copy that Paddle 2.6 makes if the dtype is the same."""
     return tensor if tensor.dtype == dtype else tensor.astype(dtype)
 
 
@@ -61,5 +61,5 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) 
     """Compute ``x (..., in) @ weight (in, out) + bias`` in the precision of products here."""
     bias = like_products(bias)
     if paddle.in_dynamic_mode():
-        return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3 looks at its flags first, for twice the time
+        return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3's function reads its flags first: twice the time
     return paddle.nn.functional.linear(x, weight, bias)

@@ -7,19 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-being_compiled: list[str] = []  # the functions that numba compiles at this moment, each called by the one before
+being_compiled: list[str] = []  # the functions that numba compiles now, each called by the one before
 
 
 def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, **options: Any) -> Callable[..., Any]:
     """Compile a function of arrays and numbers with numba, for the argument types it is called with.
 
-    A decorator, also with ``options`` for ``numba.njit`` in brackets. A function that ``needs_numba`` no more than for
-    speed is called as it is where numba is not installed, and a note says so once.
-
-    The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
-    the function once before forking, so that child processes share numba instead of loading it themselves.
+    A decorator, also with options in parentheses. The compiled code is cached next to the source for the next process;
+    a damaged cache is removed and rebuilt. Call the function once before forking, so that child processes share numba
+    instead of loading it themselves.
 
     The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
+
+    Args:
+        plain: the function.
+        needs_numba: False: without numba the plain function is called, and a note says so once.
+        **options: for ``numba.njit``.
     """
     if plain is None:
         return functools.partial(compiled, needs_numba=needs_numba, **options)
@@ -31,12 +34,12 @@ def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, 
         numba = _numba()
         try:
             return numba.njit(cache=True, nogil=True, **options)(plain)
-        except RuntimeError:  # no folder to cache the compiled code in
+        except RuntimeError:  # no folder for the cache
             return numba.njit(nogil=True, **options)(plain)
 
     @functools.cache
     def recompile() -> Callable[..., Any] | None:
-        """The function without what was cached; None if nothing was."""
+        """Return the function compiled without its cache; None if there was no cache."""
         cached = _cached_files(compile_once(), plain) if has_numba() else []
         if not cached:
             return None
@@ -56,7 +59,7 @@ def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, 
     def call(*arguments: Any) -> Any:
         try:
             return current()(*arguments)
-        except Exception:  # a file cut short may fail in any way, and the loops themselves raise nothing
+        except Exception:  # a truncated file may fail in any way, and the loops themselves raise nothing
             if is_damaged or recompile() is None:
                 raise
         is_damaged.append(True)
@@ -68,11 +71,12 @@ def compiled(plain: Callable[..., Any] | None = None, needs_numba: bool = True, 
 
 @functools.cache
 def has_numba() -> bool:
+    """Return whether numba is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
 def _as_python(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, in which numpy divides by zero as silently as a compiled one does."""
+    """Return the function itself, which divides by zero as silently as a compiled one."""
     import numpy as np
 
     _note_python()
@@ -81,28 +85,28 @@ def _as_python(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _note_python() -> None:
-    print("note: without numba loops run in Python, about 100 times slower: pip install numba", file=sys.stderr)
+    print("note: without numba, loops run in Python, about 100 times slower: pip install numba", file=sys.stderr)
 
 
 @functools.cache
 def _numba() -> Any:
-    """The module, which tells ``being_compiled`` what it does not find in its cache."""
+    """Import numba, and record in ``being_compiled`` what it compiles."""
     import numba
     from numba.core import event
 
-    class Told(event.Listener):
+    class CompileListener(event.Listener):
         def on_start(self, event: Any) -> None:
             being_compiled.append(event.data["dispatcher"].__name__)
 
         def on_end(self, event: Any) -> None:
             being_compiled.pop()
 
-    event.register("numba:compile", Told())
+    event.register("numba:compile", CompileListener())
     return numba
 
 
 def _cached_files(dispatcher: Any, plain: Callable[..., Any]) -> list[Path]:
-    """Where numba keeps the index and the code of a function."""
+    """Return numba's files with the index and the code of a function."""
     folder = getattr(dispatcher.stats, "cache_path", None)
     line = plain.__code__.co_firstlineno
     return sorted(Path(folder).glob(f"*.{plain.__name__}-{line}.*.nb[ic]")) if folder else []

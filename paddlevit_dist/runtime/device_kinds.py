@@ -1,8 +1,8 @@
-"""The table of devices: what each kind that Paddle knows can do, and what takes its place where it cannot.
+"""The table of devices: the features of each kind that Paddle supports, and the replacement of missing ones.
 
-Everything else asks here: no other file names a GPU to Paddle. A row of CUDA's GPUs and of the CPU is what was
-measured; of the others nobody here has a card, so theirs claim least: what Paddle answers for the device itself
-(memory, half precision), and else the way that needs nothing of it.
+All other files ask this one: none of them names a GPU to Paddle. The rows of CUDA's GPUs and of the CPU were measured.
+The other kinds were not available, so their rows claim least: they use what Paddle reports about the device (memory,
+half precision), and otherwise methods without requirements.
 """
 
 import functools
@@ -17,45 +17,45 @@ GPU, CPU, AUTO = "gpu", "cpu", "auto"
 
 
 class DeviceKind(NamedTuple):
-    """What a kind of device can do.
+    """A kind of device and its features.
 
     Attributes:
-        name: as ``paddle.set_device`` takes it, and DEVICE.
-        noun: what lines for people call one that is a process's.
-        visible: the environment variable of its maker that says which of a machine's are seen.
+        name: as in ``paddle.set_device`` and DEVICE.
+        noun: name of one such device in messages.
+        visible: the vendor's environment variable that lists the visible devices.
         backend: of Paddle's process groups.
-        queues: the host goes on while it copies (pinned memory) and is told of events, so that a training waits once
-            an update.
-        native_batch_norm: Paddle's ``SyncBatchNorm``.
-        exchanges_float64: its collectives take float64.
+        queues: whether the host continues during copies (pinned memory) and gets events, so that training waits once
+            per update.
+        native_batch_norm: whether Paddle's ``SyncBatchNorm`` works.
+        exchanges_float64: whether its collectives support float64.
     """
 
     name: str
     noun: str
     visible: str
-    backend: str = "xccl"  # what Paddle calls the libraries of all makers that are plug-ins: HCCL, CNCL, ECCL ...
+    backend: str = "xccl"  # Paddle's name for the libraries of all plug-ins: HCCL, CNCL, ECCL ...
     queues: bool = False
     native_batch_norm: bool = False
     exchanges_float64: bool = False
 
     @property
     def is_other(self) -> bool:
-        """Whether it is an accelerator, and none of CUDA's."""
+        """Whether it is an accelerator without CUDA."""
         return self.name not in (GPU, CPU)
 
     @property
     def replaced(self) -> str:
-        """What it lacks, or is not known to have, and what is done: a line, empty for GPUs and CPUs."""
+        """A line about missing or unconfirmed features and their replacement; empty for GPUs and CPUs."""
         if not self.is_other:
             return ""
-        lacking = {
+        features = {
             "no SyncBatchNorm (ours, by sums over the devices)": self.native_batch_norm,
             "no float64 in collectives (exchanged by the host)": self.exchanges_float64,
             "no events (the host waits more often)": self.queues,
             "no fused attention or biases": False,  # trials of both need CUDA's events
         }
-        found = ", ".join(text for text, has in lacking.items() if not has)
-        return f"{self.name}: {found}: the same results, slower; see docs/devices.md"
+        missing = ", ".join(text for text, is_there in features.items() if not is_there)
+        return f"{self.name}: {missing}: the same results, slower; see docs/guides/devices.md"
 
 
 _KINDS = {
@@ -71,32 +71,32 @@ _KINDS = {
         DeviceKind(CPU, "CPU process", "", "gloo", exchanges_float64=True),
     )
 }
-_OTHER_NAMES = {  # of makers and other frameworks
+_OTHER_NAMES = {  # used by vendors and other frameworks
     **{"cuda": GPU, "nvidia": GPU, "rocm": GPU, "dcu": GPU, "hygon": GPU, "ascend": "npu", "huawei": "npu"},
     **{"kunlun": "xpu", "cambricon": "mlu", "enflame": "gcu", "iluvatar": "iluvatar_gpu", "metax": "metax_gpu"},
 }
 
 
 def get_kind(name: str) -> DeviceKind:
-    """The row of a kind; of one that is not in the table, what holds for any plug-in of Paddle."""
+    """Return the row of a kind; for an unknown kind, a row that holds for any plug-in of Paddle."""
     return _KINDS.get(name) or DeviceKind(name, name, f"{name.upper()}_VISIBLE_DEVICES")
 
 
 def current() -> DeviceKind:
-    """The row of the device that this process computes on."""
+    """Return the row of the device that this process computes on."""
     return get_kind(paddle.get_device().partition(":")[0])
 
 
 def is_built_for_cuda() -> bool:
-    """Whether this Paddle can use CUDA's GPUs, if there are any."""
+    """Return whether this Paddle can use CUDA GPUs, if there are any."""
     return paddle.is_compiled_with_cuda()
 
 
 def count_gpus() -> int:
-    """Number of GPUs usable by Paddle under CUDA_VISIBLE_DEVICES; 0 on a CPU build.
+    """Return the number of GPUs usable by Paddle under CUDA_VISIBLE_DEVICES; 0 on a CPU build.
 
-    Makes no context on any device: CUDA's runtime counts without one, as seen on an H200, and Paddle's places are
-    numbers. ``paddle.set_device`` would make one, from CUDA 12 on.
+    This creates no context on any device: CUDA's runtime counts without one, as measured on an H200, and Paddle's
+    places are numbers. ``paddle.set_device`` would create one from CUDA 12 on.
     """
     if not is_built_for_cuda():
         return 0  # cuda_places() raises AssertionError on a CPU build
@@ -104,46 +104,49 @@ def count_gpus() -> int:
 
 
 def count_others() -> dict[str, int]:
-    """Number of usable accelerators that are no GPUs of CUDA, by kind."""
+    """Return the number of usable accelerators without CUDA, by kind."""
     named = [name.partition(":")[0] for name in paddle.device.get_available_custom_device() or ()]
-    found = {"xpu": paddle.base.core.get_xpu_device_count() if paddle.is_compiled_with_xpu() else 0}
-    found.update({kind: max(1, named.count(kind)) for kind in paddle.device.get_all_custom_device_type() or ()})
-    return {kind: number for kind, number in found.items() if number}
+    counts = {"xpu": paddle.base.core.get_xpu_device_count() if paddle.is_compiled_with_xpu() else 0}
+    counts.update({kind: max(1, named.count(kind)) for kind in paddle.device.get_all_custom_device_type() or ()})
+    return {kind: number for kind, number in counts.items() if number}
 
 
-def choose(requested: str, seen: Mapping[str, int]) -> tuple[DeviceKind, list[str]]:
-    """The kind of device that a run takes, with lines where there was a choice and on what it lacks.
+def choose(requested: str, visible: Mapping[str, int]) -> tuple[DeviceKind, list[str]]:
+    """Return the kind of device of a run, and lines about a choice among several and about missing features.
 
     Args:
-        requested: the value of DEVICE, in any case; also a maker's name, "ascend", and "cuda".
-        seen: the number of accelerators by kind, those of CUDA first.
+        requested: the value of DEVICE, in any case; also a vendor's name, "ascend", and "cuda".
+        visible: the number of accelerators by kind, CUDA first.
+
     Raises:
-        UserError: Paddle sees none of that kind, or it is no kind but one device, such as "gpu:1".
+        UserError: Paddle sees none of that kind, or it is a single device, such as "gpu:1".
     """
     name, _, which = requested.lower().partition(":")
     name = _OTHER_NAMES.get(name, name)
     if which:
-        visible = get_kind(name).visible
-        told = f", and {visible} says which of them are seen" if visible else ""
-        raise UserError(f"DEVICE {requested} (-device): give the kind alone, {name}: -ngpus is how many{told}")
-    named = ", ".join(f"{number} {kind}" for kind, number in seen.items())
+        variable = get_kind(name).visible
+        hint = f", and {variable} chooses the visible ones" if variable else ""
+        raise UserError(f"DEVICE {requested} (-device): name only the kind, {name}: -ngpus sets the number{hint}")
+    named = ", ".join(f"{number} {kind}" for kind, number in visible.items())
     notices = []
     if name == AUTO:
-        name = next(iter(seen), CPU)
-        if len(seen) > 1:
-            notices.append(f"device: {name}, of {named} (DEVICE, or -device=, names another)")
-    elif name != CPU and name not in seen:
-        known = f"{name} is not among the kinds of devices" if name not in _KINDS else "there is none"
+        name = next(iter(visible), CPU)
+        if len(visible) > 1:
+            notices.append(f"device: {name}, of {named} (DEVICE, or -device=, chooses another)")
+    elif name != CPU and name not in visible:
+        problem = f"{name} is not among the kinds of devices" if name not in _KINDS else "there is none"
+        others = f"{named} and " if named else ""
         raise UserError(
-            f"DEVICE {requested} (-device): {known} that this Paddle sees: {named + ' and ' if named else ''}the CPU; "
-            f"give {', '.join([AUTO, *seen])} or {CPU}, or install Paddle's build or plug-in for it (docs/devices.md)"
+            f"DEVICE {requested} (-device): {problem} that this Paddle sees: {others}the CPU; "
+            f"use {', '.join([AUTO, *visible])} or {CPU}, or install Paddle's build or plug-in for it "
+            "(docs/guides/devices.md)"
         )
     kind = get_kind(name)
     return kind, [line for line in (*notices, kind.replaced) if line]
 
 
 def get_place(device: str) -> Any:
-    """Paddle's place of a device that is named as ``paddle.get_device`` does, such as "gpu:1"."""
+    """Return Paddle's place of a device named as in ``paddle.get_device``, such as "gpu:1"."""
     name, _, number = device.partition(":")
     if name == CPU:
         return paddle.CPUPlace()
@@ -151,19 +154,21 @@ def get_place(device: str) -> Any:
     return kinds[name](int(number or 0)) if name in kinds else paddle.CustomPlace(name, int(number or 0))
 
 
-def most_allocated_bytes() -> int | None:
-    """The most that Paddle has had allocated on this process's device at a time; None on a CPU, and where this Paddle
-    does not count. Asks the host only."""
+def max_allocated_bytes() -> int | None:
+    """Return the most bytes that Paddle has allocated on this process's device at a time, without waiting for it.
+
+    None on a CPU, and if this Paddle does not count.
+    """
     return _memory("max_memory_allocated")
 
 
 def reserved_bytes() -> int | None:
-    """What this process has taken from its device; None as above."""
+    """Return the bytes that this process has reserved on its device; None on a CPU, and if Paddle does not count."""
     return _memory("memory_reserved")
 
 
 def accelerator_bytes() -> int:
-    """Memory of this process's GPU of CUDA in bytes; 0 for any other device."""
+    """Return the memory of this process's CUDA GPU in bytes; 0 for any other device."""
     return int(paddle.device.cuda.get_device_properties().total_memory) if current().name == GPU else 0
 
 
@@ -177,7 +182,9 @@ def _memory(name: str) -> int | None:
 
 @functools.cache
 def computes_in(dtype: str) -> bool:
-    """Whether this process's device has kernels of "float16" or "bfloat16", as it tells Paddle itself. A GPU of CUDA
-    is asked for more (``engine/precision.py``)."""
+    """Return whether this process's device has kernels for "float16" or "bfloat16", according to Paddle.
+
+    For a CUDA GPU, ``engine/precision.py`` checks more.
+    """
     kind = current()
     return bool(getattr(paddle.amp, f"is_{dtype}_supported")()) if kind.is_other else kind.name == GPU

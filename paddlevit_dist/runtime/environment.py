@@ -1,4 +1,4 @@
-"""The interpreter that runs a command, what it lacks, and its versions. Needs nothing but Python."""
+"""The Python interpreter of a command, its packages packages and its versions. Needs nothing but Python."""
 
 import importlib.util
 import os
@@ -12,7 +12,7 @@ from typing import NoReturn
 from .. import __version__
 from . import signals
 
-# What any command may import -> its name on pip. Packages for single features explain how to get them on their own.
+# Module that any command may import -> its name on pip. Packages for single features have their own advice.
 REQUIRED = {
     "numpy": "numpy",
     "yaml": "PyYAML",
@@ -27,11 +27,11 @@ REQUIRED = {
     "paddle": "paddlepaddle",
 }
 ROOT = Path(__file__).resolve().parents[2]
-_MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process that has been restarted with the environment next to the package
+_MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process restarted with the environment next to the package
 
 
 def program(words: str) -> str:
-    """How this process was called, with the command ``words``, for usage lines: "paddlevit-dist train", for example."""
+    """Return how to call this program with the command ``words``, for example "paddlevit-dist train"."""
     name = os.path.basename(sys.argv[0])
     if name == "main_multi_gpu.py" and words in ("train", "evaluate"):
         return f"python {name}" + (" -eval" if words == "evaluate" else "")
@@ -42,32 +42,36 @@ def program(words: str) -> str:
     )
 
 
-def go_on_beside(error: ModuleNotFoundError) -> str | None:
+def restart_in_venv(error: ModuleNotFoundError) -> str | None:
     """Replace this process with the same command in the package's ``.venv``, created by ``make demo``.
 
     Args:
-        error: what this interpreter could not import.
+        error: the failed import of this interpreter.
+
     Returns:
-        A line saying what to install if there is no such environment; None if the module is not in ``REQUIRED``.
+        A line that says what to install if there is no such environment; None if the module is not in ``REQUIRED``.
     """
     if error.name not in REQUIRED:
         return None
-    beside = ROOT / ".venv" / "bin" / "python"
-    if os.access(beside, os.X_OK) and _MARK not in os.environ:
-        print(f"{error.name} is not installed for {sys.executable}: continuing with {beside}", file=sys.stderr)
-        os.environ[_MARK] = str(beside)
-        restart(str(beside))
-    lacking = [module for module in REQUIRED if module == error.name or importlib.util.find_spec(module) is None]
-    missing = [REQUIRED[module] for module in lacking]
-    advice = f"{sys.executable} -m pip install {' '.join(missing)}"
+    venv_python = ROOT / ".venv" / "bin" / "python"
+    if os.access(venv_python, os.X_OK) and _MARK not in os.environ:
+        print(f"{error.name} is not installed for {sys.executable}: continuing with {venv_python}", file=sys.stderr)
+        os.environ[_MARK] = str(venv_python)
+        restart(str(venv_python))
+    modules = [module for module in REQUIRED if module == error.name or importlib.util.find_spec(module) is None]
+    packages = [REQUIRED[module] for module in modules]
+    advice = f"{sys.executable} -m pip install {' '.join(packages)}"
     if (ROOT / "setup.py").exists():
-        repository = shlex.quote(f"{ROOT}{'[cpu]' if 'paddle' in lacking else ''}")  # beside a GPU's Paddle no other
-        advice = f"`make demo` in {ROOT} makes {beside.parents[2]}, or {sys.executable} -m pip install -e {repository}"
-    return f"not installed for {sys.executable}: {', '.join(missing)}; {advice}"
+        repository = shlex.quote(
+            f"{ROOT}{'[cpu]' if 'paddle' in modules else ''}"
+        )  # with a GPU's Paddle, do not install another
+        advice = f"`make demo` in {ROOT} creates {venv_python.parents[2]}, or {sys.executable} -m pip install -e "
+        advice += repository
+    return f"not installed for {sys.executable}: {', '.join(packages)}; {advice}"
 
 
 def restart(python: str = sys.executable, *further: str) -> NoReturn:
-    """Replace this process with the same command, and ``further`` words, keeping the current environment variables."""
+    """Replace this process with the same command plus ``further`` words, with the current environment variables."""
     sys.stdout.flush()
     sys.stderr.flush()
     signals.block()  # until the new process can handle them
@@ -76,18 +80,21 @@ def restart(python: str = sys.executable, *further: str) -> NoReturn:
 
 
 def versions() -> str:
-    """This package, the Paddle that would be imported, and Python."""
+    """Return the versions of this package, of the Paddle that would be imported, and of Python."""
     number = paddle_version()
     paddle = f"paddle {number}" if number else "no paddle"
     return f"paddlevit_dist {__version__}, {paddle}, Python {platform.python_version()}"
 
 
 def paddle_version() -> str | None:
-    """Of the Paddle that would be imported, None without one: read from its file, as importing it takes a second."""
-    found = importlib.util.find_spec("paddle")
-    if found is None or found.origin is None:
+    """Return the version of the Paddle that would be imported, read from its file, as importing it takes a second.
+
+    None without Paddle.
+    """
+    spec = importlib.util.find_spec("paddle")
+    if spec is None or spec.origin is None:
         return None
-    file = Path(found.origin).parent / "version" / "__init__.py"
+    file = Path(spec.origin).parent / "version" / "__init__.py"
     text = file.read_text(encoding="utf-8") if file.exists() else ""
-    stated = re.search(r"^full_version\s*=\s*['\"](.+)['\"]", text, re.MULTILINE)
-    return stated.group(1) if stated else "of unknown version"
+    match = re.search(r"^full_version\s*=\s*['\"](.+)['\"]", text, re.MULTILINE)
+    return match.group(1) if match else "of unknown version"

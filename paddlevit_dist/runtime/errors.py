@@ -1,4 +1,4 @@
-"""Errors that end a run, and how the entry point reports them."""
+"""The errors that end a run, and their output by the entry point."""
 
 import sys
 from collections.abc import Callable
@@ -9,25 +9,25 @@ from . import environment, limits, printing, process_exit, signals
 class UserError(Exception):
     """Bad input: the entry point prints the message on one line and exits with code 2.
 
-    The message names the file, key or value, and says what was expected and what to do about it. Any other exception
-    is a bug in this package and shows its traceback.
+    The message names the file, key or value, what was expected and what to do. Any other exception is a bug in this
+    package and shows its traceback.
     """
 
     exit_code = 2
 
 
 class DeviceFailure(UserError):
-    """An accelerator fails: the entry point prints one line, as no line of this package is to blame."""
+    """An accelerator has failed: the entry point prints one line, as this package is not the cause."""
 
     exit_code = 1
 
 
 class OwnCodeError(UserError):
-    """A module of the user's raises an exception when it is imported: a line, and then the traceback.
+    """A user's module raises an exception when it is imported: printed as one line and the traceback.
 
     Args:
         message: module, type of the exception and its message.
-        traceback: as Python formats it, of the frames that are the user's.
+        traceback: as Python formats it, with the user's frames only.
     """
 
     def __init__(self, message: str, traceback: str = "") -> None:
@@ -39,7 +39,7 @@ class WorkerFailure(Exception):
     """One of several worker processes failed; its peers have been stopped.
 
     Args:
-        rank: the worker whose failure brought down the others.
+        rank: the worker whose failure ended the others.
         message: exception type and message, or how the process ended.
         traceback: as formatted by the worker; empty if it had no time to.
     """
@@ -53,11 +53,11 @@ class WorkerFailure(Exception):
 
 
 class Stopped(Exception):
-    """A training was asked to stop, and all that it has trained is saved.
+    """A training run was asked to stop, and its state is saved.
 
     Args:
-        reason: what asked, such as SIGTERM.
-        saved: what is saved, and how the training goes on.
+        reason: source of the request, such as SIGTERM.
+        saved: what is saved, and how to continue the run.
     """
 
     exit_code = signals.STOPPED
@@ -69,13 +69,14 @@ class Stopped(Exception):
 
 
 def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
-    """Call ``function``, report what went wrong on stderr, and return the process's exit code.
+    """Call ``function``, report its error on stderr, and return the process's exit code.
 
-    Applies to the whole process: printing never ends it, signals end it with one line, and packages in the ``.venv``
-    next to the package need not be installed for the calling interpreter. One that has joined a group ends here.
+    This affects the whole process: printing never ends it, signals end it with one line, and packages in the ``.venv``
+    next to the package need not be installed for the calling interpreter. A process that has joined a group ends here.
 
     Args:
-        trains: the function carries out a training, as far as is known.
+        function: the work of this process.
+        trains: whether the function is expected to train.
     """
     code = _find_exit_code(function, trains)
     process_exit.end_if_in_danger(code)
@@ -122,7 +123,7 @@ def _call(function: Callable[[], None]) -> None:
     try:
         function()
     except ModuleNotFoundError as error:
-        advice = environment.go_on_beside(error)
+        advice = environment.restart_in_venv(error)
         if advice is None:
             raise
         raise UserError(advice) from error

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, even when several runs write the same one at once, and arrays in files."""
+"""Files that are complete or absent, even if several runs write the same one at once, and arrays in files."""
 
 import contextlib
 import errno
@@ -18,14 +18,14 @@ from .errors import UserError
 if TYPE_CHECKING:
     import numpy as np
 
-# What the user can do about an error of the file system. Others than these are not the user's to mend.
+# What the user can do about an error of the file system. The user cannot fix any others.
 _ADVICE = {
     errno.ENOSPC: "free space",
     errno.EDQUOT: "remove files or ask for a larger quota",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f), or choose a file system that holds larger files",
     errno.EACCES: "make it writable for this user, or choose another folder",
     errno.EPERM: "make it writable for this user, or choose another folder",
-    errno.EROFS: "the file system is mounted read-only: choose another folder, or see in dmesg whether the disk failed",
+    errno.EROFS: "the file system is mounted read-only: choose another folder, or check dmesg for a failed disk",
     errno.EIO: "the disk or its connection is failing: see dmesg, and choose another disk",
     errno.ENXIO: "the disk is gone: see dmesg, and choose another disk",
     errno.ENODEV: "the disk is gone: see dmesg, and choose another disk",
@@ -33,12 +33,12 @@ _ADVICE = {
     errno.ETIMEDOUT: "the network file system does not answer: mount it again",
     errno.EHOSTDOWN: "the network file system does not answer: mount it again",
     errno.ENOENT: "the folder was removed: create it, or choose another folder",
-    errno.EEXIST: "a file stands where a folder is expected: rename it, or choose another folder",
-    errno.ENOTDIR: "a file stands where a folder is expected: rename it, or choose another folder",
-    errno.EISDIR: "a folder stands where a file is expected: rename it, or choose another folder",
-    errno.ELOOP: "links lead round in a circle: remove them, or choose another folder",
+    errno.EEXIST: "there is a file where a folder is expected: rename it, or choose another folder",
+    errno.ENOTDIR: "there is a file where a folder is expected: rename it, or choose another folder",
+    errno.EISDIR: "there is a folder where a file is expected: rename it, or choose another folder",
+    errno.ELOOP: "the links form a loop: remove them, or choose another folder",
     errno.ENAMETOOLONG: "choose a folder with a shorter path",
-    errno.EMLINK: "the folder holds too many others: choose another folder",
+    errno.EMLINK: "the folder contains too many folders: choose another folder",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "the machine has too many open files: end other programs",
     errno.ENOMEM: "the machine is out of memory: end other programs",
@@ -46,15 +46,15 @@ _ADVICE = {
 _TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
 
 
-def why_not_written(error: OSError) -> str:
-    """Say what the file system reported, and what to do about it: ``No space left on device; free space``."""
+def explain_write_error(error: OSError) -> str:
+    """Format the error of the file system and what to do: ``No space left on device; free space``."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{reason}; {_ADVICE.get(error.errno or 0, 'choose another folder')}"
 
 
 @contextlib.contextmanager
-def os_errors_as_user_errors(what: Any, remark: str = "") -> Iterator[None]:
-    """Turns an error of the file system into one line: what could not be written, why, what to do, and a remark.
+def os_errors_as_user_errors(what: Any, hint: str = "") -> Iterator[None]:
+    """Turn an error of the file system into one line: what could not be written, why, what to do, and ``hint``.
 
     Raises:
         UserError: the file system refuses.
@@ -62,17 +62,17 @@ def os_errors_as_user_errors(what: Any, remark: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {what}: {why_not_written(error)}{remark}") from error
+        raise UserError(f"cannot write {what}: {explain_write_error(error)}{hint}") from error
 
 
 def temporary_name(name: str) -> str:
-    """A name that nothing else uses, on any machine, for what will be called ``name`` once it is complete."""
+    """Return a name that is unique on all machines, for a file that is called ``name`` once it is complete."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
     return f"{name}.{host}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether this is a name that ``temporary_name`` or ``atomic_file`` gives."""
+    """Return whether ``temporary_name`` or ``atomic_file`` could have made this name."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -94,14 +94,14 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno not in _ADVICE:
             raise
-        raise UserError(f"cannot write {path}: {why_not_written(error)}") from error
+        raise UserError(f"cannot write {path}: {explain_write_error(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
 
 
 class NotAFile(OSError):
-    """A path leads to something else than a file; ``strerror`` says to what."""
+    """The path is not a file; ``strerror`` says what it is."""
 
 
 _KINDS = {
@@ -113,12 +113,13 @@ _KINDS = {
 
 
 def require_regular(path: Any) -> None:
-    """Check that a path, or the link that it is, leads to a plain file, before it is opened: opening a pipe that nobody
-    writes to waits forever, and reading from a device such as /dev/zero never ends.
+    """Check that a path, or the target of a link, is a regular file, before it is opened.
+
+    Opening a pipe without a writer waits forever, and reading from a device such as /dev/zero never ends.
 
     Raises:
-        NotAFile: it leads to something else.
-        OSError: it does not exist, may not be looked at, or is a link to itself.
+        NotAFile: it is something else.
+        OSError: it does not exist, is not accessible, or is a link to itself.
     """
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
@@ -129,7 +130,7 @@ def require_regular(path: Any) -> None:
 
 
 def is_folder(entry: Any) -> bool:
-    """Whether an entry of ``os.scandir`` is a folder or a link to one; a link to itself is none."""
+    """Return whether an entry of ``os.scandir`` is a folder or a link to one; a link to itself is not."""
     try:
         return bool(entry.is_dir())
     except OSError:
@@ -137,56 +138,56 @@ def is_folder(entry: Any) -> bool:
 
 
 def count_by_suffix(names: Iterable[str]) -> str:
-    """``12 .las, 3 .obj`` of the names of files, the most frequent first; empty for none."""
+    """Format ``12 .las, 3 .obj`` for the names of files, the most frequent first; empty for no names."""
     counts = Counter(os.path.splitext(name)[1].lower() or "without suffix" for name in names)
     return ", ".join(
-        f"{number:,} {suffix}" for suffix, number in sorted(counts.items(), key=lambda one: (-one[1], one))
+        f"{number:,} {suffix}" for suffix, number in sorted(counts.items(), key=lambda item: (-item[1], item))
     )
 
 
 def open_regular(path: Any, mode: str = "r", **options: Any) -> Any:
-    """``open`` a file for reading, and refuse anything that is not one.
+    """Open a file for reading; refuse anything that is not a regular file.
 
     Raises:
-        OSError: as ``require_regular`` and ``open``.
+        OSError: from ``require_regular`` and ``open``.
     """
     require_regular(path)
     return open(path, mode, **options)
 
 
 def read_regular(path: Any) -> bytes:
-    """The content of a file, as ``Path.read_bytes``; anything else is refused.
+    """Read the content of a file; refuse anything that is not a regular file.
 
     Raises:
-        OSError: as ``require_regular`` and ``open``.
+        OSError: from ``require_regular`` and ``open``.
     """
     with open_regular(path, "rb") as stream:
         return stream.read()
 
 
-def read_content(path: Any, most: int = -1) -> bytes:
-    """The content of a file that a user has given, or its first ``most`` bytes.
+def read_content(path: Any, max_bytes: int = -1) -> bytes:
+    """Read a file that a user has named, or its first ``max_bytes`` bytes.
 
     Raises:
         UserError: it cannot be read.
     """
     try:
         with open_regular(path, "rb") as stream:
-            return stream.read(most)
+            return stream.read(max_bytes)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-_one_thread = threading.Lock()
+_header_lock = threading.Lock()
 
 
 def map_array(path: str | os.PathLike) -> "np.ndarray":
-    """Memory-map a ``.npy`` file read-only, as a plain array: indexing a ``memmap`` object is slow.
+    """Memory-map a ``.npy`` file read-only, as a plain array, as indexing a ``memmap`` is slow.
 
     numpy parses the header as Python, and CPython 3.11 fails with "AST constructor recursion depth mismatch" when two
     threads do so at once and one of them is interrupted by garbage collection.
     """
-    import numpy as np  # not above: options and configuration are read without it
+    import numpy as np  # not at the top: options and configuration are read without it
 
-    with _one_thread:
+    with _header_lock:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -1,4 +1,4 @@
-"""The form of what ``-h`` prints, for all commands. Needs nothing but Python."""
+"""The layout of ``-h`` pages, for all commands. Needs nothing but Python."""
 
 import re
 import textwrap
@@ -6,16 +6,18 @@ from collections.abc import Iterable, Sequence
 
 HELP = ("-h", "--h", "-help", "--help")
 COLUMNS = 80  # of what -h and -show_config print
-_WIDEST = 32  # of the options, where their meanings can begin
+_WIDEST = 32  # widest column of options
 
 
 def page(usage: str, meaning: str, examples: Iterable[str], rows: Sequence[tuple[str, str]], notes: str = "") -> str:
-    """The help of a command, at most ``COLUMNS`` wide where nothing is longer in one piece.
+    """Format the help of a command, at most ``COLUMNS`` wide except for longer words.
 
     Args:
-        usage: the command line in general.
+        usage: the general command line.
+        meaning: what the command does.
         examples: command lines.
-        rows: an option and what it means.
+        rows: each option and its meaning.
+        notes: a last paragraph.
     """
     width = max((len(left) for left, _ in rows if len(left) <= _WIDEST), default=0)
     parts = [
@@ -28,12 +30,12 @@ def page(usage: str, meaning: str, examples: Iterable[str], rows: Sequence[tuple
 
 
 def row(left: str, right: str, width: int) -> list[str]:
-    """Lines with what is typed, and what it means in a column behind ``width``."""
+    """Format an option and, in a column after ``width``, its meaning."""
     return _wrap(right, f"  {left:<{width}} ", " " * (width + 3))
 
 
 def _as_typed(command: str) -> list[str]:
-    """A command line in pieces that a shell joins."""
+    """Split a command line into pieces that a shell joins."""
     lines = [""]
     for word in re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""", command):
         if len(lines[-1]) + len(word) > COLUMNS - len("    ") - len(" \\"):

@@ -8,10 +8,10 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's ``__getattr__`` and ``__dir__`` (PEP 562).
+    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562).
 
     Args:
-        package: its ``__name__``.
+        package: the package's ``__name__``.
         modules: name -> submodule that defines it.
     """
 
@@ -24,25 +24,26 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
     return get, lambda: sorted(modules)
 
 
-_kept: list[Any] = []  # what holds Paddle in its dynamic mode
+_mode_contexts: list[Any] = []  # keep Paddle in its dynamic mode
 
 
 def keep_dynamic_mode() -> None:
-    """Keep Paddle in its dynamic mode when this thread ends: the thread that imports Paddle holds the mode's context,
-    and all others would build static programs once that is gone."""
+    """Keep Paddle in its dynamic mode when this thread ends.
+
+    The thread that imports Paddle holds the mode's context; without it, all other threads would build static programs.
+    """
     state = getattr(sys.modules.get("paddle.base.framework"), "global_var", None)
     context = getattr(state, "_functional_dygraph_context_manager", None)
-    if context is not None and not any(context is one for one in _kept):
-        _kept.append(context)
+    if context is not None and not any(context is other for other in _mode_contexts):
+        _mode_contexts.append(context)
 
 
 @contextlib.contextmanager
 def needing_paddle(what: str) -> Iterator[None]:
-    """Context in which a Paddle that is not installed is told with what to do, and an imported one stays in its
-    dynamic mode when the thread ends.
+    """Explain how to install Paddle if the block lacks it, and keep its dynamic mode after this thread.
 
     Raises:
-        ModuleNotFoundError: there is none.
+        ModuleNotFoundError: Paddle is not installed.
     """
     try:
         yield
@@ -56,6 +57,6 @@ def needing_paddle(what: str) -> Iterator[None]:
 
 
 def import_object(location: str) -> Any:
-    """The object at "module:attribute"; a module that begins with a dot is one of this package."""
+    """Import the object at "module:attribute"; a module that begins with a dot is one of this package."""
     module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module, __name__.partition(".")[0]), attribute)

@@ -15,51 +15,53 @@ _SIGNS_OF_A_LIMIT = (
 
 
 def raise_open_files() -> None:
-    """Allow this process, and those that it starts, as many open files as the user may have, 65,536 at most."""
+    """Raise this process's limit of open files, and that of its children, to the user's maximum, 65,536 at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def explain(error: BaseException) -> str | None:
-    """One line about an error that a limit of shell, machine or files caused, with what to do; None for others."""
+    """Format one line about an error due to a limit of shell, machine or files, with advice; None for other errors."""
     text = f"{type(error).__name__}: {error}"
     number = error.errno if isinstance(error, OSError) else None
     first = next(line.strip().rstrip(":.") for line in text.splitlines() if line.strip())
     if number == errno.ENAMETOOLONG:
         return f"{first}: give a shorter path"
     if number == errno.EROFS or (number is not None and ".cache" in text):
-        return f"{first}: Paddle needs a HOME, and several processes need /dev/shm, that can be written"
+        return f"{first}: Paddle needs a writable HOME, and several processes need a writable /dev/shm"
     is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     signs = (*_SIGNS, *(_SIGNS_OF_A_LIMIT if is_limited else ()))
     if isinstance(error, MemoryError) or number in _NUMBERS or any(sign in text for sign in signs):
         return (
-            f"{first}: the shell or this machine gives too little memory or too few open files (`ulimit -a`, `free`): "
-            "raise that, or lower -ngpus, -num_workers, -batch_size or -image_size"
+            f"{first}: too little memory or too few open files in this shell or machine (`ulimit -a`, `free`): "
+            "raise the limit, or lower -ngpus, -num_workers, -batch_size or -image_size"
         )
     return None
 
 
 def out_of_memory_kills() -> dict[str, int]:
-    """How often the kernel has killed a process of this one's control group because its memory ran out.
+    """Count how often the kernel has killed a process of this control group because its memory ran out.
 
     Returns:
-        Counter file -> kills, of the group (a container, a job) and of those around it; empty where none is readable.
+        Counter file -> kills, of the group (a container or job) and its parents; empty if none is readable.
     """
-    found = {}
+    kills_by_counter = {}
     for folder in _memory_groups():
         for name in ("memory.events", "memory.oom_control"):  # versions 2 and 1 of control groups
             try:
                 lines = (folder / name).read_text(encoding="utf-8").splitlines()
-                found[str(folder / name)] = next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+                kills_by_counter[str(folder / name)] = next(
+                    int(line.split()[1]) for line in lines if line.startswith("oom_kill ")
+                )
             except (OSError, ValueError, StopIteration):
                 continue
-    return found
+    return kills_by_counter
 
 
 def memory_kill_since(before: dict[str, int]) -> str | None:
-    """Why the system has killed a process, if the memory of its control group ran out since ``before`` was taken."""
+    """Return why the system has killed a process if its group's memory ran out since ``before``; None otherwise."""
     for counter, kills in out_of_memory_kills().items():
         if kills > before.get(counter, kills):
             return (
@@ -70,7 +72,7 @@ def memory_kill_since(before: dict[str, int]) -> str | None:
 
 
 def format_memory(counter: str) -> str:
-    """The memory limit of the group of a counter, in words."""
+    """Format the memory limit of a counter's group."""
     for name in ("memory.max", "memory.limit_in_bytes"):
         try:
             return f"{int(Path(counter).with_name(name).read_text(encoding='utf-8')) / 2**30:.1f} GiB"
@@ -80,7 +82,7 @@ def format_memory(counter: str) -> str:
 
 
 def _memory_groups() -> list[Path]:
-    """The folders of this process's memory group: as its path says, or where a container sees its own."""
+    """Return the folders of this process's memory group: by its path, or as a container sees its own."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Lists that several processes write at once, each to a file of its own, and that are read as one in order.
+"""Lists that several processes write at once, each to its own file, and that are read as one ordered list.
 
 An entry is a line of JSON, ``[number, ...]``; a file is in ascending order of the number. A process that is killed
-leaves at most one half line, which is not read.
+leaves at most one incomplete line, which is not read.
 """
 
 import contextlib
@@ -18,36 +18,37 @@ class LineWriter:
     """Appends the entries of one process.
 
     Args:
-        file: does not exist.
-        remark: added to what is said if the file system refuses.
+        file: must not exist.
+        hint: added to the message if the file system refuses.
 
     Raises:
         UserError: from every method, if the file system refuses.
     """
 
-    def __init__(self, file: Path, remark: str = "") -> None:
-        self._told = lambda: os_errors_as_user_errors(file, remark)
-        with self._told():
+    def __init__(self, file: Path, hint: str = "") -> None:
+        self._os_errors = lambda: os_errors_as_user_errors(file, hint)
+        with self._os_errors():
             self._stream = open(file, "xb")  # noqa: SIM115 - closed by ``close``
 
     def add(self, entries: Iterable[Sequence[Any]]) -> None:
         """Append entries, in ascending order of their numbers; they outlive this process."""
-        with self._told():
+        with self._os_errors():
             self._stream.writelines(map(format_entry, entries))
             self._stream.flush()
 
     def close(self) -> None:
-        with self._told():
+        """Close the file."""
+        with self._os_errors():
             self._stream.close()
 
 
 def format_entry(entry: Sequence[Any]) -> bytes:
-    """An entry as it stands in a file."""
+    """Format an entry as a line of a file."""
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 
 def merge(files: Iterable[Path]) -> Iterator[list[Any]]:
-    """The entries of all files in order; of several with one number, which are equal, one."""
+    """Yield the entries of all files in order; of several (equal) entries with one number, yield one."""
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(open(file, "rb")) for file in files]
         last = -1
@@ -62,4 +63,4 @@ def _entries(stream: BinaryIO) -> Iterator[list[Any]]:
         try:
             yield json.loads(line)
         except ValueError:
-            return  # the half line of a process that was killed
+            return  # the incomplete line of a killed process

@@ -1,4 +1,4 @@
-"""Everything that differs between the Paddle versions this package runs on (2.6 and 3.x), in one place."""
+"""All differences between the Paddle versions that this package supports (2.6 and 3.x)."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,24 +11,24 @@ from .lazy_names import keep_dynamic_mode
 
 keep_dynamic_mode()
 _IS_3 = int(paddle.__version__.split(".")[0]) >= 3
-_VALUES_PER_BLOCK = 65536  # of a GPU's fused update
+_VALUES_PER_BLOCK = 65536  # of the fused update on a GPU
 
 
-_NEWEST = (3, 3)  # that the tests have run on
+_NEWEST = (3, 3)  # newest version that the tests have run on
 
 
 def needs_older_numpy() -> bool:
-    """Whether this Paddle, 2.6, was built for NumPy 1 and NumPy 2 is installed."""
+    """Return whether this Paddle, 2.6, was built for NumPy 1 and NumPy 2 is installed."""
     return not _IS_3 and int(np.__version__.split(".")[0]) > 1
 
 
-def is_of_cuda_11() -> bool:
-    """Whether this is Paddle 2.6 for CUDA 11, as the registry has it."""
+def is_built_for_cuda_11() -> bool:
+    """Return whether this is Paddle 2.6 for CUDA 11, from PyPI."""
     return not _IS_3 and str(paddle.version.cuda()).startswith("11.")
 
 
 def notes() -> list[str]:
-    """What to say of a Paddle that this package was not tried with."""
+    """Return log lines about a Paddle that this package was not tested with."""
     if needs_older_numpy():
         return [
             f"Paddle {paddle.__version__} was built for NumPy 1, and this is {np.__version__}: python -m pip install "
@@ -37,23 +37,25 @@ def notes() -> list[str]:
     numbers = paddle.__version__.split(".")[:2]
     if not all(number.isdigit() for number in numbers) or tuple(map(int, numbers)) <= _NEWEST:
         return []
-    return [f"Paddle {paddle.__version__} is newer than the last that was tried with paddlevit_dist: 3.3"]
+    return [f"Paddle {paddle.__version__} is newer than 3.3, the last version tested with paddlevit_dist"]
 
 
 def has_lists_in_functions() -> bool:
-    """Whether a ``PyLayer`` takes a list of tensors and gives each its gradient; 2.6 gives one all of them."""
+    """Return whether a ``PyLayer`` takes a list of tensors and gives each its gradient; 2.6 gives one all gradients."""
     return _IS_3
 
 
 def compiles_half(dtype: str, level: str) -> bool:
-    """Whether ``paddle.jit.to_static`` writes programs of that precision and level. 2.6 casts to float16 for bfloat16
-    too, which is then not scaled, and at O2 takes the parameters themselves to be float16."""
+    """Return whether ``paddle.jit.to_static`` supports this precision and level.
+
+    2.6 casts to float16 for bfloat16 too, which is then not scaled, and at O2 assumes float16 parameters.
+    """
     return _IS_3 or (dtype, level) == ("float16", "O1")
 
 
 @contextlib.contextmanager
 def as_written() -> Iterator[None]:
-    """Compiled models compute as they are written, so that their layers are there to be looked at."""
+    """Run compiled models without compilation inside the block, so that their layers can be inspected."""
     paddle.jit.enable_to_static(False)
     try:
         yield
@@ -62,8 +64,10 @@ def as_written() -> Iterator[None]:
 
 
 def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Sum of the squares of all elements, (1,). Takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle
-    has no public function for it."""
+    """Return the sum of the squares of all elements, (1,).
+
+    It takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle has no public function for it.
+    """
     return paddle._C_ops.squared_l2_norm(tensor)
 
 
@@ -76,22 +80,26 @@ def fused_adamw(
     epsilon: float,
     decay: float,
 ) -> None:
-    """AdamW's update of many parameters, in place.
+    """Update many parameters by AdamW, in place.
 
     Args:
-        rate: float32 (1,).
-        accumulators: first and second moments, and the powers of both betas, (1,) each, on the host; a GPU takes those
-            of the first parameter for all.
+        parameters: the parameters.
+        gradients: their gradients.
+        rate: learning rate, float32 (1,).
+        accumulators: first and second moments, and the powers of both betas, (1,) each, on the host; a GPU uses the
+            first parameter's powers for all.
+        betas: decay rates of the moments.
+        epsilon: added to the denominator.
         decay: decoupled weight decay.
     """
-    largest, is_largest = ([None], [False]) if _IS_3 else ([], [])  # AMSGrad's moments, and whether to use them
+    largest, is_largest = ([None], [False]) if _IS_3 else ([], [])  # AMSGrad's moments, and their switch
     first, second, *powers = accumulators
     options = (*betas, epsilon, _VALUES_PER_BLOCK, decay, True, False, False, *is_largest)
     paddle._C_ops.fused_adam_(parameters, gradients, rate, first, second, *largest, *powers, None, None, *options)
 
 
 def create_accumulators(optimizer: Any) -> None:
-    """Make an optimizer allocate its moments before its first step, so that saved ones can be loaded."""
+    """Create an optimizer's moments before its first step, so that saved ones can be loaded."""
     block = paddle.static.default_main_program().global_block()
     if getattr(optimizer, "helper", None) is None:  # 2.6 only creates it in step()
         optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
@@ -100,9 +108,11 @@ def create_accumulators(optimizer: Any) -> None:
 
 
 def values_in_place(tensor: paddle.Tensor) -> np.ndarray | None:
-    """The tensor's own memory as an array, read-only by agreement; None if it is on a device, or of a type or with a
-    numpy that cannot share it. ``tensor.numpy()`` is a copy in memory that the system has to find first."""
-    # 2.6 would hand over a transposed tensor as if it were not.
+    """Return the tensor's own memory as an array, read-only by convention, while ``tensor.numpy()`` allocates a copy.
+
+    None if the tensor is on a device, or if its type or this NumPy cannot share it.
+    """
+    # 2.6 would pass a transposed tensor as if it were not transposed.
     is_plain = tensor.place.is_cpu_place() and tensor.is_contiguous() and tensor.dtype != paddle.bfloat16
     if not is_plain or not hasattr(np, "from_dlpack"):  # numpy has it from 1.23 on
         return None
@@ -111,7 +121,7 @@ def values_in_place(tensor: paddle.Tensor) -> np.ndarray | None:
     except (RuntimeError, TypeError, ValueError, BufferError):
         return None
     is_same = values.shape == tuple(tensor.shape) and str(values.dtype) == str(tensor.dtype).rpartition(".")[2]
-    return values if is_same else None  # 2.6 hands over truth values as bytes
+    return values if is_same else None  # 2.6 passes booleans as bytes
 
 
 class _DlpackView:
@@ -128,9 +138,11 @@ class _DlpackView:
 
 
 def find_outputs_in(kind: type, name: str) -> None:
-    """Let ``paddle.DataParallel`` find the tensor that objects of a class have as attribute ``name``. It looks for a
-    network's outputs in lists, tuples and dictionaries alone, and takes all parameters for unused where it finds
-    none: the first backward pass then fails."""
+    """Let ``paddle.DataParallel`` find the output tensor in the attribute ``name`` of objects of a class.
+
+    It searches only lists, tuples and dictionaries. If it finds no output, it takes all parameters for unused, and the
+    first backward pass fails.
+    """
     before = paddle.DataParallel._find_tensor
 
     def find(self: paddle.DataParallel, outputs: Any) -> Any:
@@ -141,9 +153,9 @@ def find_outputs_in(kind: type, name: str) -> None:
 
 @contextlib.contextmanager
 def check_operations() -> Iterator[None]:
-    """Inside the block, the first operation whose result is not finite raises a ``RuntimeError`` that names it.
+    """Raise a ``RuntimeError`` inside the block that names the first operation whose result is not finite.
 
-    This is what ``paddle.amp.debugging.enable_tensor_checker`` sets; its own ``TensorCheckerConfig`` ends the process
+    ``paddle.amp.debugging.enable_tensor_checker`` sets the same flags; its ``TensorCheckerConfig`` ends the process
     with a segmentation fault in 2.6, and draws a seed in 3.x.
     """
     names = ("FLAGS_check_nan_inf", "FLAGS_check_nan_inf_level")

@@ -1,11 +1,11 @@
-"""Standard streams that never end a run, and foreign text on them that does nothing but be read.
+"""Standard streams that never end a run, and untrusted text made safe for terminals.
 
-Output that cannot be written is dropped, and the work continues: a reader that has exited (``| head``), a full disk, a
-terminal that hung up or a closed stream would otherwise raise at the next print, and again when Python flushes its
-streams on exit.
+Output that cannot be written is dropped, and the work continues. Otherwise an exited reader (``| head``), a full disk,
+a terminal that hung up or a closed stream would raise at the next print, and again when Python flushes its streams on
+exit.
 
-File names, class names, names of weights and errors of libraries are shown as they are, except for what a terminal
-would obey rather than show, and for what is secret. This is done where lines are printed, so no message can forget it.
+File names, class names, names of weights and errors of libraries are shown unchanged, except for secrets and for
+characters that a terminal would interpret. This is done where lines are printed, so no message can omit it.
 """
 
 import contextlib
@@ -20,12 +20,13 @@ from typing import Any
 
 
 class _DroppingWriter(io.FileIO):
-    """Writes to a descriptor; whatever it no longer accepts counts as written."""
+    """Writes to a descriptor; bytes that the descriptor no longer accepts count as written."""
 
     def write(self, data: Any) -> int:
+        """Write the data, and return its length even if it is dropped."""
         try:
             written = super().write(data)
-            while written is None:  # the descriptor was made non-blocking, and is full at the moment
+            while written is None:  # the descriptor is non-blocking and full
                 select.select([], [self], [])
                 written = super().write(data)
         except OSError:
@@ -34,9 +35,9 @@ class _DroppingWriter(io.FileIO):
 
 
 def ignore_broken_pipe() -> None:
-    """Make this process's stdout and stderr drop what they cannot write. Calling it again has no effect.
+    """Make this process's stdout and stderr drop output that they cannot write. Another call has no effect.
 
-    Streams that have replaced Python's own, such as a notebook's, are left alone.
+    Streams that have replaced Python's own, such as a notebook's, are not changed.
     """
     _open_closed_descriptors()
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
@@ -48,7 +49,7 @@ def ignore_broken_pipe() -> None:
 
 
 def _open_closed_descriptors() -> None:
-    """Open /dev/null for closed standard descriptors: otherwise prints would go into the next file opened."""
+    """Open /dev/null for closed standard descriptors: otherwise prints would go to the next file that is opened."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -62,14 +63,14 @@ def _is_safe(stream: io.TextIOWrapper) -> bool:
 
 
 def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
-    with contextlib.suppress(OSError):  # earlier output is dropped too if nobody reads it
+    with contextlib.suppress(OSError):  # earlier output without a reader is dropped, too
         stream.flush()
     raw = _DroppingWriter(descriptor, "w", closefd=False)
     raw.name = f"<{'stdout' if descriptor == 1 else 'stderr'}>"
     return io.TextIOWrapper(
         raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
         encoding=stream.encoding,
-        # A file name that the terminal's encoding cannot show is no reason to fail either.
+        # A file name that the terminal's encoding cannot show is not a reason to fail.
         errors="backslashreplace" if stream.errors == "strict" else stream.errors,
         newline="\n",
         line_buffering=stream.line_buffering,
@@ -82,90 +83,92 @@ _QUERY = re.compile(r"([a-z][a-z0-9+.-]*://[^\s?#'\"]*\?)([^\s#'\"]+)", re.IGNOR
 
 
 def one_line(text: Any) -> str:
-    """``text`` as one line that can be shown anywhere.
+    r"""Return ``text`` as one line that can be shown anywhere.
 
-    What is not printable is escaped: line breaks and tabs, escape sequences, C1 controls, marks that reverse the order
-    of characters, and bytes that are not UTF-8 (``\\xe9``). Passwords and values of queries in addresses are hidden.
+    Characters that are not printable are escaped: line breaks and tabs, escape sequences, C1 controls, marks that
+    reverse the direction of text, and bytes that are not UTF-8 (``\xe9``). Passwords and query values in URLs are
+    hidden.
     """
     text = without_credentials(str(text))
     return text if text.isprintable() else "".join(map(_show, text))
 
 
-def shorten(text: Any, most: int = 160) -> str:
-    """``one_line`` of at most ``most`` characters."""
+def shorten(text: Any, max_length: int = 160) -> str:
+    """Return ``one_line``, cut to at most ``max_length`` characters."""
     text = one_line(text)
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return text if len(text) <= max_length else text[: max_length - 3] + "..."
 
 
 def _show(character: str) -> str:
     if character.isprintable() or character == "\u00a0":
         return character
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # how Python represents a byte of a file name that is not UTF-8
+    if 0xDC80 <= code <= 0xDCFF:  # Python's form of a file name's byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 
 
-_FORMULA = ("=", "+", "-", "@")  # how a spreadsheet recognizes one
+_FORMULA = ("=", "+", "-", "@")  # first characters by which a spreadsheet recognizes a formula
 
 
 def cell(value: Any) -> Any:
-    """A value for a table that people open with a spreadsheet or a terminal: text that a spreadsheet would take for a
-    formula has an apostrophe before it; control characters, and bytes of a file name that are no UTF-8, are escaped.
-    Numbers, and ``predictions.jsonl``, are as they are."""
+    """Return a value for a table that users open in a spreadsheet or a terminal.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe; control characters, and bytes of a file name
+    that are not UTF-8, are escaped. Numbers are unchanged, and ``predictions.jsonl`` does not use this.
+    """
     if not isinstance(value, str):
         return value
-    shown = "".join(one if one.isprintable() or one > "\x9f" else repr(one)[1:-1] for one in utf8(value))
+    shown = "".join(char if char.isprintable() or char > "\x9f" else repr(char)[1:-1] for char in utf8(value))
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
 def parse_cell(shown: str) -> str:
-    """The text that ``cell`` put an apostrophe before."""
+    """Return the text before ``cell`` added an apostrophe."""
     return shown[1:] if shown[:1] == "'" and shown[1:].startswith(_FORMULA) else shown
 
 
 def utf8(value: Any) -> Any:
-    """Text whose bytes that are no UTF-8 are escaped; anything else as it is."""
+    """Escape the bytes of a text that are not UTF-8; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def block(text: str) -> str:
-    """Several lines, such as a traceback, each made safe like ``one_line``; none can pass for the line that says how a
-    run ended."""
+    """Make several lines, such as a traceback, safe like ``one_line``, and unlike the line that ends a run."""
     lines = [one_line(line) for line in text.split("\n")]
     return "\n".join(f"  {line}" if line.startswith("error:") else line for line in lines)
 
 
 def without_credentials(text: str) -> str:
-    """``text`` with ``***`` for the user and password, and for the values of the query, of each address in it."""
+    """Replace user and password, and the values of the query, by ``***`` in each URL of ``text``."""
     if "://" not in text:
         return text
-    return _QUERY.sub(lambda found: found[1] + re.sub(r"=[^&]*", "=***", found[2]), _USER.sub(r"\1***@", text))
+    return _QUERY.sub(lambda match: match[1] + re.sub(r"=[^&]*", "=***", match[2]), _USER.sub(r"\1***@", text))
 
 
 def show_uncaught(kind: Any, error: Any, trace: Any) -> None:
-    """For ``sys.excepthook``: a traceback whose message cannot pass for something else."""
+    """Print a traceback safely, as ``sys.excepthook``: its message cannot imitate other lines."""
     print(block("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 
 @contextlib.contextmanager
-def kept_from_terminal() -> Iterator[Any]:
-    """Inside the block this process's output and error, that of C++ too, go to a file, which is given."""
-    import tempfile  # which a command line that ends at once does without
+def captured_output() -> Iterator[Any]:
+    """Redirect this process's stdout and stderr, including output of C++, to the file that the block gets."""
+    import tempfile  # slow to import for a command line that ends at once
 
     sys.stdout.flush()
     sys.stderr.flush()
-    with tempfile.TemporaryFile("w+b") as said:
-        kept = [os.dup(number) for number in (1, 2)]
+    with tempfile.TemporaryFile("w+b") as output:
+        copies = [os.dup(number) for number in (1, 2)]
         try:
             for number in (1, 2):
-                os.dup2(said.fileno(), number)
-            yield said
+                os.dup2(output.fileno(), number)
+            yield output
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for number, copy in zip((1, 2), kept):
+            for number, copy in zip((1, 2), copies):
                 os.dup2(copy, number)
                 os.close(copy)

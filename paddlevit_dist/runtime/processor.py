@@ -1,4 +1,4 @@
-"""The processor, and the instruction set that Paddle's MKL has to be told on it. Needs nothing but Python."""
+"""The CPU, and the instruction set for Paddle's MKL. Needs nothing but Python."""
 
 import os
 import platform
@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 KERNELS = "MKL_DEBUG_CPU_TYPE"
-_OURS = "PADDLEVIT_DIST_KERNELS"  # what importing the package has set KERNELS to
+_OURS = "PADDLEVIT_DIST_KERNELS"  # value that the package's import has set KERNELS to
 _was_in_time = False
 
 
 def processor() -> dict[str, Any]:
-    """Return vendor, model name and instruction-set flags of the CPU, empty where the system does not report them."""
+    """Return vendor, model name and instruction-set flags of the CPU, empty if the system does not report them."""
     try:
-        of_first_core = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+        first_core = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
-        of_first_core = ""
-    lines = (line.partition(":") for line in of_first_core.splitlines())
+        first_core = ""
+    lines = (line.partition(":") for line in first_core.splitlines())
     fields = {name.strip(): value.strip() for name, _, value in lines}
     model = fields.get("model name", platform.processor())
     return {"vendor": fields.get("vendor_id", ""), "model": model, "flags": fields.get("flags", "").split()}
 
 
 def math_kernels(cpu: Mapping[str, Any]) -> str | None:
-    """Return the MKL_DEBUG_CPU_TYPE that selects this processor's own instruction set; None: leave MKL alone."""
+    """Return the MKL_DEBUG_CPU_TYPE for this processor's instruction set; None to leave MKL unchanged."""
     if cpu["vendor"] != "AuthenticAMD":
         return None
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(cpu["flags"]):
@@ -35,8 +35,10 @@ def math_kernels(cpu: Mapping[str, Any]) -> str | None:
 
 
 def choose_kernels() -> None:
-    """Set MKL_DEBUG_CPU_TYPE for a program that imports this package, unless it is set; a command's own environment
-    replaces this (``forget_kernels``). Warns where Paddle was imported before: MKL reads it in its first product."""
+    """Set MKL_DEBUG_CPU_TYPE for a program that imports this package, unless it is set; warn if Paddle came first.
+
+    MKL reads the variable in its first product. A command's own environment replaces it (``forget_kernels``).
+    """
     global _was_in_time
     kernels = None if KERNELS in os.environ else math_kernels(processor())
     if kernels is None:
@@ -52,12 +54,12 @@ def choose_kernels() -> None:
 
 
 def forget_kernels() -> None:
-    """Remove what ``choose_kernels`` has set here, or in the process that has started this one."""
+    """Remove the variable that ``choose_kernels`` has set here or in the parent process."""
     kernels = os.environ.pop(_OURS, None)
     if kernels is not None and os.environ.get(KERNELS) == kernels:
         del os.environ[KERNELS]
 
 
 def chose_in_time() -> bool:
-    """Return whether ``choose_kernels`` has set MKL's variable in this process before Paddle was imported."""
+    """Return whether ``choose_kernels`` has set MKL's variable here before Paddle was imported."""
     return _was_in_time

@@ -1,7 +1,7 @@
-"""Requests of signals to this process, and how it ends: at once while it starts, at a good moment once it trains.
+"""Signals that this process receives, and how it ends: at once while it starts, after a save once it trains.
 
-A handler raises ``ProcessInterrupted`` until ``defer`` is called; from then on requests are only noted, and whoever
-works looks at ``stop_reason``. Needs nothing but Python, so that an entry can use it before anything else is imported.
+A handler raises ``ProcessInterrupted`` until ``defer`` is called; from then on requests are only recorded, and the work
+polls ``stop_reason``. Needs nothing but Python, so that an entry point can use it before any other import.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ _STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 _SAVING = signal.SIGUSR1
 _ALL = [*_STOPPING, _SAVING]
 _IMPORT_POLL_SECONDS = 0.02
-_STUCK_SECONDS = 10.0  # for a start that is inside a library, where no handler runs
-_ENOUGH = b"\0"  # no signal: ends the thread that watches
-_STARTED = "PADDLEVIT_DIST_STARTED"  # process and time; outlives the replacement of a process
+_STUCK_SECONDS = 10.0  # for a start inside a library, where no handler runs
+_ENOUGH = b"\0"  # not a signal: ends the watching thread
+_STARTED = "PADDLEVIT_DIST_STARTED"  # process id and time; survives the replacement of a process
 
 
 class ProcessInterrupted(KeyboardInterrupt):
-    """The process is to end at once.
+    """The process has to end at once.
 
     Args:
         number: the signal.
-        again: it is the second SIGINT, so that nothing is waited for.
+        again: whether it is the second SIGINT, so that nothing is awaited.
     """
 
     def __init__(self, number: int, again: bool = False) -> None:
@@ -37,30 +37,30 @@ class ProcessInterrupted(KeyboardInterrupt):
 
 
 class _SignalState:
-    """Everything that has happened so far in this process."""
+    """The signals that this process has received, and its mode."""
 
     def __init__(self) -> None:
         self.installed = False
         self.is_training = False
-        self.only_notes = False
-        self.number: int | None = None  # of the first signal that asks to stop
+        self.only_records = False
+        self.number: int | None = None  # of the first signal that requests a stop
         self.interrupts = 0
         self.saves = 0
-        self.due: int | None = None  # a signal for which an exception is to be raised
+        self.due: int | None = None  # a signal whose exception has not been raised yet
         self.raised = False
-        self.holding = 0  # blocks in which none is raised
+        self.holding = 0  # nested blocks without exceptions
         self.deadline: float | None = None  # by the monotonic clock
         self.deadline_name = ""
-        self.ends_workers = False  # a parent: it ends its workers before itself
-        self.parent: int | None = None  # of a worker, which passes requests on to it
-        self.passes_saves = False
-        self.is_watched = False  # a thread takes note of signals
-        self.woken = -1  # what signals were written to before
+        self.ends_workers = False  # a parent that ends its workers before itself
+        self.parent: int | None = None  # of a worker, which forwards requests to it
+        self.forwards_saves = False
+        self.is_watched = False  # a thread records signals
+        self.woken = -1  # the previous wakeup descriptor
         self.leave: Callable[[int, bool], None] = _leave
 
 
 def get_name(number: int) -> str:
-    """Such as SIGTERM."""
+    """Return the name of a signal, such as SIGTERM."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -68,15 +68,15 @@ def get_name(number: int) -> str:
 
 
 def exit_code(error: KeyboardInterrupt) -> int:
-    """130 for Ctrl-C, 128 plus the signal's number for another one."""
+    """Return 130 for Ctrl-C, 128 plus the signal's number for another one."""
     return 128 + getattr(error, "number", signal.SIGINT)
 
 
-# ---- what was asked ------------------------------------------------------------------------------------------------
+# ---- requests -----------------------------------------------------------------------------------------------------
 
 
 def stop_reason() -> str | None:
-    """Why this process is to stop, such as "SIGTERM"; None if it is not."""
+    """Return why this process has to stop, such as "SIGTERM"; None if it does not."""
     first = number()
     if first is not None:
         return get_name(first)
@@ -86,85 +86,91 @@ def stop_reason() -> str | None:
 
 
 def number() -> int | None:
-    """The first signal that has asked this process to stop."""
-    return _state.due if _state.number is None else _state.number  # the thread that watches may be late
+    """Return the first signal that has requested a stop of this process."""
+    return _state.due if _state.number is None else _state.number  # the watching thread may be late
 
 
 def interrupts() -> int:
-    """How often SIGINT has come."""
+    """Return how often SIGINT has arrived."""
     return _state.interrupts
 
 
-def save_is_asked() -> bool:
-    """Whether SIGUSR1 has come since the last ``forget_save``."""
+def save_requested() -> bool:
+    """Return whether SIGUSR1 has arrived since the last ``clear_save_request``."""
     return _state.saves > 0
 
 
-def ask_for_save() -> None:
-    """The same as SIGUSR1 to this process."""
+def request_save() -> None:
+    """Request a save, like SIGUSR1 to this process."""
     _state.saves += 1
 
 
-def forget_save() -> None:
-    """Note that a save is under way."""
+def clear_save_request() -> None:
+    """Clear the request, as a save is in progress."""
     _state.saves = 0
 
 
 def has_parent() -> bool:
-    """Whether this is a worker whose parent passes requests on to all others."""
+    """Return whether this is a worker whose parent forwards requests to all others."""
     return _state.parent is not None
 
 
-# ---- what becomes of it --------------------------------------------------------------------------------------------
+# ---- reactions ----------------------------------------------------------------------------------------------------
 
 
 def set_mode(training: bool) -> None:
-    """Say whether this process carries out a training, which ends with another code than other commands."""
+    """Set whether this process trains: a training run ends with another exit code than other commands."""
     _state.is_training = training
 
 
 def is_training() -> bool:
-    """Return what ``set_mode`` was told last."""
+    """Return whether this process trains, as set by ``set_mode``."""
     return _state.is_training
 
 
 def looks_like_training(words: list) -> bool:
-    """Whether the main job with these options trains, as far as can be told before the configuration is read."""
+    """Return whether the main job with these options trains, judging before the configuration is read."""
     others = {"eval", "h", "help", "version", "show_config"}
     return not any(word.startswith("-") and word.lstrip("-").partition("=")[0] in others for word in words)
 
 
 def defer() -> None:
-    """From now on a request raises nothing: the caller looks at ``stop_reason``."""
-    _state.only_notes = True
-    _try_no_more()
+    """Record requests from now on instead of raising: the caller polls ``stop_reason``."""
+    _state.only_records = True
+    _cancel_retry()
 
 
 def check() -> None:
-    """Raise ``ProcessInterrupted`` if one is due that could not be raised where the signal came."""
-    _try_no_more()
-    if _state.due is not None and not _state.only_notes and not _state.raised and not _state.holding:
+    """Raise ``ProcessInterrupted`` if it could not be raised when the signal arrived."""
+    _cancel_retry()
+    if _state.due is not None and not _state.only_records and not _state.raised and not _state.holding:
         _state.raised = True
         raise ProcessInterrupted(_state.due)
 
 
 def stop_after(seconds: float, name: str) -> None:
-    """Count as asked to stop this long after the command was started; ``name`` says by what."""
+    """Request a stop ``seconds`` after the command's start; ``name`` is reported as the reason."""
     _state.deadline = time.monotonic() + seconds - (time.time() - _find_start())
     _state.deadline_name = name
 
 
 def supervise() -> None:
-    """For a parent of workers: only note requests, and leave it to the caller to end the workers."""
+    """Only record requests, in a parent of workers: the caller ends the workers."""
     check()
-    _state.only_notes = True
+    _state.only_records = True
     _state.ends_workers = True
 
 
-def work_for(parent: int, passes_saves: bool, leave: Callable[[int, bool], None]) -> None:
-    """For a worker: pass requests on to its parent; ``leave(number, again)`` is how it ends in an emergency."""
+def work_for(parent: int, forwards_saves: bool, leave: Callable[[int, bool], None]) -> None:
+    """Forward requests to the parent, in a worker.
+
+    Args:
+        parent: process id of the parent.
+        forwards_saves: whether to forward SIGUSR1, too.
+        leave: ``leave(number, again)`` ends the worker in an emergency.
+    """
     _state.parent = parent
-    _state.passes_saves = passes_saves
+    _state.forwards_saves = forwards_saves
     _state.leave = leave
 
 
@@ -172,13 +178,13 @@ def work_for(parent: int, passes_saves: bool, leave: Callable[[int, bool], None]
 
 
 def block() -> None:
-    """Let signals wait until ``install``, also in a process that replaces this one or that is started by it."""
+    """Block signals until ``install``, also in a process that replaces this one or is started by it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
 
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Let signals wait while the block runs; processes started in it begin with them waiting."""
+    """Block signals inside the block; processes started in it begin with blocked signals."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
     if not _in_main_thread():  # where no handler runs
         try:
@@ -186,7 +192,7 @@ def blocked() -> Iterator[None]:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
-    _state.holding += 1  # one may have come just before: a fork's callbacks would swallow its exception
+    _state.holding += 1  # a signal may have arrived just before: a fork's callbacks would swallow its exception
     try:
         yield
     finally:
@@ -197,8 +203,10 @@ def blocked() -> Iterator[None]:
 
 
 def install() -> None:
-    """Handle signals from now on, but those that were ignored at the start of the process. Call it again after
-    ``paddle.disable_signal_handler``, which sets some of them back. Does nothing outside the main thread."""
+    """Handle signals from now on, except those that were ignored at the process's start.
+
+    Call it again after ``paddle.disable_signal_handler``, which resets some. Does nothing outside the main thread.
+    """
     if not _in_main_thread():
         return
     if not _state.installed:
@@ -213,7 +221,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """The same for a program that does not want them handled otherwise: its own handlers come back afterwards."""
+    """Handle signals inside the block, and restore a program's own handlers afterwards."""
     if _state.installed or not _in_main_thread():
         yield
         return
@@ -222,31 +230,33 @@ def installed() -> Iterator[None]:
     try:
         yield
     finally:
-        own = signal.set_wakeup_fd(_state.woken)
+        descriptor = signal.set_wakeup_fd(_state.woken)
         if _state.is_watched:
-            os.write(own, _ENOUGH)
-            os.close(own)
+            os.write(descriptor, _ENOUGH)
+            os.close(descriptor)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]
 
 
 def install_again() -> None:
-    """Handle them again, if they were, after an import of Paddle, which takes SIGTERM for itself."""
+    """Handle signals again, if they were, after an import of Paddle, which handles SIGTERM itself."""
     if _state.installed:
         install()
 
 
 def ignore_all() -> None:
-    """For a helper process that ends when its parent tells it to, or with it: a terminal and a scheduler send their
-    signals to all processes."""
+    """Ignore all signals in a helper process that ends with its parent or on its request.
+
+    A terminal and a scheduler send their signals to all processes.
+    """
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
 
 
 def poll_in_thread() -> None:
-    """Take note of signals in a thread, too: while the main thread is inside a library, no handler of Python runs."""
+    """Record signals in a thread, too: while the main thread is inside a library, no Python handler runs."""
     if _state.is_watched or not _state.installed or not _in_main_thread():
         return
     reading, writing = os.pipe()
@@ -257,11 +267,11 @@ def poll_in_thread() -> None:
 
 
 def _watch(reading: int) -> None:
-    while _ENOUGH not in (noted := os.read(reading, 256)):
-        for number in noted:
+    while _ENOUGH not in (numbers := os.read(reading, 256)):
+        for number in numbers:
             is_first = _state.number is None
             _note(number)
-            if is_first and _state.number is not None and not _state.only_notes:
+            if is_first and _state.number is not None and not _state.only_records:
                 timer = threading.Timer(_STUCK_SECONDS, _leave_if_stuck, (number,))
                 timer.daemon = True
                 timer.start()
@@ -269,14 +279,14 @@ def _watch(reading: int) -> None:
 
 
 def _leave_if_stuck(number: int) -> None:
-    if not _state.raised and not _state.only_notes:
+    if not _state.raised and not _state.only_records:
         _state.leave(number, False)
 
 
 def _handle(number: int, frame: Any) -> None:
     if not _state.is_watched:
         _note(number)
-    if number in _STOPPING and not _state.only_notes and not _state.raised:
+    if number in _STOPPING and not _state.only_records and not _state.raised:
         _state.due = number if _state.due is None else _state.due
         _raise_outside_imports(frame)
 
@@ -286,26 +296,26 @@ def _try_again(_: int, frame: Any) -> None:
 
 
 def _note(number: int) -> None:
-    """Called in a handler or the watching thread: no locks, no prints."""
+    """Record a signal, in a handler or the watching thread: no locks, no prints."""
     if number == _SAVING:
         _state.saves += 1
-        if _state.parent is not None and _state.passes_saves:
+        if _state.parent is not None and _state.forwards_saves:
             os.kill(_state.parent, number)
     elif number in _STOPPING:
         _state.interrupts += number == signal.SIGINT
         if _state.ends_workers and number == signal.SIGINT:
-            _state.number = number  # a terminal's, even if a worker that had it first was quicker to pass it on
+            _state.number = number  # a terminal's, even if a worker forwarded its copy first
         if _state.number is None:
             _state.number = number
             if _state.parent is not None:
-                # A terminal's SIGINT reaches the parent, too, where it counts.
+                # A terminal's SIGINT also reaches the parent, which counts it.
                 os.kill(_state.parent, signal.SIGTERM if number == signal.SIGINT else number)
         if _state.interrupts > 1 and not _state.ends_workers:
             _state.leave(number, True)
 
 
 def _raise_outside_imports(frame: Any) -> None:
-    """Raise where an exception arrives. Elsewhere, try again a moment later."""
+    """Raise now, or a moment later inside code that would lose the exception."""
     inner = frame
     while inner is not None and not _loses_exceptions(inner.f_code):
         inner = inner.f_back
@@ -317,30 +327,33 @@ def _raise_outside_imports(frame: Any) -> None:
 
 
 def _loses_exceptions(code: Any) -> bool:
-    """Whether what is raised in there does not arrive: extension modules lose it in the middle of their import, or make
-    another one of it; Python prints and forgets what callbacks of weak references and ``__del__`` raise."""
+    """Return whether exceptions raised in this code are lost.
+
+    Extension modules lose or replace them during their import; Python prints and drops exceptions of weak-reference
+    callbacks and of ``__del__``.
+    """
     is_callback = code.co_name in ("_remove", "remove") and code.co_filename.endswith(("_weakrefset.py", "weakref.py"))
     return code.co_filename.startswith("<frozen importlib") or is_callback or code.co_name == "__del__"
 
 
-def _try_no_more() -> None:
+def _cancel_retry() -> None:
     if _in_main_thread() and signal.getsignal(signal.SIGALRM) is _try_again:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _leave(number: int, again: bool) -> None:
-    """End this process from wherever it is."""
+    """End this process from any code."""
     is_stop = _state.is_training and not again
     os.write(2, f"{describe(number, is_stop)}\n".encode())
     os._exit(STOPPED if is_stop else 128 + number)
 
 
-STOPPED = 75  # what the exit code of a training that was asked to stop says: start me again
+STOPPED = 75  # exit code of a stopped training run: start it again
 
 
 def describe(number: int, starting_training: bool) -> str:
-    """The line that a run ends with which was interrupted before there was anything to save, or for good."""
+    """Format the last line of a run that was interrupted before there was anything to save, or a second time."""
     if starting_training:
         return (
             f"stopped: asked to stop ({get_name(number)}) before the first update: nothing new was saved; the same "
@@ -350,7 +363,7 @@ def describe(number: int, starting_training: bool) -> str:
 
 
 def _find_start() -> float:
-    """When the command was started, in seconds since 1970."""
+    """Return when the command was started, in seconds since 1970."""
     process, _, moment = os.environ.get(_STARTED, "").partition(" ")
     return float(moment) if process in (str(os.getpid()), str(os.getppid())) else _loaded
 
@@ -360,11 +373,11 @@ def _in_main_thread() -> bool:
 
 
 def _begin_child() -> None:
-    """In a forked process: its parent's requests and handlers are not its own."""
+    """Reset a forked process: its parent's requests and handlers do not apply to it."""
     if not _state.installed:
         return
     _state.__init__()  # type: ignore[misc]
-    with contextlib.suppress(ValueError):  # not in a main thread
+    with contextlib.suppress(ValueError):  # outside the main thread
         signal.set_wakeup_fd(-1)
         for number in _ALL:
             if number not in _ignored:

@@ -1,5 +1,4 @@
-"""Tables that people keep as text: comma, semicolon, tab or space between columns, UTF-8 or UTF-16 with its mark, any
-line ends."""
+"""Text tables of users: comma, semicolon, tab or space between columns, UTF-8 or UTF-16 with a BOM, any line end."""
 
 import contextlib
 import csv
@@ -9,9 +8,9 @@ from typing import NamedTuple, TextIO
 from .errors import UserError
 from .files import open_regular
 
-_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
 _SEPARATORS = ",;\t"
-#: headings, in lower case, of a column with the names of samples, the surest first
+#: headings, in lower case, of a column with sample names, the most reliable first
 NAME_HEADINGS = (
     "name file filename file_name filepath file_path path image image_id image_name img img_path image input id "
     "sample case"
@@ -26,10 +25,14 @@ class TableRow(NamedTuple):
 
 
 def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
-    """The rows of a table that are not empty, one at a time.
+    """Yield the rows of a table that are not empty.
+
+    Args:
+        path: of the file.
+        separator: between columns.
 
     Raises:
-        UserError: the file cannot be read, or is no table.
+        UserError: the file cannot be read, or is not a table.
     """
     with _open(path) as stream:
         reader = csv.reader(stream, delimiter=separator)
@@ -40,14 +43,14 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
 
 @contextlib.contextmanager
 def _open(path: str) -> Iterator[TextIO]:
-    """A text file in the encoding of its mark, else UTF-8.
+    """Open a text file in the encoding of its BOM, else as UTF-8.
 
     Raises:
-        UserError: it cannot be read, or is none; also of what is inside the block.
+        UserError: it cannot be read or is not text; also for errors inside the block.
     """
     try:
         with open_regular(path, "rb") as head:
-            encoding = _MARKS.get(head.read(2), "utf-8")
+            encoding = _BOMS.get(head.read(2), "utf-8")
         with open_regular(path, encoding=encoding, newline="") as stream:
             yield stream
     except UnicodeError as error:
@@ -59,10 +62,10 @@ def _open(path: str) -> Iterator[TextIO]:
 
 
 def find_separator(path: str) -> str:
-    """Find what stands most often between the quoted parts of the first line; a space where nothing else does."""
+    """Return the most frequent separator in the first line, outside of quotes; a space if there is none."""
     with _open(path) as stream:
         line = next((line for line in stream if line.strip()), "")
-    if "\0" in line:  # UTF-16 without a mark
+    if "\0" in line:  # UTF-16 without a BOM
         raise UserError(f"{path} is not UTF-8 text; save it as UTF-8")
     outside = "".join(line.split('"')[::2])
     best = max(_SEPARATORS, key=outside.count)

@@ -1,8 +1,8 @@
-"""Text, JSON and YAML that strangers wrote: read within limits of size, nesting and digits, with errors of one line.
+"""Untrusted text, JSON and YAML, read within limits of size, nesting and digits, with errors of one line.
 
-A short file can ask for a lot: 541 bytes of YAML whose merges name one another grow to gigabytes, a hundred thousand
-brackets exhaust the stack, a number of a million digits takes minutes. Here what a file may become is in proportion to
-what it is, whatever it says.
+A short file can demand a lot: 541 bytes of YAML whose merges refer to one another grow to gigabytes, a hundred thousand
+brackets exhaust the stack, a number of a million digits takes minutes. These readers keep the size of the result in
+proportion to the size of the file.
 """
 
 import json
@@ -14,18 +14,18 @@ import yaml
 
 from .files import open_regular
 
-LARGEST_BYTES = 1 << 28  # of a text or JSON file; honest ones list a segment for each of some million points
-LARGEST_YAML_BYTES = 1 << 23  # such a file takes half a minute; the name of each of 20,000 classes takes 1 MB
-_MOST_NODES = 250_000  # of a YAML file with each alias counted as what it stands for
+LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
+LARGEST_YAML_BYTES = 1 << 23  # takes half a minute; 20,000 class names take 1 MB
+_MOST_NODES = 250_000  # of a YAML file with its aliases expanded
 _MOST_CONTAINERS = 4_000_000  # of a JSON file: an empty list takes 2 bytes there and 64 here
-_DEEPEST = 100  # lists and mappings inside one another
-_MOST_DIGITS = 400  # of a number: no float64 has more before its point
+_DEEPEST = 100  # nested lists and mappings
+_MOST_DIGITS = 400  # of a number: no float64 has more before its decimal point
 
 Place = str | os.PathLike[str]
 
 
 def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
-    """The content of a file.
+    """Read a file within a limit.
 
     Raises:
         OSError: it cannot be read.
@@ -39,7 +39,7 @@ def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
 
 
 def read_text(path: Place, encoding: str = "utf-8", largest: int = LARGEST_BYTES) -> str:
-    """The same as text, with its line ends as they are.
+    """Read a text file within a limit, without converting line ends.
 
     Raises:
         OSError: it cannot be read.
@@ -49,22 +49,24 @@ def read_text(path: Place, encoding: str = "utf-8", largest: int = LARGEST_BYTES
 
 
 def read_json(path: Place) -> Any:
-    """The value in a JSON file.
+    """Read the value in a JSON file.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: not Unicode, not JSON, too long, nested too deeply or with a number of too many digits; one line.
+        ValueError: not Unicode, not JSON, too long, too deeply nested, or a number has too many digits; one line.
     """
     return parse_json(read_bytes(path))
 
 
 def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Args:
-        pairs: makes an object of its (name, value) pairs; a dictionary where there is none.
+        content: the text.
+        pairs: creates an object from its (name, value) pairs; None: a dictionary.
+
     Raises:
-        ValueError: as ``read_json``; a ``json.JSONDecodeError`` where it is not JSON.
+        ValueError: as in ``read_json``; a ``json.JSONDecodeError`` if it is not JSON.
     """
     lists, objects = (b"[", b"{") if isinstance(content, bytes) else ("[", "{")
     if content.count(lists) + content.count(objects) > _MOST_CONTAINERS:  # type: ignore[arg-type]
@@ -84,8 +86,8 @@ def _whole(digits: str) -> int:
 class YamlLoader(yaml.SafeLoader):
     """PyYAML's safe loader for files that may be hostile.
 
-    Raises ``yaml.YAMLError`` also where PyYAML has a ``RecursionError``, and where the content would be larger than
-    ``_MOST_NODES`` once each alias and merge stands for what it names.
+    Raises ``yaml.YAMLError`` also where PyYAML raises ``RecursionError``, and if the content with expanded aliases and
+    merges would be larger than ``_MOST_NODES``.
     """
 
     def __init__(self, content: str | bytes) -> None:
@@ -93,10 +95,11 @@ class YamlLoader(yaml.SafeLoader):
             raise yaml.YAMLError(f"it has more than {LARGEST_YAML_BYTES:,} bytes")
         super().__init__(content)
         self._depth = 0
-        self._nodes = 0  # so far, aliases counted as what they stand for
-        self._sizes: dict[int, int] = {}  # id of each complete node -> the nodes it stands for, itself included
+        self._nodes = 0  # so far, with aliases expanded
+        self._sizes: dict[int, int] = {}  # id of each complete node -> its nodes, including itself
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose a node within the limits."""
         event = self.peek_event()
         before = self._nodes
         self._depth += 1
@@ -108,18 +111,19 @@ class YamlLoader(yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             if id(node) not in self._sizes:
                 raise yaml.MarkedYAMLError(
-                    problem=f"what *{event.anchor} names contains itself", problem_mark=event.start_mark
+                    problem=f"the value of *{event.anchor} contains itself", problem_mark=event.start_mark
                 )
             self._nodes += self._sizes[id(node)]
         else:
             self._sizes[id(node)] = self._nodes - before
         if self._nodes > _MOST_NODES:
             raise yaml.MarkedYAMLError(
-                problem=f"more than {_MOST_NODES:,} values once its aliases are followed", problem_mark=event.start_mark
+                problem=f"more than {_MOST_NODES:,} values with its aliases expanded", problem_mark=event.start_mark
             )
         return node
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """Construct an object; turn errors of values into errors of YAML."""
         try:
             return super().construct_object(node, deep)
         except yaml.YAMLError:
@@ -136,8 +140,10 @@ class YamlLoader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
     def construct_number(self, node: Any) -> Any:
-        """An integer or a float, of not too many digits, as a reader sees it: 0040 is 40, where YAML 1.1 has 32. What
-        YAML counts to another base than ten (0x10, 0b11, 1:30) stays text, which no number's place takes."""
+        """Construct an integer or a float as a reader expects it: 0040 is 40, where YAML 1.1 has 32.
+
+        Numbers to other bases in YAML (0x10, 0b11, 1:30) stay text, which is an error where a number is expected.
+        """
         value = self.construct_scalar(node)
         if len(value) > _MOST_DIGITS:
             raise yaml.MarkedYAMLError(problem=f"a number of {len(value):,} characters", problem_mark=node.start_mark)
@@ -151,7 +157,7 @@ for _tag in ("int", "float"):
 
 
 def parse_yaml(content: str | bytes) -> Any:
-    """The value of a YAML text with one document, as ``yaml.safe_load`` has it.
+    """Parse a YAML text with one document, like ``yaml.safe_load``.
 
     Raises:
         ValueError: not YAML, or beyond the limits; one line.
@@ -167,10 +173,10 @@ def parse_yaml(content: str | bytes) -> Any:
 
 
 def read_yaml(path: Place) -> Any:
-    """The value of a YAML file.
+    """Read the value of a YAML file.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: as ``parse_yaml``.
+        ValueError: as in ``parse_yaml``.
     """
     return parse_yaml(read_bytes(path, LARGEST_YAML_BYTES))

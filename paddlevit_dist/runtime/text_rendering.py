@@ -1,7 +1,7 @@
-"""Words in images, in any script that an installed font has letters for.
+"""Text in images, in any script that an installed font supports.
 
-Pillow brings a font of ASCII, OpenCV from version 5 on one of European letters, Chinese, Japanese, Korean, Hebrew and
-Arabic. What neither has is drawn as "?", and ``format_note`` tells it.
+Pillow's font has ASCII; OpenCV's, from version 5 on, has European letters, Chinese, Japanese, Korean, Hebrew and
+Arabic. Other characters are drawn as "?", and ``format_note`` reports them.
 """
 
 import functools
@@ -15,14 +15,14 @@ TEXT_PX, LINE_PX = 15, 21
 _WEIGHT = 400  # of a regular font
 _SQUARE_PX, _GAP_PX = 12, 12
 _LONGEST_NAME = 40
-_MOST_TOLD = 5
+_MAX_LISTED = 5
 
 Color = tuple[int, int, int]
 
 
 @functools.lru_cache(maxsize=1024)
 def render_text(text: str, size_px: int = TEXT_PX) -> Image.Image:
-    """A line of text as a mask ("L"), as wide as the text; ``canvas.paste(color, (left, top), render_text(text))``."""
+    """Render a line of text as a mask ("L") of its width, for ``canvas.paste(color, (left, top), mask)``."""
     text, height = printable_or(text), round(size_px * LINE_PX / TEXT_PX)
     if text.isascii():
         font = _ascii_font(size_px)
@@ -37,24 +37,26 @@ def render_text(text: str, size_px: int = TEXT_PX) -> Image.Image:
 
 
 def printable_or(text: str, otherwise: str = "") -> str:
-    """The text with "?" for what no font here has; ``otherwise``, if it is given, where nothing else would be left."""
+    """Return the text with "?" for unsupported characters; ``otherwise``, if set, when nothing else would remain."""
     shown = "".join(letter if _is_drawable(letter) else "?" for letter in text)
     return shown if not otherwise or shown == text or shown.strip("? ") else otherwise
 
 
 def format_note(names: Sequence[str]) -> list[str]:
-    """The line about names, with their numbers, that are not drawn with all their letters, if there are such."""
-    lost = [f"{number} {name}" for number, name in enumerate(names) if printable_or(name) != name]
-    if not lost:
+    """Format a line about names, with their numbers, that cannot be drawn completely; empty if there are none."""
+    incomplete = [f"{number} {name}" for number, name in enumerate(names) if printable_or(name) != name]
+    if not incomplete:
         return []
-    more = f" and {len(lost) - _MOST_TOLD:,} more" if len(lost) > _MOST_TOLD else ""
-    remedy = "" if _unicode_font() else "; opencv-python-headless from version 5 on has letters of more scripts"
-    told = ", ".join(lost[:_MOST_TOLD])
-    return [f'note: no font here has all letters of these names, "?" or the number is drawn: {told}{more}{remedy}']
+    more = f" and {len(incomplete) - _MAX_LISTED:,} more" if len(incomplete) > _MAX_LISTED else ""
+    remedy = "" if _unicode_font() else "; opencv-python-headless from version 5 on supports more scripts"
+    names_text = ", ".join(incomplete[:_MAX_LISTED])
+    return [
+        f'note: no font here supports all of these names, so "?" or the number is drawn: {names_text}{more}{remedy}'
+    ]
 
 
 def legend(entries: Sequence[tuple[str, Color]], height: int, ink: str = "black", paper: str = "white") -> Image.Image:
-    """Names beside squares of their colors, from top to bottom, in several columns if need be."""
+    """Draw names next to squares of their colors, from top to bottom, in several columns if necessary."""
     rows = max(height // LINE_PX, 1)
     masks = [render_text(printable_or(name, f"number {n}")[:_LONGEST_NAME]) for n, (name, _) in enumerate(entries)]
     columns = [masks[first : first + rows] for first in range(0, len(masks), rows)]
@@ -73,12 +75,12 @@ def _is_drawable(letter: str) -> bool:
     if letter.isascii():
         return letter.isprintable()
     return _unicode_font() is not None and not np.array_equal(
-        *(_put(one, (LINE_PX, LINE_PX), TEXT_PX) for one in (letter, "?"))
+        *(_put(char, (LINE_PX, LINE_PX), TEXT_PX) for char in (letter, "?"))
     )
 
 
 def _put(text: str, shape: tuple[int, int], size_px: int) -> np.ndarray:
-    """Text in OpenCV's font, white on black, uint8 of that shape (height, width)."""
+    """Draw text in OpenCV's font, white on black, as uint8 of that shape (height, width)."""
     import cv2
 
     pixels = np.zeros(shape, np.uint8)
@@ -88,7 +90,7 @@ def _put(text: str, shape: tuple[int, int], size_px: int) -> np.ndarray:
 
 @functools.cache
 def _unicode_font() -> Any:
-    """OpenCV's; None: it is not installed, or older than version 5."""
+    """Return OpenCV's font; None if it is not installed or older than version 5."""
     try:
         import cv2
 
@@ -101,5 +103,5 @@ def _unicode_font() -> Any:
 def _ascii_font(size_px: int) -> Any:
     try:
         return ImageFont.load_default(size_px)
-    except TypeError:  # before Pillow 10.1 it has one size
+    except TypeError:  # before Pillow 10.1 it has only one size
         return ImageFont.load_default()

@@ -10,13 +10,17 @@ _QUALITY = 85
 
 
 def encode(pixels: np.ndarray, largest_side: int) -> tuple[str, bytes, tuple[int, int]]:
-    """Suffix ("png" or "jpg"), content and (width, height) of an image file; a larger image is reduced.
+    """Encode an image file; reduce larger images.
 
     Args:
         pixels: uint8 (height, width[, 3]).
-        largest_side: pixels.
+        largest_side: in pixels.
+
+    Returns:
+        Suffix ("png" or "jpg"), content and (width, height).
+
     Raises:
-        ValueError: they are nothing of the kind.
+        ValueError: the array has another type or shape.
     """
     if pixels.dtype != np.uint8 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3))):
         raise ValueError(f"expected an image uint8 (height, width[, 3]), got {pixels.dtype} {pixels.shape}")

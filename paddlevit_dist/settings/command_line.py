@@ -1,4 +1,4 @@
-"""The command line: one table of flags, from which it is read and from which ``-h`` is written."""
+"""The command line: one table of flags, which defines both what is read and what ``-h`` prints."""
 
 import difflib
 import os
@@ -18,40 +18,40 @@ _FLAGS = (
     Flag("cfg", "FILE", None, "run", "YAML file, or the name of a recipe"),
     Flag("import", "MODULE", "IMPORTS", "run", "your module or file, imported in every process"),
     Flag("eval", None, "EVAL", "run"),
-    Flag("output", "FOLDER", "SAVE", "run", "for what the run writes (else in ./output)"),
-    Flag("dataset", "NAME", "DATA.DATASET", "data", "its registered name; else guessed from its path"),
+    Flag("output", "FOLDER", "SAVE", "run", "output folder (default: a new one in ./output)"),
+    Flag("dataset", "NAME", "DATA.DATASET", "data", "registered name; else guessed from -data_path"),
     Flag("data_path", "PATH", "DATA.DATA_PATH", "data", "folder or file of the dataset"),
-    Flag("split", "SPLIT", "DATA.SPLIT", "data", "what -eval evaluates, or predicts if unlabeled"),
-    Flag("group", "FILE", "EVALUATION.GROUP", "data", "sample,group: intervals draw groups; or a word"),
-    Flag("max_detections", "N", "DETECTION.MAX_DETECTIONS", "data", "of an image and category; else 100 count"),
+    Flag("split", "SPLIT", "DATA.SPLIT", "data", "split to evaluate, or to predict if unlabeled"),
+    Flag("group", "FILE", "EVALUATION.GROUP", "data", "table of sample,group to resample as groups"),
+    Flag("max_detections", "N", "DETECTION.MAX_DETECTIONS", "data", "per image and category; default 100"),
     Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
     Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step"),
-    Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data", "the same of evaluations, if it is another"),
-    Flag("num_workers", "N", "DATA.NUM_WORKERS", "data", "processes per device that load data"),
-    Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model", "outputs of the classifier; else the dataset's"),
-    Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model", "weights: file, run's folder, address or name"),
-    Flag("resume", "PATH", "MODEL.RESUME", "model", "run or checkpoint; auto: the last, if any"),
-    Flag("allow_changes", None, "ALLOW_CHANGES", "model", "go on with other settings or files, told"),
+    Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data", "images per device in evaluation"),
+    Flag("num_workers", "N", "DATA.NUM_WORKERS", "data", "loader processes per device"),
+    Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model", "classes; default: as in the dataset"),
+    Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model", "weights: file, run folder, URL or name"),
+    Flag("resume", "PATH", "MODEL.RESUME", "model", "run or checkpoint; auto: the latest, if any"),
+    Flag("allow_changes", None, "ALLOW_CHANGES", "model", "continue despite changed settings or files"),
     Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
-    Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training", "stop here, to resume later; same schedule"),
+    Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training", "stop early, to resume later; same schedule"),
     Flag("stop_after_seconds", "N", "STOP_AFTER_SECONDS", "training", "save and stop after N s, with exit code 75"),
     Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
     Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
     Flag("amp", None, "AMP", "training", "mixed precision, on GPUs"),
-    Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory for more time in the backward pass"),
-    Flag("log_to", "NAMES", "LOG_TO", "training", "such as tensorboard, or your own callbacks"),
-    Flag("ngpus", "N", "NGPUS", "machine", "devices, on CPUs processes; -1: all visible"),
+    Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory, slower backward pass"),
+    Flag("log_to", "NAMES", "LOG_TO", "training", "loggers such as tensorboard, or your callbacks"),
+    Flag("ngpus", "N", "NGPUS", "machine", "devices, or processes on a CPU; -1: all visible"),
     Flag("device", "KIND", "DEVICE", "machine", "gpu, cpu, npu, ...; auto: an accelerator if any"),
     Flag("seed", "N", "SEED", "machine"),
-    Flag("show_config", None, None, "help", "print all values and where each comes from"),
-    Flag("h", None, None, "help", "-h keys: the keys of -cfg's task; -h all: all"),
+    Flag("show_config", None, None, "help", "print all values and the source of each"),
+    Flag("h", None, None, "help", "-h keys: keys of -cfg's task; -h all: all keys"),
     Flag("version", None, None, "help", "of this package, Paddle and Python"),
-    *(flag for one in extensions() for flag in one.flags),
+    *(flag for extension in extensions() for flag in extension.flags),
 )
 _GROUPS = list(dict.fromkeys(flag.group for flag in _FLAGS))
 FLAGS = {flag.name: flag for flag in sorted(_FLAGS, key=lambda flag: _GROUPS.index(flag.group))}
 
-# What other tools call our flags and keys.
+# Names in other tools -> our flags and keys.
 OTHER_NAMES = {
     **dict.fromkeys(("config", "config_file", "c"), "cfg"),
     **dict.fromkeys(("data", "data_dir", "data_root", "dataset_path"), "data_path"),
@@ -84,7 +84,7 @@ OTHER_NAMES = {
 
 @dataclass
 class CommandLine:
-    """Requests of the command line; ``settings`` in the order in which later ones win; ``argv`` is all of it."""
+    """The parsed command line; in ``settings`` later ones win; ``argv`` is the whole command line."""
 
     cfg: str | None = None
     show: bool = False
@@ -97,15 +97,15 @@ def parse(argv: Sequence[str]) -> CommandLine:
     """Read flags (``-flag=value``, ``-flag value``, ``--flag``) and overrides (``KEY VALUE``, ``KEY=VALUE``).
 
     Raises:
-        UserError: a flag is not known, lacks its value or has one too many; an override is incomplete.
-        SystemExit: the version was asked for, and printed.
+        UserError: a flag is unknown, lacks its value or has an extra one; an override is incomplete.
+        SystemExit: the version was requested and is printed.
     """
     if {"-version", "--version"} & set(argv):
         print(versions())
         raise SystemExit(0)
-    given, overrides = read(argv)
-    command = CommandLine(show="show_config" in given, argv=list(argv))
-    for name, values in given.items():
+    flags, overrides = read(argv)
+    command = CommandLine(show="show_config" in flags, argv=list(argv))
+    for name, values in flags.items():
         flag = FLAGS[name]
         if name == "import":  # each adds to the others
             values = [",".join(values)]
@@ -115,12 +115,12 @@ def parse(argv: Sequence[str]) -> CommandLine:
         if flag.key:
             value = _type(flag.key, values[-1]) if flag.argument else True
             command.settings.append(KeySetting(flag.key, value, COMMAND_LINE, f"-{name}"))
-    if "cfg" in given:
-        command.cfg = given["cfg"][-1]
+    if "cfg" in flags:
+        command.cfg = flags["cfg"][-1]
     named = {setting.name for setting in command.settings}
-    if "batch_size" in given and "DATA.BATCH_SIZE_EVAL" not in named:
+    if "batch_size" in flags and "DATA.BATCH_SIZE_EVAL" not in named:
         command.settings.append(
-            KeySetting("DATA.BATCH_SIZE_EVAL", given["batch_size"][-1], COMMAND_LINE, "-batch_size")
+            KeySetting("DATA.BATCH_SIZE_EVAL", flags["batch_size"][-1], COMMAND_LINE, "-batch_size")
         )
     for name, value in overrides:
         if name in named:
@@ -131,8 +131,8 @@ def parse(argv: Sequence[str]) -> CommandLine:
 
 
 def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any]]]:
-    """Flag name -> its values in order, and (key, value) of each override."""
-    given: dict[str, list[str]] = {}
+    """Parse into flag name -> its values in order, and (key, value) of each override."""
+    flags: dict[str, list[str]] = {}
     overrides: list[tuple[str, Any]] = []
     words = list(argv)
     while words:
@@ -145,15 +145,17 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                 raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
             if flag.argument is None:
                 if equals:
-                    raise UserError(f"-{name} takes no value: write -{name} alone, or leave it out")
+                    raise UserError(f"-{name} takes no value: write -{name} alone")
             elif not equals:
                 if not words or _is_flag(words[0]):
                     raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
                 value = words.pop(0)
             if value == "=":
-                raise UserError(f"-{name}: no spaces stand around '=': write -{name}={words[0] if words else 'VALUE'}")
+                raise UserError(
+                    f"-{name}: no spaces are allowed around '=': write -{name}={words[0] if words else 'VALUE'}"
+                )
             if name == "output" and value.endswith((".yaml", ".yml")):
-                raise UserError(f"-output={value} is to be a folder: did you mean '-cfg={value}'?")
+                raise UserError(f"-output={value} must be a folder: did you mean '-cfg={value}'?")
             if name == "cfg" and not value:
                 raise UserError(
                     "-cfg needs a value: a YAML file or the name of a recipe; "
@@ -161,7 +163,7 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                 )
             if name == "import" and not value.strip():
                 raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
-            given.setdefault(name, []).append(value)
+            flags.setdefault(name, []).append(value)
         else:
             key, equals, value = word.partition("=")
             if not equals:
@@ -173,32 +175,34 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                     )
                 value = words.pop(0)
                 if value == "=":
-                    raise UserError(f"{key}: no spaces stand around '=': write {key}={words[0] if words else 'VALUE'}")
+                    raise UserError(
+                        f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}"
+                    )
             overrides.append((key, _type(key, value)))
-    return given, overrides
+    return flags, overrides
 
 
-def without(argv: Sequence[str], dropped: Sequence[str]) -> list[str]:
-    """The words of a command line that has been read, without flags and overrides of these keys."""
-    kept: list[str] = []
+def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the words of a parsed command line without the flags and overrides of these keys."""
+    remaining: list[str] = []
     words = list(argv)
     while words:
         word = words.pop(0)
         name = word.partition("=")[0]
         flag = FLAGS[name.lstrip("-").replace("-", "_")] if _is_flag(word) else None
-        taken = [word, *([words.pop(0)] if takes_next_word(word) else [])]
-        if (name if flag is None else flag.key) not in dropped:
-            kept += taken
-    return kept
+        setting = [word, *([words.pop(0)] if takes_next_word(word) else [])]
+        if (name if flag is None else flag.key) not in names:
+            remaining += setting
+    return remaining
 
 
 def describe_flag(flag: Flag) -> str:
-    """Say what the flag does, in one line."""
+    """Return what the flag does, in one line."""
     return flag.meaning or keys()[flag.key or ""].meaning
 
 
 def takes_next_word(word: str) -> bool:
-    """Whether a flag, or a key, needs a value that is not in the same word."""
+    """Return whether a flag or a key takes the next word as its value."""
     if not _is_flag(word):
         return "=" not in word
     flag = FLAGS.get(word.lstrip("-").replace("-", "_"))  # none with = and its value
@@ -216,11 +220,11 @@ def _is_flag(word: str) -> bool:
 
 
 def _type(name: str, value: str) -> Any:
-    """Texts and numbers are parsed by their key; YAML parses anything else (true, a list)."""
+    """Return a text or number unchanged, for its key to parse; parse any other value (true, a list) as YAML."""
     key = keys().get(name)
     if key and key.kind == "path" and key.optional and not value.strip():
-        raise UserError(f"command line: {name} is empty: is a shell variable not set? Leave it out, or write None")
-    if key and key.kind == "path" and value == "~":  # a path on a command line, nothing in a file
+        raise UserError(f"command line: {name} is empty: is a shell variable not set? Remove {name}, or set it to None")
+    if key and key.kind == "path" and value == "~":  # the home folder on a command line, None in a file
         return os.path.expanduser(value)
     if key and key.kind not in ("bool", "switch"):
         return value
@@ -231,10 +235,11 @@ def _type(name: str, value: str) -> Any:
 
 
 def spell_here(name: str, value: str = "") -> str:
-    """How the flag or key that is called ``name`` here or in other tools is written, empty for a name of nothing.
+    """Return how to write the flag or key that is called ``name`` here or in other tools; empty if there is none.
 
     Args:
-        value: what it is to be set to; empty: the help's word for it.
+        name: the flag or key.
+        value: the value to set; empty: the placeholder of the help page.
     """
     name = name.lower().replace("-", "_")
     ours = name if name in FLAGS else OTHER_NAMES.get(name, "")
@@ -245,15 +250,15 @@ def spell_here(name: str, value: str = "") -> str:
 
 
 def find_key(name: str) -> str:
-    """The key that ``name`` is a flag or another tool's word for, or an empty text."""
+    """Return the key of a flag, or of another tool's name for one; empty if there is none."""
     ours = OTHER_NAMES.get(name.lower(), name.lower())
     return (FLAGS[ours].key or "") if ours in FLAGS else ours if ours in keys() else ""
 
 
 def _closest_flag(name: str) -> str:
-    called = spell_here(name)
-    if called:
-        return f"write {called}"
+    spelling = spell_here(name)
+    if spelling:
+        return f"write {spelling}"
     near = difflib.get_close_matches(name.lower(), list(FLAGS), n=1, cutoff=0.5)
     if near:
         return f"did you mean '-{near[0]}'?"
@@ -267,5 +272,5 @@ def _guess(word: str) -> str:
         return f": did you mean '-cfg={word}'?"
     if word.endswith((".yaml", ".yml")):
         return f": did you mean '-cfg={word}'?"
-    called = spell_here(word)
-    return f": did you mean '{called}'?" if called else ": write TRAIN.BASE_LR 3e-4, for example"
+    spelling = spell_here(word)
+    return f": did you mean '{spelling}'?" if spelling else ": write TRAIN.BASE_LR 3e-4, for example"

@@ -1,7 +1,6 @@
-"""The keys that every run reads, whatever its task: data and loader, weights, schedule, optimizer, output and devices.
-Their rules are in ``engine.settings``.
+"""The keys that every task reads: data and loader, weights, schedule, optimizer, output and devices.
 
-None means "not set": the rule named in the meaning decides.
+The rules for them are in ``engine.settings``. None means "not set"; the key's meaning names the rule that then decides.
 """
 
 from typing import Literal
@@ -11,230 +10,249 @@ from .section import PathText, Section, key
 
 
 class DataSection(Section):
+    """Keys of DATA."""
+
     BATCH_SIZE: int = key(256, "training images per device and step", AT_LEAST_1)
     GLOBAL_BATCH_SIZE: int | None = key(
         None,
-        "training images per update, shared among the devices; of a small training set a quarter, or four; a "
-        "BATCH_SIZE of a later file or of the command line takes its place",
+        "training images per update over all devices; reduced to a quarter of a small training set, but at least 4; a "
+        "BATCH_SIZE in a later file or on the command line overrides it",
         AT_LEAST_1,
     )
     BATCH_SIZE_EVAL: int | None = key(None, "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1)
-    DATASET: str = key("digits", "name of a registered dataset; with DATA_PATH alone it is guessed")
+    DATASET: str = key("digits", "name of a registered dataset; guessed if only DATA_PATH is set")
     DATA_PATH: PathText | None = key(None, "folder or file of the dataset; not needed for digits")
-    SPLIT: str = key("val", "with EVAL: what is evaluated, such as test; without labels it is predicted only")
+    SPLIT: str = key("val", "split that EVAL evaluates, such as test; without labels it is only predicted")
     NUM_WORKERS: int | None = key(None, "loader processes per device; None: from cores and devices", AT_LEAST_0)
-    PREFETCH: int = key(2, "batches that each loader process makes in advance; 1 saves memory", AT_LEAST_1)
-    CACHE_FOLDER: PathText | None = key(None, "folder for indexes and converted files, to share them; None: SAVE/data")
-    LOADER_TIMEOUT_SECONDS: float = key(600.0, "a batch that takes longer ends the run", ABOVE_0)
+    PREFETCH: int = key(2, "batches that each loader process prepares in advance; 1 saves memory", AT_LEAST_1)
+    CACHE_FOLDER: PathText | None = key(None, "folder for indexes and converted files, shared by runs; None: SAVE/data")
+    LOADER_TIMEOUT_SECONDS: float = key(600.0, "time limit for a batch, after which the run ends", ABOVE_0)
 
 
 class ModelSection(Section):
+    """Keys of MODEL."""
+
     TYPE: str = key("vit", "family of the model")
     NAME: str = key("vit", "name of a registered model: a family or one of its variants")
-    NUM_CLASSES: int | None = key(
-        None, "outputs of the classifier; None: the dataset's classes", Range(low=1, high=10**8)
-    )
+    NUM_CLASSES: int | None = key(None, "classes of the classifier; None: as in the dataset", Range(low=1, high=10**8))
     PRETRAINED: PathText | None = key(
         None,
-        "weights to start from or to evaluate: a file, with or without extension; a run's folder: its best, else last; "
-        "an address; or a name such as vit_small_patch16_224.augreg_in21k_ft_in1k",
+        "weights to start from or to evaluate: a file, with or without extension; a run folder (its best weights, else "
+        "its last); a URL; or a name such as vit_small_patch16_224.augreg_in21k_ft_in1k",
     )
     PRETRAINED_REQUIRED: bool = key(
         False,
-        "a training that neither starts from PRETRAINED nor resumes is refused; MODEL.NAME and a PRETRAINED that is a "
-        "name follow one another",
+        "require PRETRAINED or RESUME in training; MODEL.NAME and a PRETRAINED that is a name then imply each other",
     )
     PRETRAINED_PART: str | None = key(None, "entry of PRETRAINED to use if it has several, such as model_ema")
-    MIN_LOADED_FRACTION: float = key(0.9, "training: share of the parameters that PRETRAINED must fill", SHARE)
-    RESUME: PathText | None = key(
-        None, "checkpoint to resume from, or a run's folder; auto: the last one in SAVE, if any"
-    )
+    MIN_LOADED_FRACTION: float = key(0.9, "fraction of the parameters that PRETRAINED must fill in training", SHARE)
+    RESUME: PathText | None = key(None, "checkpoint or run folder to resume from; auto: the latest in SAVE, if any")
 
 
 class LrSchedulerSection(Section):
+    """Keys of TRAIN.LR_SCHEDULER."""
+
     NAME: Literal["cosine", "constant", "step", "poly", "onecycle"] = key(
         "cosine", "learning rate schedule after warm-up"
     )
-    MILESTONES: list[int] = key([], "step: epochs at which the rate falls", AT_LEAST_1)
+    MILESTONES: list[int] = key([], "step: epochs at which the learning rate is multiplied by GAMMA", AT_LEAST_1)
     GAMMA: float = key(0.1, "step: factor at each milestone", SHARE_ABOVE_0)
     POWER: float = key(0.9, "poly: exponent", ABOVE_0)
 
 
 class OptimizerSection(Section):
+    """Keys of TRAIN.OPTIMIZER."""
+
     NAME: Literal["AdamW", "Adam", "SGD"] = key("AdamW", "optimizer")
     EPS: float = key(1e-8, "AdamW, Adam: added to the denominator", ABOVE_0)
-    BETAS: tuple[float, float] = key((0.9, 0.999), "AdamW, Adam: decay of moments", SHARE_BELOW_1)
+    BETAS: tuple[float, float] = key((0.9, 0.999), "AdamW, Adam: decay rates of the moments", SHARE_BELOW_1)
     MOMENTUM: float = key(0.9, "SGD: momentum", SHARE_BELOW_1)
     DAMPENING: float = key(
-        0.0, "SGD: share of each gradient but the first that its momentum leaves out, as PyTorch's", SHARE_BELOW_1
+        0.0, "SGD: fraction of each gradient but the first that the momentum ignores, as in PyTorch", SHARE_BELOW_1
     )
     FUSED: bool = key(
         True,
-        "all parameters at once: on a CPU, from a million on, in one compiled pass with the bits of Paddle's own "
-        "updates; else AdamW and SGD by operations that take lists. False: one by one, as Paddle does",
+        "update all parameters together: on a CPU with a million or more in one compiled pass, bitwise as Paddle; else "
+        "AdamW and SGD by multi-tensor operations. False: one by one, as Paddle",
     )
 
 
 class TrainSection(Section):
+    """Keys of TRAIN."""
+
     LAST_EPOCH: int = key(0, "epochs already trained", AT_LEAST_0)
-    NUM_EPOCHS: int = key(300, "epochs of the whole training run", Range(low=1, high=1_000_000))
+    NUM_EPOCHS: int = key(300, "epochs of the training run", Range(low=1, high=1_000_000))
     NUM_SAMPLES: int | None = key(
         None,
-        "samples that the training reads in all: NUM_EPOCHS follows from the size of the training set; a NUM_EPOCHS of "
-        "a later file or of the command line takes its place",
+        "total training samples; NUM_EPOCHS follows from the size of the training set; a NUM_EPOCHS in a later file or "
+        "on the command line overrides it",
         Range(low=1, high=1e15),
     )
-    EPOCH_LIMITS: tuple[int, int] = key((10, 100), "NUM_SAMPLES: fewest and most epochs", AT_LEAST_1)
-    STOP_AFTER_EPOCH: int | None = key(None, "stop here, keeping NUM_EPOCHS' schedule, to resume later", AT_LEAST_1)
+    EPOCH_LIMITS: tuple[int, int] = key((10, 100), "minimum and maximum epochs for NUM_SAMPLES", AT_LEAST_1)
+    STOP_AFTER_EPOCH: int | None = key(
+        None, "epoch to stop after, to resume later; the schedule follows NUM_EPOCHS", AT_LEAST_1
+    )
     PATIENCE: int = key(
         0,
-        "the training ends after this many evaluations in a row that do not improve the score of the best checkpoint; "
-        "0: never early",
+        "early stopping: evaluations in a row without a better score than the best checkpoint's before the run ends; "
+        "0: never",
         AT_LEAST_0,
     )
     MIN_IMPROVEMENT: float = key(
-        0.0, "PATIENCE: only more than this is an improvement, in the unit of the score in metrics.jsonl", AT_LEAST_0
+        0.0, "smallest improvement that resets PATIENCE, in the unit of the score in metrics.jsonl", AT_LEAST_0
     )
     WARMUP_EPOCHS: int | float = key(0, "epochs of linear warm-up, fractions allowed", AT_LEAST_0)
-    WARMUP_STEPS: int | None = key(None, "updates of linear warm-up, instead of WARMUP_EPOCHS", AT_LEAST_0)
-    WEIGHT_DECAY: float = key(0.05, "not on biases, norms, position embeddings and tokens", AT_LEAST_0)
+    WARMUP_STEPS: int | None = key(None, "updates of linear warm-up; overrides WARMUP_EPOCHS", AT_LEAST_0)
+    WEIGHT_DECAY: float = key(
+        0.05, "weight decay, except for biases, norms, position embeddings and tokens", AT_LEAST_0
+    )
     BASE_LR: float = key(1e-3, "learning rate after warm-up", ABOVE_0)
-    WARMUP_START_LR: float = key(1e-6, "learning rate at the first update of a warm-up", AT_LEAST_0)
+    WARMUP_START_LR: float = key(1e-6, "learning rate at the first update of the warm-up", AT_LEAST_0)
     END_LR: float = key(0.0, "learning rate at the end (cosine, poly)", AT_LEAST_0)
-    GRAD_CLIP: float | None = key(None, "largest global norm of the gradients; None: no clipping", ABOVE_0)
+    GRAD_CLIP: float | None = key(None, "maximum global norm of the gradients; None: no clipping", ABOVE_0)
     MAX_SKIPPED_UPDATES: int = key(
         5,
-        "this many updates in a row whose loss or gradients are not finite end the run, each is skipped; AMP with "
-        "float16: 50 more, which its loss scaler may need",
+        "updates in a row with a non-finite loss or gradient that end the run; each is skipped; AMP with float16 "
+        "allows 50 more for its loss scaler",
         AT_LEAST_1,
     )
     ACCUM_ITER: int = key(1, "batches per update", AT_LEAST_1)
     BATCH_NORM: Literal["sync", "local"] | None = key(
         None,
-        "statistics of the rows of all devices (sync: as one device with the whole batch, 2 small messages a layer) or "
-        "of each its own (local: the first one's are used in the end); None: sync for points, volumes and "
-        "segmentation, and on GPUs "
-        "where there are several with fewer than 32 samples each; local else",
+        "batch-norm statistics: sync: over all devices, with 2 small messages per layer; local: per device, and "
+        "rank 0's running statistics are saved. None: sync for points, volumes and segmentation, and on several GPUs "
+        "with fewer than 32 samples each; otherwise local",
     )
     BATCH_NORM_MOMENTUM: float | None = key(
         None,
-        "share of its running statistics that a batch norm keeps in a step: Paddle's momentum, which is "
-        "1 minus PyTorch's (0.02 there is 0.98 here); None: the model's own",
+        "momentum of batch-norm running statistics, as in Paddle: 1 minus PyTorch's (0.02 there is 0.98 here); "
+        "None: the model's own",
         SHARE,
     )
     TF32: bool = key(
         True,
-        "GPU: products and convolutions of float32 round their factors to TF32, 10 bits behind the point, on GPUs that "
-        "have it (from Ampere on); False: float32 throughout",
+        "compute float32 products and convolutions in TF32 (10-bit mantissa) on GPUs that support it (Ampere and "
+        "later); False: full float32",
     )
     BUCKET_MEGABYTES: int = key(
         25,
-        "several devices: gradients travel together until they are this many MiB; fewer overlap more of the backward "
-        "pass, more are cheaper to send",
+        "size in MiB of the gradient buckets that devices exchange; smaller ones overlap more of the backward pass, "
+        "larger ones cost less to send",
         AT_LEAST_1,
     )
     FIND_UNUSED_PARAMETERS: bool = key(
-        False, "several devices: parameters that a step does not use get zero gradients; the search takes a few percent"
+        False, "on several devices, give parameters that a step does not use zero gradients; costs a few percent"
     )
-    LINEAR_SCALED_LR: int | None = key(None, "batch that the learning rates are meant for; None: as given", AT_LEAST_1)
-    MODEL_EMA: bool = key(False, "keep an exponential moving average of the weights, and choose the best by it")
-    MODEL_EMA_DECAY: float = key(0.99996, "share of the average that an update keeps", SHARE_BELOW_1)
+    LINEAR_SCALED_LR: int | None = key(
+        None,
+        "batch size from which the learning rates are scaled linearly; None: unscaled",
+        AT_LEAST_1,
+    )
+    MODEL_EMA: bool = key(
+        False, "keep an exponential moving average of the weights, and select the best checkpoint by it"
+    )
+    MODEL_EMA_DECAY: float = key(0.99996, "decay of the moving average per update", SHARE_BELOW_1)
     MODEL_EMA_WARMUP: int = key(
         0,
-        "updates over which that share rises, to 63 % of it after so many; 0: it is the same from the first",
+        "updates after which the decay has risen to 63 % of MODEL_EMA_DECAY; 0: constant decay",
         AT_LEAST_0,
     )
     LAYER_DECAY: float | None = key(
         None,
-        "factor of the learning rate from each block to the one before it; None: the same for all",
+        "layer-wise learning rate decay: factor from each block to the one before it; None: no decay",
         Range(low=0, high=1, low_open=True),
     )
-    FREEZE: list[str] = key([], "names of parameters to freeze, with * for any part, such as patch_embed.* or blocks.*")
+    FREEZE: list[str] = key([], "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*")
     RECOMPUTE: bool = key(
-        False, "recompute each block in the backward pass instead of keeping its values: less memory for more time"
+        False, "recompute blocks in the backward pass instead of storing activations: less memory, more time"
     )
-    REPEATED_AUGMENT: int = key(1, "readings of each sample within an epoch of unchanged length", AT_LEAST_1)
+    REPEATED_AUGMENT: int = key(
+        1, "repeated augmentation: copies of each sample in an epoch of unchanged length", AT_LEAST_1
+    )
     LR_SCHEDULER: LrSchedulerSection
     OPTIMIZER: OptimizerSection
 
 
 class EvaluationSection(Section):
+    """Keys of EVALUATION."""
+
     INTERVAL: Literal[False, 95, 99] = key(
         95,
-        "percent of the interval that stands beside the main score of an evaluation, by bootstrap over its samples; "
-        "off: none",
+        "percent of the bootstrap confidence interval that is reported with the main score; off: none",
     )
     RESAMPLES: int = key(
         1000,
-        "INTERVAL: sets of samples drawn with replacement from those that were evaluated",
+        "bootstrap resamples for INTERVAL",
         Range(low=100, high=1_000_000),
     )
     GROUP: PathText | None = key(
         None,
-        "INTERVAL: samples of one patient, video or place are drawn together: a file sample,group, a column of one as "
-        "FILE:COLUMN, or a word of the data set, such as scene of ScanNet's",
+        "groups (patients, videos, places) that INTERVAL resamples as a whole: a file sample,group; a column, "
+        "FILE:COLUMN; or a name that the dataset defines, such as scene for ScanNet",
     )
 
 
 class RunSettings(Section):
-    """A configuration as far as it is the same for all tasks."""
+    """The keys that all tasks share."""
 
     DATA: DataSection
     MODEL: ModelSection
     TRAIN: TrainSection
-    BASE: list[str] = key([], "YAML files read before this one, relative to it; only inside a file")
-    IMPORTS: list[str] = key([], "Python modules or files of yours, imported in every process")
+    BASE: list[str] = key([], "YAML files to read before this one, with paths relative to it; only in a file")
+    IMPORTS: list[str] = key([], "your Python modules or files to import in every process")
     TASK: str = key("classification", "name of a registered task")
     SAVE: PathText = key(
         "./output",
-        "output folder: log, metrics, configuration, checkpoints; not set: one in ./output, named by the recipe and "
-        "numbered, such as vit_digits-2; of an evaluation vit_digits_eval",
+        "output folder for log, metrics, configuration and checkpoints; not set: a numbered one in ./output with the "
+        "recipe's name, such as vit_digits-2, for an evaluation vit_digits_eval",
     )
-    SAVE_FREQ: int = key(10, "epochs between checkpoints that are kept", AT_LEAST_1)
-    SAVE_EVERY_UPDATES: int = key(0, "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0)
-    SAVE_EVERY_MINUTES: float = key(30.0, "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0)
-    SAVE_IN_BACKGROUND: bool = key(True, "go on training while a copy of the state is written; False saves memory")
-    KEEP_EPOCHS: int = key(1, "how many of the newest checkpoints of epochs are kept in any case", AT_LEAST_1)
-    KEEP_UPDATES: int = key(2, "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1)
+    SAVE_FREQ: int = key(10, "epochs between permanent checkpoints", AT_LEAST_1)
+    SAVE_EVERY_UPDATES: int = key(0, "updates between mid-epoch checkpoints; 0: never", AT_LEAST_0)
+    SAVE_EVERY_MINUTES: float = key(30.0, "minutes after the last checkpoint until one is saved; 0: never", AT_LEAST_0)
+    SAVE_IN_BACKGROUND: bool = key(True, "write checkpoints while training continues; False saves memory")
+    KEEP_EPOCHS: int = key(1, "number of newest epoch checkpoints that are always kept", AT_LEAST_1)
+    KEEP_UPDATES: int = key(2, "number of newest mid-epoch checkpoints to keep", AT_LEAST_1)
     STOP_AFTER_SECONDS: float | None = key(
-        None, "save and stop, with exit code 75, this long after the command's start", ABOVE_0
+        None, "seconds after the command's start at which to save and stop, with exit code 75", ABOVE_0
     )
     VALIDATE_FREQ: int = key(1, "epochs between evaluations", AT_LEAST_1)
-    REPORT_FREQ: int = key(20, "updates between lines of the log", AT_LEAST_1)
-    LOG_TO: list[str] = key([], "tensorboard, visualdl, wandb, mlflow, or names of your own callbacks")
+    REPORT_FREQ: int = key(20, "updates between log lines", AT_LEAST_1)
+    LOG_TO: list[str] = key([], "loggers: tensorboard, visualdl, wandb, mlflow, or your own callbacks")
     SEED: int = key(0, "seed of all random number generators", SEEDS)
     DETERMINISTIC: bool = key(
-        False, "GPU: take kernels whose results repeat bit for bit where there are any, some of them slower"
+        False, "use kernels with bitwise reproducible results on GPUs where Paddle has them; some are slower"
     )
     EVAL: bool = key(False, "evaluate only")
     ALLOW_CHANGES: bool = key(
         False,
-        "evaluate or resume even if the checkpoint has other settings or files, or has been trained on what is "
-        "evaluated; differences are reported",
+        "evaluate or resume although settings or files have changed or evaluation samples were trained on; differences "
+        "are reported",
     )
     EVALUATION: EvaluationSection
-    SAVE_PREDICTIONS: bool = key(False, "with EVAL: write what the model predicts to SAVE/predictions")
+    SAVE_PREDICTIONS: bool = key(False, "write the model's predictions to SAVE/predictions; needs EVAL")
     AMP: bool = key(False, "mixed precision in training, on GPUs; weights and checkpoints stay float32")
     EVAL_AMP: bool = key(
-        False, "mixed precision in evaluation and prediction, on GPUs; it gives other numbers, and stands beside them"
+        False, "mixed precision in evaluation and prediction, on GPUs; results differ and are marked as such"
     )
-    AMP_DTYPE: Literal["float16", "bfloat16"] = key("float16", "half precision that AMP and EVAL_AMP compute in")
+    AMP_DTYPE: Literal["float16", "bfloat16"] = key("float16", "half-precision type of AMP and EVAL_AMP")
     AMP_LEVEL: Literal["O1", "O2"] = key(
         "O1",
-        "O1: products, and what follows from them alone, in half precision; O2: also softmax and norms that get half "
-        "precision, which in a ViT with fused attention none does; weights and their gradients are float32 at either",
+        "O1: matrix products and the operations that depend only on them in half precision; O2: also softmax and norms "
+        "with half-precision input (a ViT with fused attention has none); weights and gradients are float32 in both",
     )
     TO_STATIC: bool = key(
         False,
-        "compile the model's passes with paddle.jit.to_static, in training and evaluation; on H100s, Paddle 2.6.2, "
-        "float32, a training without it was faster: ViT-Ti by 15 %, ViT-B by about 10 %, ResNet-50 by 4 %",
+        "compile the model with paddle.jit.to_static for training and evaluation; on H100s (Paddle 2.6.2, float32) "
+        "training was faster without it: ViT-Ti by 15 %, ViT-B by about 10 %, ResNet-50 by 4 %",
     )
-    NGPUS: int = key(-1, "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,)))
-    DEVICE: str = key("auto", "gpu, cpu, xpu, npu or another kind that Paddle has; auto: an accelerator if it sees one")
+    NGPUS: int = key(-1, "devices, or processes without a GPU; -1: all visible devices", Range(low=1, also=(-1,)))
+    DEVICE: str = key(
+        "auto", "kind of device: gpu, cpu, xpu, npu or another of Paddle's; auto: an accelerator if there is one"
+    )
     WATCHDOG_SECONDS: float = key(
         300.0,
-        "several processes: one that makes no progress for this long, other than waiting for the others or for data, "
-        "ends the run",
+        "seconds without progress after which a process ends the run of several; waiting for other processes or for "
+        "data does not count",
         ABOVE_0,
     )
-    CPU_TUNING: bool = key(True, "set the environment that makes MKL and malloc fast on this processor")
+    CPU_TUNING: bool = key(True, "set environment variables that make MKL and malloc fast on this processor")

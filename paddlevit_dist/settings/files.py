@@ -1,4 +1,4 @@
-"""YAML files: read safely, BASE files first, as a list of settings with the line of each."""
+"""YAML files: read safely, BASE files first, into a list of settings with their line numbers."""
 
 import dataclasses
 import os
@@ -17,10 +17,11 @@ Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 
 
 def read(path: str) -> list[KeySetting]:
-    """Every setting of the file and of the BASE files it names, in the order in which later ones win.
+    """Return every setting of the file and of its BASE files, in order; later ones win.
 
     Args:
-        path: of the file, or the name of a recipe.
+        path: path of the file, or the name of a recipe.
+
     Raises:
         UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
@@ -31,30 +32,31 @@ def _read(path: str, above: tuple[str, ...]) -> list[KeySetting]:
     label = os.path.normpath(path)
     content, lines = _parse(path, label)
     settings: list[KeySetting] = []
-    own: dict[str, KeySetting] = {}
+    file_settings: dict[str, KeySetting] = {}
     for setting in _flatten(content, (), lines, label):
         if above:
             setting = dataclasses.replace(setting, is_base=True)
-        if setting.name in own:
-            raise UserError(f"{setting.place}: {setting.name} is already set at {own[setting.name].place}: keep one")
-        own[setting.name] = setting
-    base = own.pop("BASE", None)
+        if setting.name in file_settings:
+            first = file_settings[setting.name].origin
+            raise UserError(f"{setting.origin}: {setting.name} is already set at {first}: keep one")
+        file_settings[setting.name] = setting
+    base = file_settings.pop("BASE", None)
     if base is not None:
         for name in _base_names(base):
-            settings += _read_base(name, path, base.place, (*above, os.path.realpath(path)))
-    return settings + list(own.values())
+            settings += _read_base(name, path, base.origin, (*above, os.path.realpath(path)))
+    return settings + list(file_settings.values())
 
 
-def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list[KeySetting]:
+def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> list[KeySetting]:
     base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
         recipe = recipes.base(name)
         if recipe is None:
-            raise UserError(f"{place}: BASE names {show(name)}: {recipes.missing(base)}")
+            raise UserError(f"{origin}: BASE names {show(name)}: {recipes.missing(base)}")
         base = recipe
     if os.path.realpath(base) in above:
         chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
-        raise UserError(f"{place}: BASE is circular: {' -> '.join(chain)}")
+        raise UserError(f"{origin}: BASE is circular: {' -> '.join(chain)}")
     return _read(base, above)
 
 
@@ -62,13 +64,13 @@ def _base_names(base: KeySetting) -> list[str]:
     names = base.value if isinstance(base.value, list) else [base.value]
     if not all(name is None or isinstance(name, str) for name in names):
         raise UserError(
-            f"{base.place}: BASE is {show(base.value)}: expected the name of a YAML file or a list of names"
+            f"{base.origin}: BASE is {show(base.value)}: expected the name of a YAML file or a list of names"
         )
     return [name for name in names if name is not None and name.strip().lower() not in NONE_WORDS]
 
 
 def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
-    """The content of one file and the line of each of its keys."""
+    """Return the content of one file and the line of each of its keys."""
     lines: Lines = {}
     try:
         loader = YamlLoader(read_bytes(path, LARGEST_YAML_BYTES))
@@ -86,19 +88,19 @@ def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
         reason = str(error).split("\n")[0]
         raise UserError(f"{label}: not valid YAML: {reason}") from None
     if not isinstance(content, dict):
-        found = "is empty" if content is None else f"holds {show(content)}"
-        raise UserError(f"{label} {found}: expected a mapping such as 'TRAIN:' with keys below it")
+        problem = "is empty" if content is None else f"contains {show(content)}"
+        raise UserError(f"{label} {problem}: expected a mapping such as 'TRAIN:' with keys below it")
     return content, lines
 
 
-def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, seen: set[int], label: str) -> None:
-    """Note the line of each key, and refuse a key that appears twice in one mapping (YAML's loader keeps the last)."""
-    if id(node) in seen or not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)):
+def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, visited: set[int], label: str) -> None:
+    """Record the line of each key; reject a key that appears twice in one mapping, where YAML would keep the last."""
+    if id(node) in visited or not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)):
         return
-    seen.add(id(node))
+    visited.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _walk(item, path, lines, seen, label)
+            _walk(item, path, lines, visited, label)
         return
     first: dict[tuple[str, str], int] = {}
     for key, value in node.value:
@@ -109,23 +111,23 @@ def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, seen: set[int], 
                 raise UserError(f"{label}:{line}: {name} is already set at line {first[key.tag, key.value]}: keep one")
             first[key.tag, key.value] = line
             lines.setdefault((*path, key.value), line)
-            _walk(value, (*path, key.value), lines, seen, label)
+            _walk(value, (*path, key.value), lines, visited, label)
 
 
 def _flatten(content: dict[Any, Any], path: tuple[str, ...], lines: Lines, label: str) -> Iterator[KeySetting]:
     for key, value in content.items():
         here = (*path, str(key))
         name = ".".join(here)
-        place = _place(here, lines, label)
+        origin = _format_origin(here, lines, label)
         if name not in sections():
-            yield KeySetting(name, value, label, place)
+            yield KeySetting(name, value, label, origin)
         elif isinstance(value, dict):
             yield from _flatten(value, here, lines, label)
         elif value is not None:
-            raise UserError(f"{place}: {name} is {show(value)}: expected keys below it, such as {_first_key(name)}")
+            raise UserError(f"{origin}: {name} is {show(value)}: expected keys below it, such as {_first_key(name)}")
 
 
-def _place(path: tuple[str, ...], lines: Lines, label: str) -> str:
+def _format_origin(path: tuple[str, ...], lines: Lines, label: str) -> str:
     line: int | None = lines.get(path)
     return label if line is None else f"{label}:{line}"
 

@@ -1,9 +1,9 @@
-"""Pages that ``-h`` prints of the commands that take the main flags, and after ``-h keys`` of the keys of a task."""
+"""The help pages of the commands that take the main flags, and of the keys after ``-h keys``."""
 
 from collections.abc import Sequence
 
 from ..extension import CommandHelp, extensions
-from ..registry import REGISTRATIONS, TASKS, find_name, find_package, own_tables, tables_of_every_run
+from ..registry import REGISTRATIONS, TASKS, common_tables, custom_tables, find_name, find_package
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
@@ -31,24 +31,26 @@ ABOUT = {
         ),
     ),
     "inspect data": CommandHelp(
-        "Draw training samples, as they are evaluated and as epochs have them: data.png.",
+        "Draw samples, as evaluated and as augmented in training: data.png.",
         (
             "-cfg=finetune_folder -data_path=my_data",
             "-cfg=detr_shapes -output=output/look",
             "-cfg=pointgroup_synthetic_rooms -output=output/look",
         ),
     ),
-    **{name: about for one in extensions() for name, about in one.about.items()},
+    **{name: about for extension in extensions() for name, about in extension.about.items()},
 }
 
 
 def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
-    """Write what ``-h`` prints of a command that takes the main flags; with ``-h keys`` the keys of the task that the
-    other words name, and those of every run; with ``-h all`` those of other tasks, too."""
+    """Format the help page of a command that takes the main flags.
+
+    ``-h keys`` lists the keys of the task that the other words name and the keys of every run; ``-h all`` lists all.
+    """
     after = {following for word, following in zip(argv, argv[1:]) if word in HELP}
     if after & {"keys", "all"}:
         words = [word for word in argv if word not in (*HELP, "keys", "all")]
-        return "\n".join(_keys(words, shows_all="all" in after))
+        return "\n".join(_format_keys(words, shows_all="all" in after))
     if command == "train" and {"-eval", "--eval"} & set(argv):
         command = "evaluate"
     about = ABOUT[command]
@@ -66,23 +68,23 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
     )
 
 
-def _keys(words: Sequence[str], shows_all: bool) -> list[str]:
-    """The keys of the task that the words name, those of every run, and perhaps those of other tasks."""
-    _load_own_code(words)
+def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
+    """Format the keys of the task that the words name, the keys of every run and, if requested, of other tasks."""
+    _load_user_modules(words)
     task = _find_task(words)
-    every_run = {key.name: key for table in tables_of_every_run() for key in table.keys}
-    of_own = {key.name: key for of in REGISTRATIONS for table in own_tables(*of) for key in table.keys}
-    of_task = {**keys(task), **of_own}
-    others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_own}
-    others = {name: key for name, key in keys().items() if name not in of_task}
+    every_run = {key.name: key for table in common_tables() for key in table.keys}
+    user_keys = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
+    task_keys = {**keys(task), **user_keys}
+    task_only = {name: key for name, key in task_keys.items() if name not in every_run and name not in user_keys}
+    others = {name: key for name, key in keys().items() if name not in task_keys}
     lines = ["Keys are set in a YAML file, or after the flags: TRAIN.BASE_LR 3e-4."]
-    lines += _section(f"keys of TASK {task}", others_of_task)
-    lines += _section("keys of your own code", of_own)
+    lines += _section(f"keys of TASK {task}", task_only)
+    lines += _section("keys of your own code", user_keys)
     lines += _section("keys of every run", every_run)
     if shows_all:
         lines += _section("keys of other tasks", others)
     elif others:
-        lines += ["", f"{len(others)} keys of other tasks: -h all, or -h keys with their recipe, -cfg=FILE"]
+        lines += ["", f"{len(others)} keys of other tasks: use -h all, or -h keys with their recipe, -cfg=FILE"]
     return lines
 
 
@@ -98,23 +100,24 @@ def _section(title: str, rows: dict[str, Key]) -> list[str]:
     return lines
 
 
-def _load_own_code(words: Sequence[str]) -> None:
-    """Import what the words name, for the keys that it registers."""
+def _load_user_modules(words: Sequence[str]) -> None:
+    """Import the modules that the words name, for the keys that they register."""
     try:
-        given, _ = command_line.read(words)
-    except UserError:  # help is printed all the same
+        flags, _ = command_line.read(words)
+    except UserError:  # print the help anyway
         return
-    named = files.read(given["cfg"][-1]) if "cfg" in given else []
-    place = [KeySetting("IMPORTS", ",".join(given["import"]), COMMAND_LINE, "-import")] if "import" in given else []
-    user_modules.load([*named, *place])
+    settings = files.read(flags["cfg"][-1]) if "cfg" in flags else []
+    if "import" in flags:
+        settings.append(KeySetting("IMPORTS", ",".join(flags["import"]), COMMAND_LINE, "-import"))
+    user_modules.load(settings)
 
 
 def _find_task(words: Sequence[str]) -> str:
-    """The task that the words choose, as far as they can be parsed: those who got them wrong need help, too."""
+    """Return the task that the words choose; the default one if they cannot be parsed, so that help still works."""
     try:
-        given, overrides = command_line.read(words)
-        settings = {setting.name: setting.value for cfg in given.get("cfg", [])[-1:] for setting in files.read(cfg)}
-        settings.update([*(("DATA.DATASET", name) for name in given.get("dataset", [])), *overrides])
+        flags, overrides = command_line.read(words)
+        settings = {setting.name: setting.value for cfg in flags.get("cfg", [])[-1:] for setting in files.read(cfg)}
+        settings.update([*(("DATA.DATASET", name) for name in flags.get("dataset", [])), *overrides])
         if "TASK" in settings:
             return find_name("task", settings["TASK"])
         package = (

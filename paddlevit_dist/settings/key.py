@@ -1,5 +1,4 @@
-"""A configuration key: what it may hold, and how a value from a file or the command line becomes that; and the table in
-which those keys stand that one package reads."""
+"""A configuration key: its allowed values, the parsing of a value, and the table of the keys that one package reads."""
 
 import math
 import os
@@ -13,7 +12,7 @@ from yacs.config import CfgNode
 
 NONE_WORDS = ("", "none", "null", "~")
 
-KINDS = {  # kind -> (one of them, several of them)
+KINDS = {  # kind -> (singular, plural)
     "int": ("a whole number", "whole numbers"),
     "float": ("a number", "numbers"),
     "number": ("a number", "numbers"),
@@ -29,20 +28,20 @@ _short.maxlist = _short.maxtuple = _short.maxdict = 8
 _short.maxlevel = 3
 
 
-_LARGEST = 2**31 - 1  # what libraries take, where a key has no limit of its own
+_LARGEST = 2**31 - 1  # the limit of libraries, where a key has none
 
 
 class InvalidValue(ValueError):
-    """The value is not what its key may hold."""
+    """A value that its key does not allow."""
 
 
 class OutOfRange(InvalidValue):
-    """The number fits its key, but nothing that would read it."""
+    """A number that its key allows, but that is too large for the libraries that read it."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from ``low`` to ``high``; an open end excludes its bound, ``also`` are single numbers outside it."""
+    """Numbers from ``low`` to ``high``; an open end excludes its bound; ``also`` lists single numbers outside it."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -80,9 +79,9 @@ class Key:
     Args:
         name: dotted, as written on the command line.
         default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
-        kind: of the value or of each item: "int", "float", "number" (an int where it is whole), "bool", "text", "path"
-            (a text in which ``~`` is the home folder) or "switch" (a bool, or a text that says more).
-        meaning: one line for people.
+        kind: type of the value or of each item: "int", "float", "number" (an int if it is whole), "bool", "text",
+            "path" (``~`` is the home folder) or "switch" (a bool, or a text that says more).
+        meaning: what the key sets, in one line.
         within: the numbers allowed, None for any finite one.
         choices: the values allowed, None for any; texts are compared without case.
         many: the value is a sequence; ``length`` items if that is not None.
@@ -104,24 +103,24 @@ class Key:
     or_many: bool = False
 
     def expected(self) -> str:
-        """Say what the key may hold, in words that follow "expected "."""
-        one, several = KINDS[self.kind]
+        """Describe the allowed values, in words that follow "expected "."""
+        singular, plural = KINDS[self.kind]
         if self.choices:
             words = f"one of {', '.join(_format_value(choice) for choice in self.choices)}"
         elif self.many:
-            words = f"a list of {self.length or ''} {several}".replace("  ", " ")
+            words = f"a list of {self.length or ''} {plural}".replace("  ", " ")
             words += f", each {self.within}" if self.within else ""
             words = ", ".join([*self.words, words])
         else:
-            words = f"{one} {self.within}" if self.within else one
+            words = f"{singular} {self.within}" if self.within else singular
             words += " or a list of them" if self.or_many else ""
         return words + (", or None" if self.optional else "")
 
     def parse(self, value: Any) -> Any:
-        """The value as this key holds it.
+        """Return the value in the type of this key.
 
         Raises:
-            Mismatch: it is of another type, out of range, or none of the choices.
+            InvalidValue: it has another type, is out of range, or is not one of the choices.
         """
         if value is None or (self.optional and isinstance(value, str) and value.strip().lower() in NONE_WORDS):
             if self.optional:
@@ -161,17 +160,17 @@ class Key:
             raise InvalidValue("out of range")
         has_limit = self.within is not None and self.within.high < math.inf
         if self.kind == "int" and not has_limit and abs(parsed) > _LARGEST:
-            raise OutOfRange(f"numbers beyond {_LARGEST} are not taken")
+            raise OutOfRange(f"numbers beyond {_LARGEST} are not supported")
         return parsed
 
 
 def show(value: Any) -> str:
-    """The value as an error message or notice shows it: on one line and not long."""
+    """Format a value for an error message or notice: short, on one line."""
     return _short.repr(value)
 
 
 def _format_value(choice: Any) -> str:
-    """As YAML has it, which knows more than true and false."""
+    """Return a choice as YAML writes it: on and off for true and false."""
     return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else str(choice)
 
 
@@ -244,20 +243,28 @@ SettingsT = TypeVar("SettingsT")  # a class of settings, see ``section``
 
 @dataclass(frozen=True)
 class KeySetting:
-    """``source`` is "command line" or the file; ``place`` is for messages: file and line, or the flag; ``is_base``: the
-    file is one that BASE names; ``is_implied``: nobody wrote it (``KeyTable.infer``)."""
+    """The value of one key and its origin.
+
+    Attributes:
+        source: "command line" or the file.
+        origin: for messages: file and line, or the flag.
+        is_base: the file is one that BASE names.
+        is_implied: the value was inferred, not written (``KeyTable.infer``).
+    """
 
     name: str
     value: Any
     source: str
-    place: str
+    origin: str
     is_base: bool = False
     is_implied: bool = False
 
 
 class ConfigView(Generic[SettingsT]):
-    """The merged values, and who set them: ``given[name]`` names key, value and place in a message, ``name in given``
-    says whether anybody set it. A rule names the settings that it looks at: ``ConfigView[RunSettings]``."""
+    """The merged values and their origins, as rules see them: ``ConfigView[RunSettings]`` names the settings they read.
+
+    ``config[name]`` describes key, value and origin for a message; ``name in config`` is true if the key was set.
+    """
 
     def __init__(self, values: SettingsT, settings: Mapping[str, KeySetting]) -> None:
         self.values = values
@@ -265,43 +272,46 @@ class ConfigView(Generic[SettingsT]):
 
     def __getitem__(self, name: str) -> str:
         setting = self.settings.get(name)
-        return f"{name} {get_value(self.values, name)} ({setting.place if setting else 'default'})"
+        return f"{name} {get_value(self.values, name)} ({setting.origin if setting else 'default'})"
 
     def __contains__(self, name: str) -> bool:
         return name in self.settings
 
 
 def get_value(values: CfgNode, name: str) -> Any:
-    """The value of the dotted ``name``."""
+    """Return the value of the dotted ``name``."""
     for part in name.split("."):
         values = values[part]
     return values
 
 
 class IgnoredKeys(NamedTuple):
-    """Keys that nobody reads because of the value of another key, ``because``; ``why`` says more, with {} in its place.
+    """Keys that a run does not read because of the value of another key.
 
-    A name that ends with a dot means all keys of that section.
+    Args:
+        names: the ignored keys; a dot at the end means a whole section.
+        condition: name of the other key.
+        reason: why they are ignored; {} is replaced with the description of ``condition``.
     """
 
     names: tuple[str, ...]
-    because: str
-    why: str
+    condition: str
+    reason: str
 
 
 def _nothing(*_: Any) -> Any:
     return ()
 
 
-EFFECTS = {  # of keys -> what another value changes
+EFFECTS = {  # effect of a key -> what another value changes
     "network": "what the weights compute",
-    "score": "the course of a training, and what an evaluation finds",
-    "training": "the course of a training, and no score of given weights",
-    "data": "the same; None follows from the data, and is not compared",
-    "neutral": "no number",
-    "machine": "no number, and each machine may have its own",
-    "start": "one start, and not the training",
-    "place": "one start, and each machine may have its own",
+    "score": "training and evaluation results",
+    "training": "training results, but not the score of given weights",
+    "data": "training results; a None that follows from the data is not compared",
+    "neutral": "no result",
+    "machine": "no result; may differ between machines",
+    "start": "one start of a run, but not its results",
+    "place": "one start of a run; may differ between machines",
 }
 _BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "training"}
 _Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
@@ -309,32 +319,31 @@ _Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
 
 @dataclass(frozen=True, eq=False)
 class KeyTable:
-    """The keys that one package reads, and its rules for them. It is in a Paddle-free module beside the reader;
-    the registry names it for each task that reads it.
+    """The keys that one package reads, and its rules for them.
+
+    It is in a module without Paddle next to the reader; the registry names it for each task that reads it.
 
     Args:
-        keys: the rows; defaults are nowhere else.
-        training: names of those that an evaluation does not read; a dot at the end means a whole section.
-        effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Others
-            have "training" if ``training`` names them, else that of their section: MODEL "network", TRAIN and DATA
-            "training", any other "score".
-        infer: ``infer(files, own)`` recognizes a form of files by the settings of each, and returns where values
-            come from that go without saying in it, and these values; ("", {}) for other files. ``own`` are those that
-            are not recipes of this package.
-        complete: ``resolve_defaults(values, settings, all_settings)`` fits values that nobody set to those that
-            somebody did, in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those
-            they replaced.
-        check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
-        find_ignored: ``find_ignored(given)`` yields the keys that this run does not read, whoever set them.
-        renamed: keys of PaddleViT's files -> what they are called here.
-        renamed_values: (key, value in PaddleViT's files in small letters) -> the value here.
-        ignored_keys: keys of PaddleViT's files that change no number -> why they are not needed.
+        keys: the rows; they alone define the defaults.
+        training: names of the keys that an evaluation does not read; a dot at the end means a whole section.
+        effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Any other
+            key has "training" if ``training`` names it, else the effect of its section: MODEL "network", TRAIN and DATA
+            "training", all others "score".
+        infer: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and
+            the values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package.
+        resolve_defaults: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those
+            that were, in place, and returns notices. ``all_settings`` also has the settings that others override.
+        check: ``check(config)`` raises ``UserError`` where two values contradict each other, and returns notices.
+        find_ignored: ``find_ignored(config)`` yields the keys that this run does not read.
+        renamed: key in PaddleViT's files -> its name here.
+        renamed_values: (key, value in PaddleViT's files in lower case) -> the value here.
+        ignored_keys: keys of PaddleViT's files without effect on results -> why they are not needed.
     """
 
     keys: tuple[Key, ...]
     training: tuple[str, ...] = ()
     effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, own: ("", {})
+    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, user_files: ("", {})
     resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing
     check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
     find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
@@ -343,16 +352,16 @@ class KeyTable:
     ignored_keys: Mapping[str, str] = field(default_factory=dict)
 
     def find_effect(self, name: str) -> str:
-        """Which of ``EFFECTS`` another value of its key ``name`` has."""
+        """Return the effect of another value of the key ``name``, one of ``EFFECTS``."""
         named = next((effect for effect, names in self.effects.items() if covers(names, name)), None)
         in_section = _BY_SECTION.get(name.partition(".")[0], "score") if "." in name else "score"
         return named or ("training" if covers(self.training, name) else in_section)
 
-    def of_training(self) -> set[str]:
-        """Names of the keys that an evaluation does not read."""
+    def training_names(self) -> set[str]:
+        """Return the names of the keys that an evaluation does not read."""
         return {key.name for key in self.keys if covers(self.training, key.name)}
 
 
 def covers(names: Sequence[str], name: str) -> bool:
-    """Whether ``name`` is one of the names, or in one of the sections among them."""
+    """Return whether ``name`` is one of the names or in one of the sections among them."""
     return any(name == other or (other.endswith(".") and name.startswith(other)) for other in names)

@@ -1,4 +1,4 @@
-"""The recipes that come with the package, by name: ``configs/`` of the repository, ``recipes/`` where installed."""
+"""The recipes that come with the package: in ``configs/`` of the repository, in ``recipes/`` when installed."""
 
 import difflib
 import os
@@ -12,11 +12,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class RecipeMissing(UserError):
-    """Data are named, and no recipe.
+    """Data were named, but no recipe.
 
     Args:
-        recipe: the name of the one that the message suggests.
-        reason: what was found at the data's path; empty: nothing that is known.
+        recipe: name of the recipe that the message suggests.
+        reason: what was found at the data's path; empty if nothing was recognized.
     """
 
     def __init__(self, message: str, recipe: str, reason: str) -> None:
@@ -26,32 +26,32 @@ class RecipeMissing(UserError):
 
 
 def folder() -> Path:
-    """Where they are. ``setup.py`` copies them into what it builds."""
+    """Return the folder of the recipes. ``setup.py`` copies them into the built package."""
     installed = _PACKAGE / "recipes"
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
 
 
-def is_own(path: str) -> bool:
-    """Tell whether a file is one of the recipes, or a file for their BASE."""
+def is_builtin(path: str) -> bool:
+    """Return whether a file is one of the package's recipes or BASE files."""
     return Path(path).resolve().is_relative_to(folder().resolve())
 
 
 def names() -> list[str]:
-    """All names, in alphabetical order; files for BASE have none."""
+    """Return all names in alphabetical order, without the files for BASE."""
     return sorted(file.stem for file in folder().glob("*.yaml"))
 
 
 def title(name: str) -> str:
-    """The first line of a recipe, which says what it is."""
+    """Return the first line of a recipe, its description."""
     with open(folder() / f"{name}.yaml", encoding="utf-8") as lines:
         return lines.readline().lstrip("# ").rstrip(".\n")
 
 
 def find(name: str) -> str:
-    """The file that ``-cfg=name`` means: one that exists, else the recipe of that name.
+    """Return the file that ``-cfg=name`` means: an existing file, else the recipe of that name.
 
     Raises:
-        UserError: there is neither; the message names the closest.
+        UserError: there is neither; the message names the closest match.
     """
     path = os.path.expanduser(name)
     if os.path.isfile(path):
@@ -61,20 +61,19 @@ def find(name: str) -> str:
         recipe = folder() / f"{stem}.yaml"
         if recipe.is_file():
             return str(recipe)
-    raise UserError(f"-cfg: {_why_not(path, stem)}")
+    raise UserError(f"-cfg: {_explain_missing(path, stem)}")
 
 
-def other_than_meant(name: str) -> str | None:
-    """A notice where ``-cfg=name`` means a recipe, but the current folder has a file of that name, too."""
-    beside = next((f"{name}{ending}" for ending in _ENDINGS if os.path.isfile(f"{name}{ending}")), None)
-    if beside is None or os.sep in name or os.path.isfile(name) or name not in names():
+def find_ambiguity(name: str) -> str | None:
+    """Return a notice if ``-cfg=name`` means a recipe, but the current folder has a file of that name, too."""
+    local = next((f"{name}{ending}" for ending in _ENDINGS if os.path.isfile(f"{name}{ending}")), None)
+    if local is None or os.sep in name or os.path.isfile(name) or name not in names():
         return None
-    return f"-cfg={name} is the recipe of the package; -cfg=./{beside} is the file in this folder"
+    return f"-cfg={name} is the recipe of the package; use -cfg=./{local} for the file in this folder"
 
 
 def base(name: str) -> str | None:
-    """The file of the package that ``BASE: name`` means where there is no such file beside the one that names it: a
-    recipe by its name, or a path in their folder, as a copy of a recipe has it."""
+    """Return the package's file for ``BASE: name`` that the user's folder lacks: a recipe's name or relative path."""
     for file in (folder() / name, folder() / f"{name}.yaml"):
         if not os.path.isabs(name) and ".." not in Path(name).parts and file.is_file():
             return str(file)
@@ -82,26 +81,26 @@ def base(name: str) -> str | None:
 
 
 def missing(path: str) -> str:
-    """Make the error of a YAML file that is not there; the message names the closest one beside it."""
+    """Format the error for a missing YAML file, with the closest name in its folder."""
     if os.path.isdir(path):
         return f"{os.path.normpath(path)} is a folder: expected a YAML file"
-    beside, file = os.path.split(path)
-    there = os.listdir(beside or ".") if os.path.isdir(beside or ".") else []
-    near = difflib.get_close_matches(file, [name for name in there if name.endswith(_ENDINGS)], n=1, cutoff=0.5)
-    hint = f": did you mean '{os.path.normpath(os.path.join(beside, near[0]))}'?" if near else ""
+    parent, file = os.path.split(path)
+    present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], n=1, cutoff=0.5)
+    hint = f": did you mean '{os.path.normpath(os.path.join(parent, near[0]))}'?" if near else ""
     return f"there is no file {os.path.normpath(path)}{hint}"
 
 
-def _why_not(path: str, stem: str) -> str:
+def _explain_missing(path: str, stem: str) -> str:
     same = os.path.basename(stem)
     if os.sep in stem and same in names() and not os.path.isdir(path):
-        return f"there is no file {os.path.normpath(path)}: -cfg={same} is the recipe of that name"
-    said = missing(path)
+        return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
+    message = missing(path)
     near = difflib.get_close_matches(stem, names(), n=1, cutoff=0.5)
-    if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in said or not near)):
-        return said
+    if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
+        return message
     hint = f"did you mean -cfg={near[0]}?" if near else ""
     if path != stem:
-        return f"{said}: {hint}"
+        return f"{message}: {hint}"
     listed = f"'{program('inspect recipes')}' lists all"
     return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

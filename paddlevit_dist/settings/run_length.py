@@ -1,5 +1,4 @@
-"""The course of a training as far as it follows from other settings and from the size of the training set: batch,
-epochs and warm-up."""
+"""Batch size, epochs and warm-up as far as they follow from other settings and from the size of the training set."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,30 +11,30 @@ from .key import COMMAND_LINE, Key, KeySetting
 if TYPE_CHECKING:
     from .merge import Configuration
 
-# An update takes a quarter of a small training set, so that an epoch has several, but no fewer than four samples, whose
-# gradients would be noise.
+# A small training set is split into four updates, so that an epoch has several, but an update takes at least four
+# samples: the gradients of fewer would be noise.
 _SHARE, _FEWEST = 4, 4
 
 
 def resolve_batch_size(
     values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]
 ) -> list[str]:
-    """Decide, while the configuration is merged, between what follows from the size and what was given as a number.
+    """Choose, while the configuration is merged, between values derived from sizes and values set as numbers.
 
-    Of BATCH_SIZE and GLOBAL_BATCH_SIZE, and of NUM_EPOCHS and NUM_SAMPLES, the one that is set in a later file or on
-    the command line counts; of one file the second of each pair. Until the training set is known, its size is taken
-    to be the one that allows most.
+    Of BATCH_SIZE and GLOBAL_BATCH_SIZE, and of NUM_EPOCHS and NUM_SAMPLES, the one in a later file or on the command
+    line counts; within one file, the second of each pair. Until the training set is known, it is assumed to be large
+    enough for the maximum.
 
     Returns:
-        Notices of what does not count.
+        Notices of overridden values.
     """
     data, train = values.DATA, values.TRAIN
     notices = []
     if _is_later("DATA.BATCH_SIZE", "DATA.GLOBAL_BATCH_SIZE", all_settings):
-        notices += _find_lost("DATA.GLOBAL_BATCH_SIZE", data.GLOBAL_BATCH_SIZE, settings["DATA.BATCH_SIZE"])
+        notices += _report_override("DATA.GLOBAL_BATCH_SIZE", data.GLOBAL_BATCH_SIZE, settings["DATA.BATCH_SIZE"])
         data.GLOBAL_BATCH_SIZE = None
     if _is_later("TRAIN.NUM_EPOCHS", "TRAIN.NUM_SAMPLES", all_settings):
-        notices += _find_lost("TRAIN.NUM_SAMPLES", train.NUM_SAMPLES, settings["TRAIN.NUM_EPOCHS"])
+        notices += _report_override("TRAIN.NUM_SAMPLES", train.NUM_SAMPLES, settings["TRAIN.NUM_EPOCHS"])
         train.NUM_SAMPLES = None
     if data.GLOBAL_BATCH_SIZE is not None:
         data.BATCH_SIZE = max(1, data.GLOBAL_BATCH_SIZE // train.ACCUM_ITER)
@@ -52,25 +51,29 @@ def _is_later(name: str, other: str, all_settings: Sequence[KeySetting]) -> bool
     return number > other_number and source != other_source
 
 
-def _find_lost(name: str, value: Any, winner: KeySetting) -> list[str]:
-    return [] if value is None else [f"{winner.name} {winner.value} ({winner.place}) takes the place of {name} {value}"]
+def _report_override(name: str, value: Any, winner: KeySetting) -> list[str]:
+    return [] if value is None else [f"{winner.name} {winner.value} ({winner.origin}) replaces {name} {value}"]
 
 
 def resolve_warmup(
     values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting], key: Key
 ) -> list[str]:
-    """A recipe's warm-up keeps its share of the run if other settings made the run no longer than the warm-up.
+    """Shorten a recipe's warm-up in proportion if other settings made the run no longer than the warm-up.
 
     Args:
+        values: the merged values, changed in place.
+        settings: the settings that count, by name.
+        all_settings: also the settings that others override, in order.
         key: TRAIN.NUM_EPOCHS.
+
     Returns:
-        A notice, if it was shortened.
+        A notice if it was shortened.
     """
     train = values.TRAIN
     warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
     if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
         return []
-    if warmup.source in (COMMAND_LINE, epochs.source):  # somebody has set both, or just this one
+    if warmup.source in (COMMAND_LINE, epochs.source):  # both were set together, or the warm-up was chosen for this run
         return []
     others = [key.parse(s.value) for s in all_settings if s.name == key.name and s.source != epochs.source]
     recipe_epochs = others[-1] if others else key.default
@@ -81,77 +84,81 @@ def resolve_warmup(
         return []
     train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
     return [
-        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is not shorter than the run, TRAIN.NUM_EPOCHS "
-        f"{train.NUM_EPOCHS} ({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to "
+        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.origin}) is not shorter than the run, TRAIN.NUM_EPOCHS "
+        f"{train.NUM_EPOCHS} ({epochs.origin}): shortened in proportion, from {before} of {recipe_epochs} to "
         f"{train.WARMUP_EPOCHS:g} of {train.NUM_EPOCHS}"
     ]
 
 
 def effective_batch_size(config: RunSettings, processes: int) -> int:
-    """Samples of one update over all processes and accumulation steps."""
+    """Return the samples of one update over all processes and accumulation steps."""
     return config.DATA.BATCH_SIZE * processes * config.TRAIN.ACCUM_ITER
 
 
-def with_fitting_batch(run: "Configuration", processes: int, samples: int | None = None) -> "Configuration":
-    """The configuration with the BATCH_SIZE of each process that DATA.GLOBAL_BATCH_SIZE stands for, if it is set.
+def resolve_process_batch(run: "Configuration", processes: int, samples: int | None = None) -> "Configuration":
+    """Return the configuration with the BATCH_SIZE of each process that follows from DATA.GLOBAL_BATCH_SIZE, if set.
 
     Args:
-        run: a ``Configuration``.
-        samples: of the training set; None: not known, and large enough.
+        run: the merged configuration.
+        processes: number of processes of the run.
+        samples: samples of the training set; None: unknown, assumed to be enough.
     """
     data, accumulated = run.values.DATA, run.values.TRAIN.ACCUM_ITER
-    wanted = data.GLOBAL_BATCH_SIZE
-    if run.values.EVAL or wanted is None:
+    requested = data.GLOBAL_BATCH_SIZE
+    if run.values.EVAL or requested is None:
         return run
-    fitting = wanted if samples is None else min(wanted, max(samples // _SHARE, min(_FEWEST, samples)))
-    own = max(1, fitting // (processes * accumulated))
-    total = own * processes * accumulated
-    why = f", since there are only {samples:,} training samples" if fitting < wanted else ""
-    notice = f"DATA.GLOBAL_BATCH_SIZE {wanted}: an update takes {total}{why}" if total != wanted else None
-    return run.changed("DATA.BATCH_SIZE", own, notice, "DATA.GLOBAL_BATCH_SIZE")
+    fitting = requested if samples is None else min(requested, max(samples // _SHARE, min(_FEWEST, samples)))
+    batch_size = max(1, fitting // (processes * accumulated))
+    total = batch_size * processes * accumulated
+    reason = f", since there are only {samples:,} training samples" if fitting < requested else ""
+    notice = f"DATA.GLOBAL_BATCH_SIZE {requested}: an update takes {total}{reason}" if total != requested else None
+    return run.changed("DATA.BATCH_SIZE", batch_size, notice, "DATA.GLOBAL_BATCH_SIZE")
 
 
-def with_fitting_epochs(
+def resolve_epochs(
     run: "Configuration", processes: int, samples: int, sample_name: str, earlier: int | None = None
 ) -> "Configuration":
-    """The configuration with the NUM_EPOCHS that TRAIN.NUM_SAMPLES stands for, if it is set.
+    """Return the configuration with the NUM_EPOCHS that follows from TRAIN.NUM_SAMPLES, if set.
 
-    They depend on the number of samples alone, not on the batch or the number of devices.
+    The epochs depend on the number of samples alone, not on the batch or the number of devices.
 
     Args:
-        run: a ``Configuration`` whose batch is settled.
-        sample_name: "images", for the line about it.
-        earlier: epochs of the training that is resumed: they stay, even if samples were added since.
+        run: the merged configuration, with its batch resolved.
+        processes: number of processes of the run.
+        samples: samples of the training set.
+        sample_name: "images", for the notice.
+        earlier: epochs of the run that is resumed: unchanged, even if samples were added since.
     """
     train = run.values.TRAIN
     if run.values.EVAL or train.NUM_SAMPLES is None:
         return run
-    epochs = earlier or epochs_for(samples, train.NUM_SAMPLES, train.EPOCH_LIMITS)
+    epochs = earlier or compute_epochs(samples, train.NUM_SAMPLES, train.EPOCH_LIMITS)
     updates = epochs * (samples // (run.values.DATA.BATCH_SIZE * processes * train.ACCUM_ITER))
     reason = f"TRAIN.NUM_SAMPLES {train.NUM_SAMPLES:,}, EPOCH_LIMITS {' to '.join(map(str, train.EPOCH_LIMITS))}"
     if earlier:
         reason = "as before"
-    said = (
+    notice = (
         f"{samples:,} training {sample_name}: {epochs} epochs, {updates:,} updates ({reason}); -epochs=N sets another"
     )
-    return run.changed("TRAIN.NUM_EPOCHS", epochs, said, "TRAIN.NUM_SAMPLES")
+    return run.changed("TRAIN.NUM_EPOCHS", epochs, notice, "TRAIN.NUM_SAMPLES")
 
 
-def epochs_for(samples: int, wanted: int, limits: Sequence[int]) -> int:
-    """The fewest epochs that read ``wanted`` samples, within ``limits``."""
+def compute_epochs(samples: int, num_samples: int, limits: Sequence[int]) -> int:
+    """Return the fewest epochs that read ``num_samples`` samples, within ``limits``."""
     least, most = limits
-    return min(max(-(-wanted // max(samples, 1)), least), most)
+    return min(max(-(-num_samples // max(samples, 1)), least), most)
 
 
-def with_fitting_warmup(run: "Configuration", processes: int, datasets: Mapping[str, Any]) -> "Configuration":
-    """The configuration with a warm-up that is shorter than the run, where a recipe's is not.
+def resolve_warmup_steps(run: "Configuration", processes: int, datasets: Mapping[str, Any]) -> "Configuration":
+    """Return the configuration with a warm-up that is shorter than the run, if the recipe's is not.
 
-    TRAIN.WARMUP_STEPS of a recipe counts updates of its own dataset. On a small one, or with fewer epochs, it is
-    shortened as the epochs are, and to a tenth of the run at most. One that the command line sets stays.
+    TRAIN.WARMUP_STEPS of a recipe counts updates of the recipe's dataset. On a small dataset, or with fewer epochs, it
+    is shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
 
     Args:
-        run: a ``Configuration``.
-        datasets: "train" is looked at, if it is there.
+        run: the merged configuration.
+        processes: number of processes of the run.
+        datasets: the size of "train" is read, if there is one.
     """
     train = run.values.TRAIN
     if run.values.EVAL or train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == COMMAND_LINE:
@@ -164,5 +171,5 @@ def with_fitting_warmup(run: "Configuration", processes: int, datasets: Mapping[
         "TRAIN.WARMUP_STEPS",
         steps,
         f"TRAIN.WARMUP_STEPS {train.WARMUP_STEPS} ({run.sources['TRAIN.WARMUP_STEPS']}) is not shorter than the run of "
-        f"{updates:,} updates: {f'shortened to {steps}' if steps else 'left out'}",
+        f"{updates:,} updates: {f'shortened to {steps}' if steps else 'no warm-up'}",
     )

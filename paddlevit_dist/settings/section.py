@@ -1,4 +1,4 @@
-"""Sections of keys as classes: each field is a key, and its row in the table of keys follows from its annotation.
+"""Sections of keys as classes: each field is a key, and its annotation defines its row in the table of keys.
 
     class Train(Section):
         BASE_LR: float = key(1e-3, "learning rate after warm-up", ABOVE_0)
@@ -7,9 +7,9 @@
     class Settings(Section):
         TRAIN: Train
 
-A package that adds keys to a section derives its own class from that of the package below. The classes are what readers
-name as the type of a configuration, so that mypy knows each key and what it holds; at run time a configuration is a
-frozen ``CfgNode`` of this shape, and nobody makes an object of them.
+A package that adds keys to a section derives its own class from the class of the package below. Readers name these
+classes as the type of a configuration, so that mypy knows each key and its type. At run time a configuration is a
+frozen ``CfgNode`` of this shape; the classes are never instantiated.
 """
 
 from collections.abc import Callable, ItemsView, Iterator
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: bool) -> Callable[[type], type]:
-        return lambda own: own
+        """Return classes unchanged: only type checkers need the decorator."""
+        return lambda cls: cls
 
 
 Item = TypeVar("Item")
-PathText = Annotated[str, "path"]  # the user's home folder may stand in it as ~
+PathText = Annotated[str, "path"]  # ~ in it means the user's home folder
 Pair = Annotated[list[Item], 2]
 Triple = Annotated[list[Item], 3]
 
-_KINDS = {  # of the types, or of those of the choices
+_KINDS = {  # types of the value, or of its choices -> kind of the key
     frozenset({int}): "int",
     frozenset({float}): "float",
     frozenset({int, float}): "number",
@@ -49,15 +50,16 @@ class _SectionField(NamedTuple):
 
 
 def key(default: Any, meaning: str, within: Range | None = None) -> Any:
-    """A key as a field of a ``Section``.
+    """Define a key as a field of a ``Section``.
 
-    Its annotation says the rest: ``int``, ``float``, ``int | float``, ``bool``, ``str``, ``PathText``, ``bool | str``
-    or a ``Literal`` of the choices; a list of these, a ``Pair``, ``Triple`` or tuple of them; ``int | list[int]`` for
-    one or a list, ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None`` for what may be not set.
+    Its annotation defines the type: ``int``, ``float``, ``int | float``, ``bool``, ``str``, ``PathText``,
+    ``bool | str`` or a ``Literal`` of the choices; a list of these, a ``Pair``, ``Triple`` or tuple of them;
+    ``int | list[int]`` for one or a list; ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None``
+    for an optional key.
 
     Args:
         default: value when neither a file nor the command line sets the key.
-        meaning: one line for people.
+        meaning: what the key sets, in one line.
         within: the numbers allowed, None for any finite one.
     """
     return _SectionField(default, meaning, within)
@@ -71,15 +73,18 @@ class Section:
 
         def __getitem__(self, name: str) -> Any: ...
 
-        def get(self, name: str, default: Any = None) -> Any: ...
+        def get(self, name: str, default: Any = None) -> Any:
+            """Return the value of a key or section."""
 
-        def items(self) -> ItemsView[str, Any]: ...
+        def items(self) -> ItemsView[str, Any]:
+            """Return names and values."""
 
-        def clone(self) -> Any: ...
+        def clone(self) -> Any:
+            """Return a copy."""
 
 
 def rows(section: type[Section], above: str = "") -> tuple[Key, ...]:
-    """The rows of the keys that a class and its sections declare themselves, in their order; not those inherited."""
+    """Return the rows of the keys that a class and its sections declare, in order, without inherited ones."""
     return tuple(_rows(section, above))
 
 
@@ -119,7 +124,7 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def _sequence(member: Any) -> tuple[Any, int | None] | None:
-    """Return what a list or tuple is of, and its length; None for anything else."""
+    """Return the item type and the length of a list or tuple; None for any other type."""
     plain, length = get_args(member) if get_origin(member) is Annotated else (member, None)
     items = get_args(plain)
     if get_origin(plain) is tuple:

@@ -1,5 +1,4 @@
-"""All keys, collected from the tables beside their readers (``registry.TABLES``), and the tree of their
-values."""
+"""All keys, collected from the tables next to their readers (``registry.TABLES``), and the tree of their values."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -13,18 +12,20 @@ from .section import Section
 
 
 def keys(task: str | None = None) -> dict[str, Key]:
-    """Dotted name -> row of the keys that ``task`` reads, the engine's first; of all keys for None and for a task that
-    declares no tables."""
+    """Return dotted name -> row of the keys that ``task`` reads, the engine's first.
+
+    All keys are returned for None and for a task that declares no tables.
+    """
     return _keys(tuple(key_tables(task)))
 
 
 def find_keys(values: CfgNode) -> dict[str, Key]:
-    """The keys that a run with this configuration reads."""
+    """Return the keys that a run with this configuration reads."""
     return _keys(tuple(find_tables(values)))
 
 
 def find_tables(values: CfgNode) -> list[KeyTable]:
-    """The tables that a run with this configuration reads, the engine's first."""
+    """Return the tables that a run with this configuration reads, the engine's first."""
     return key_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME)
 
 
@@ -34,12 +35,12 @@ def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
 
 
 def effects() -> dict[str, str]:
-    """Dotted name -> what another value changes, one of ``key.EFFECTS``, of all keys."""
+    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, for all keys."""
     return {key.name: table.find_effect(key.name) for table in key_tables() for key in table.keys}
 
 
 def sections() -> frozenset[str]:
-    """Dotted names of the sections of a file, PaddleViT's too."""
+    """Return the dotted names of the sections of files, including PaddleViT's."""
     return _sections(tuple(key_tables()))
 
 
@@ -50,7 +51,7 @@ def _sections(tables: tuple[KeyTable, ...]) -> frozenset[str]:
 
 
 def default_config() -> CfgNode:
-    """A new tree of all keys with their defaults, not frozen."""
+    """Return a new tree of all keys with their defaults, not frozen."""
     config = CfgNode()
     for key in keys().values():
         default = key.default
@@ -59,7 +60,7 @@ def default_config() -> CfgNode:
 
 
 def put(config: CfgNode, name: str, value: Any) -> None:
-    """Set the dotted ``name`` in the tree; missing sections are made."""
+    """Set the dotted ``name`` in the tree; missing sections are created."""
     *sections, last = name.split(".")
     for section in sections:
         if section not in config:
@@ -69,7 +70,7 @@ def put(config: CfgNode, name: str, value: Any) -> None:
 
 
 def leaves(config: Mapping[str, Any] | Section, above: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of every key in the tree, a configuration or what a file holds of one, in its order."""
+    """Yield (dotted name, value) of every key in the tree, in its order."""
     for name, value in config.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{above}{name}.")

@@ -1,5 +1,7 @@
-"""IMPORTS: the modules of users that a configuration names. They are imported before anything else of it is looked at,
-since they may register the names and keys that the rest of it uses."""
+"""IMPORTS: the users' modules that a configuration names.
+
+They are imported before the rest of it is read, since they may register the names and keys that the rest uses.
+"""
 
 import dataclasses
 import sys
@@ -17,69 +19,76 @@ from .section import rows
 KEY = next(row for row in rows(RunSettings) if row.name == "IMPORTS")
 
 
-def load(settings: Sequence[KeySetting], tells: bool = False) -> list[str]:
-    """Import what they name, and return it, without repetition.
+def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str]:
+    """Import the modules that IMPORTS names, and return their names without repetition.
 
-    A module that the command line names takes the place of one of the same name in a file, which may have been written
-    elsewhere.
+    A module that the command line names replaces one of the same name in a file, which may come from another machine.
 
     Args:
-        tells: say on stderr what is imported before it is: whoever only looks does not expect code to be run.
+        settings: all settings, in order.
+        should_print: print on stderr what is imported, before it is: users of -show_config do not expect code to run.
+
     Raises:
-        UserError: a module is not there; ``OwnCodeError``: it raises an exception.
+        UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
     """
-    named = _list_named(settings)
-    last = {plugins.last_part(name) for name, setting in named if setting.source == COMMAND_LINE}
-    kept = [of for of in named if of[1].source == COMMAND_LINE or plugins.last_part(of[0]) not in last]
-    for name, setting in kept:
+    modules = _list_modules(settings)
+    on_command_line = {plugins.last_part(name) for name, setting in modules if setting.source == COMMAND_LINE}
+    chosen = [
+        (name, setting)
+        for name, setting in modules
+        if setting.source == COMMAND_LINE or plugins.last_part(name) not in on_command_line
+    ]
+    for name, setting in chosen:
         is_flag = setting.source == COMMAND_LINE
-        if tells:
-            where = "-import" if is_flag else f"{KEY.name} of {setting.place}"
-            print(one_line(f"note: {name} is imported, as {where} says: its code is run"), file=sys.stderr)
-        plugins.load([name], "-import" if is_flag else f"{setting.place}: {KEY.name}")
-    return list(dict.fromkeys(name for name, _ in kept))
+        if should_print:
+            origin = "-import" if is_flag else f"{KEY.name} of {setting.origin}"
+            print(one_line(f"note: importing {name}, as {origin} says: this runs its code"), file=sys.stderr)
+        plugins.load([name], "-import" if is_flag else f"{setting.origin}: {KEY.name}")
+    return list(dict.fromkeys(name for name, _ in chosen))
 
 
 def merge_imports(settings: list[KeySetting], names: Sequence[str]) -> list[KeySetting]:
-    """The settings with IMPORTS as ``load`` returned it, in place of the last one."""
-    own = [setting for setting in settings if setting.name == KEY.name]
+    """Replace the last IMPORTS setting with the names that ``load`` returned."""
+    imports = [setting for setting in settings if setting.name == KEY.name]
     others = [setting for setting in settings if setting.name != KEY.name]
-    return [*others, dataclasses.replace(own[-1], value=list(names))] if own else others
+    return [*others, dataclasses.replace(imports[-1], value=list(names))] if imports else others
 
 
 def explain_missing(settings: Sequence[KeySetting], error: UserError | None = None) -> None:
-    """For a configuration that came with weights, whose modules are not imported for it: they would be code in data.
+    """Raise the error of a configuration that came with weights: its modules are not imported, as weights are data.
 
     Args:
+        settings: the settings of the configuration.
         error: why it could not be read.
+
     Raises:
-        UserError: it needs a module that this command has not imported; the message names it. Else ``error``.
+        UserError: it needs a module that this command has not imported; the message names it. Otherwise ``error``.
     """
-    lacking = plugins.missing([name for name, _ in _list_named(settings)])
+    missing = plugins.find_missing([name for name, _ in _list_modules(settings)])
     values = {setting.name: setting.value for setting in settings}
     unknown = [
         f"{key} {show(values[key])} is not known"
         for key, table in (("TASK", TASKS), ("MODEL.NAME", MODELS))
         if key in values and values[key] not in table
     ]
-    if lacking and (error is not None or unknown):
-        flags = " ".join(f"-import={name}" for name in lacking)
-        why = unknown[0] if unknown else str(error)
-        raise UserError(f"{why}: these weights were trained with code of yours: add {flags}") from None
+    if missing and (error is not None or unknown):
+        flags = " ".join(f"-import={name}" for name in missing)
+        reason = unknown[0] if unknown else str(error)
+        raise UserError(f"{reason}: these weights were trained with your own code: add {flags}") from None
     if error is not None:
         raise error
 
 
-def _list_named(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]]:
-    found: list[tuple[str, KeySetting]] = []
+def _list_modules(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]]:
+    modules: list[tuple[str, KeySetting]] = []
     for setting in settings:
         if setting.name == KEY.name:
-            found += [(name, setting) for name in _parse(setting.value, setting)]
-    return found
+            modules += [(name, setting) for name in _parse(setting.value, setting)]
+    return modules
 
 
 def _parse(value: Any, setting: KeySetting) -> list[str]:
     try:
         return KEY.parse([] if value is None else value)
     except InvalidValue:
-        raise UserError(f"{setting.place}: {KEY.name} is {show(value)}: expected {KEY.expected()}") from None
+        raise UserError(f"{setting.origin}: {KEY.name} is {show(value)}: expected {KEY.expected()}") from None

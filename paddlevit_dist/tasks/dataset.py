@@ -1,4 +1,4 @@
-"""The contract between a dataset and the task that reads it, and what a loader process reads of the task."""
+"""The contract between a dataset and the task that reads it, and between a task and its loader processes."""
 
 import hashlib
 import os
@@ -17,31 +17,35 @@ from .sample_groups import SampleGroups, read_groups
 class Dataset:
     """The samples of one split as stored on disk, or as generated: without transforms, without Paddle.
 
-    Built in the parent process, by ``open``; then pickled to the workers and forked into their loader processes, where
-    ``read`` is called. Its pickle holds names of files and scalars only: what is large is memory-mapped on first use.
+    Built in the parent process by ``open``, then pickled to the workers and forked into their loader processes, which
+    call ``read``. Its pickle must hold file names and scalars only; large arrays are memory-mapped on first use.
     """
 
-    #: what a sample is: "images", "scenes" (of points) or "volumes"; a task refuses a dataset of something else
+    #: kind of samples: "images", "scenes" (of points) or "volumes"; a task rejects other datasets
     holds: str = ""
-    #: name of each class, or of each landmark, in the order of their numbers; None: they have none
+    #: names of the classes, or of the landmarks, in the order of their labels; None: there are none
     class_names: Sequence[str] | None = None
-    #: their number; None: labels are not classes
+    #: number of classes; None: labels are not classes
     num_classes: int | None = None
-    #: int (samples,), the class of each sample; None: unknown without reading them, or they have none
+    #: int (samples,), the class of each sample; None: unknown without reading samples, or there are none
     labels: np.ndarray | None = None
-    #: folder that contains its files; None: they are not in one
+    #: folder that contains the files; None: there is no such folder
     root: str | None = None
-    #: whether any sample has labels, or whatever else a score is computed from
+    #: whether any sample has labels, or other ground truth for a score
     labeled: bool = True
-    #: lines for the log of the run that reads it, known once it is open
+    #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()
-    #: what -group=WORD can draw its samples together by: word -> regular expression whose first group finds, in a
-    #: sample's identity, what it is of
+    #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
+    #: finds the name of the sample's group in its ``identity``
     groups_by: Mapping[str, str] = {}
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
-        """Open ``split``, usually "train" or "val"; any other name may exist. Anything made once goes to
-        ``cache_folder``.
+        """Open a split.
+
+        Args:
+            data_path: folder or file of the dataset; None: the dataset needs none.
+            split: usually "train" or "val"; any other name may exist.
+            cache_folder: folder for files that are made once, such as indices; None: there is none.
 
         Raises:
             UserError: the data are missing or damaged, or lack that split.
@@ -49,17 +53,26 @@ class Dataset:
         raise NotImplementedError
 
     @classmethod
-    def open(cls: "type[OfTask]", config: Any, split: str, cache_folder: Path) -> "OfTask":
-        """The dataset that the configuration describes; one with its own keys overrides this, and names the settings
-        that it reads as the type of ``config``."""
+    def open(cls: "type[DatasetType]", config: Any, split: str, cache_folder: Path) -> "DatasetType":
+        """Open the dataset that the configuration describes.
+
+        A dataset with its own keys overrides this, and names the settings that it reads as the type of ``config``.
+
+        Args:
+            config: the frozen configuration.
+            split: name of the split.
+            cache_folder: folder for files that are made once.
+        """
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def read(self, index: int) -> Any:
-        """Sample ``index``, from 0. Its type follows from ``holds``: ``(image, label)``, a ``Scene``, or
-        ``(DecodedVolume, points)`` of a volume.
+        """Read sample ``index``, from 0.
+
+        Returns:
+            For images ``(image, label)``, for scenes a ``Scene``, for volumes ``(DecodedVolume, points)``.
 
         Raises:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
@@ -67,68 +80,73 @@ class Dataset:
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> Any:
-        """``read``, for programs that index: negative ones count from the end, and iteration ends.
+        """Read a sample by index as ``read`` does; negative indices count from the end.
 
         Raises:
-            IndexError: there are not so many.
+            IndexError: the index is out of range, which also ends an iteration.
         """
         return self.read(_position(index, len(self)))
 
     def describe(self, index: int) -> str:
-        """Where sample ``index`` comes from, for messages: its file, or its number in a named file."""
+        """Return the origin of sample ``index`` for messages: its file, or its number in a named file."""
         raise NotImplementedError
 
     def identity(self, index: int) -> str:
-        """Tell sample ``index`` from all others, wherever the dataset is stored and whatever is added to it: the
-        part of its description that is relative to ``root``. A file outside of ``root`` has its absolute path, and is
-        another one where it is moved; one that is listed twice has one identity."""
-        described = self.describe(index)
+        """Return a name that identifies sample ``index`` wherever the dataset is stored, and if samples are added.
+
+        It is the part of the description that is relative to ``root``. A file outside of ``root`` has its absolute
+        path, and so another identity where it is moved. A file that is listed twice has one identity.
+        """
+        description = self.describe(index)
         if self.root is None:
-            return described
-        return os.path.normpath(described).removeprefix(f"{os.fspath(self.root).rstrip('/')}/")
+            return description
+        return os.path.normpath(description).removeprefix(f"{os.fspath(self.root).rstrip('/')}/")
 
     def identities(self) -> np.ndarray:
-        """uint64 (samples,), the digest of each sample's identity."""
+        """Return the digest of each sample's identity, uint64 (samples,)."""
         return digests(map(self.identity, range(len(self))))
 
     def listed(self) -> dict[str, Iterable[Any]]:
-        """List what is known of the samples without reading one, wherever they are stored: buffers by what they are,
-        such as "names", "sizes" and "labels". Machines that train together compare digests of these, so one of many
-        files gives what it has, and does not ask for each."""
+        """Return the content that is known without reading samples, as buffers by name: "names", "sizes", "labels", ...
+
+        Machines that train together compare digests of these buffers. A dataset with many files returns arrays that it
+        has, and does not query each file.
+        """
         names = map(self.identity, range(len(self)))
-        found: dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
-        return found if self.labels is None else {**found, "labels": [np.ascontiguousarray(self.labels, dtype="<i8")]}
+        buffers: dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
+        return (
+            buffers if self.labels is None else {**buffers, "labels": [np.ascontiguousarray(self.labels, dtype="<i8")]}
+        )
 
 
-OfTask = TypeVar("OfTask", bound=Dataset)
+DatasetType = TypeVar("DatasetType", bound=Dataset)
 
 
 class TransformedDataset:
-    """A dataset with everything that is done to its samples: what the sampler counts and a loader process reads.
+    """A dataset with all transforms of its samples; the sampler uses its length and loader processes read it.
 
-    Built by ``Task.build_dataset`` in the parent process; pickled to the workers and forked into loader processes.
+    Built by ``Task.build_dataset`` in the parent process, then pickled to the workers and forked into loader processes.
     """
 
-    #: lines for the log of the run, of this split
+    #: log lines about this split
     notices: Sequence[str] = ()
-    #: whether any sample has labels; of a split without, an evaluation writes predictions and claims no score
+    #: whether any sample has labels; without any, an evaluation writes predictions and reports no score
     labeled: bool = True
-    #: what a score of it leaves out, such as "without 3 images not opened here"; told beside it
-    without: str = ""
-    #: how they are evaluated, where a score depends on it; told beside it
-    protocol: str = ""
-    #: what is trained on and what is held out was drawn from one dataset
+    #: samples that a score excludes, such as "without 3 images not opened here"; logged after the score
+    exclusions: str = ""
+    #: evaluation settings that a score depends on; logged after the score
+    eval_protocol: str = ""
+    #: whether training and held-out samples were drawn at random from one dataset
     is_random_split: bool = False
-    #: name of each class, or of each landmark, in the order of their numbers; None: they have none
+    #: names of the classes, or of the landmarks, in the order of their labels; None: there are none
     class_names: Sequence[str] | None = None
-    #: what they are the samples of, in its order; a program's own need not say
+    #: the ``Dataset`` of these samples, in its order; optional in a user's own class
     dataset: Any
-    #: of what ``self[index]`` draws
+    #: seed of the augmentation in ``self[index]``
     seed = 0
 
     def identities(self) -> np.ndarray | None:
-        """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
-        its path in their folder; None: not known."""
+        """Return digests that identify samples wherever the data are stored, uint64 (samples,); None: unknown."""
         dataset = self._dataset()
         if dataset is None:
             return None
@@ -136,31 +154,34 @@ class TransformedDataset:
         return None if is_path and not self.is_random_split else dataset.identities()
 
     def name(self, index: int) -> str:
-        """Return what tells a sample from all others wherever the data are stored, or else its description."""
+        """Return a name that identifies a sample wherever the data are stored, or else its description."""
         dataset = self._dataset()
         return self.describe(index) if dataset is None else dataset.identity(index)
 
-    def groups(self, given: str) -> SampleGroups:
-        """The groups of its samples that -group asks for.
+    def groups(self, grouping: str) -> SampleGroups:
+        """Return the groups of the samples that -group asks for.
+
+        Args:
+            grouping: value of -group, see ``read_groups``.
 
         Raises:
             UserError: see ``read_groups``.
         """
         dataset = self._dataset()
-        words = {} if dataset is None else dataset.groups_by
-        return read_groups(given, list(map(self.name, range(len(self)))), "the data set", words)
+        patterns = {} if dataset is None else dataset.groups_by
+        return read_groups(grouping, list(map(self.name, range(len(self)))), "the dataset", patterns)
 
     def listed_digests(self) -> dict[str, bytes]:
-        """A digest of each part of ``Dataset.listed``."""
+        """Return a digest of each buffer of ``Dataset.listed``, by name."""
         dataset, names = self._dataset(), map(self.describe, range(len(self)))
         listed = {"names": map(_placeless, names)} if dataset is None else dataset.listed()
-        found = {}
-        for what, buffers in listed.items():
+        digests_by_name = {}
+        for name, buffers in listed.items():
             digest = hashlib.sha256()
             for buffer in buffers:
                 digest.update(buffer)
-            found[what] = digest.digest()[:8]
-        return found
+            digests_by_name[name] = digest.digest()[:8]
+        return digests_by_name
 
     def _dataset(self) -> Dataset | None:
         dataset = getattr(self, "dataset", None)
@@ -170,18 +191,24 @@ class TransformedDataset:
         return len(self.dataset)
 
     def __getitem__(self, key: int) -> Any:
-        """``sample``, for programs that index. What our samplers give is read as a training with ``seed`` reads it, a
-        number as in epoch 0.
+        """Read a sample as training with ``seed`` does; a plain number is read as in epoch 0.
 
         Raises:
-            IndexError: there are not so many.
+            IndexError: the index is out of range.
         """
         index = _position(key, len(self))
-        drawn = getattr(key, "epoch", 0), index, getattr(key, "repeat", 0)
-        return self.sample(index, reading_generator(self.seed, *drawn))
+        position = getattr(key, "epoch", 0), index, getattr(key, "repeat", 0)
+        return self.sample(index, reading_generator(self.seed, *position))
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """Sample ``index`` as ``Task.collate`` takes it; all randomness comes from ``generator``.
+        """Read and transform sample ``index``.
+
+        Args:
+            index: from 0.
+            generator: source of all randomness.
+
+        Returns:
+            The sample as ``Task.collate`` takes it.
 
         Raises:
             UserError: it cannot be read; the message names its file.
@@ -189,31 +216,43 @@ class TransformedDataset:
         raise NotImplementedError
 
     def describe(self, index: int) -> str:
-        """Where sample ``index`` comes from, for messages."""
+        """Return the origin of sample ``index`` for messages."""
         dataset = self._dataset()
         return f"sample {index}" if dataset is None else dataset.describe(index)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
-        """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
-        sampler of every rank with identical generators."""
+        """Draw the order of an epoch's samples; by default, return None for a plain permutation.
+
+        Called by the sampler of every rank with identical generators.
+
+        Returns:
+            Indices, int (samples,), some perhaps several times; or None.
+        """
         return None
 
 
 class ReadingGenerator(np.random.Generator):
-    """The generator of everything random about one reading of one sample.
+    """Random generator for one reading of one sample.
 
     Attributes:
-        epochs_left: of the training after that of the reading; None: nobody knows, as where nothing is trained.
+        epochs_left: epochs after that of the reading; None: unknown, or nothing is trained.
     """
 
     epochs_left: int | None = None
 
 
 def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: int | None = None) -> ReadingGenerator:
-    """The generator of everything random about one reading of one sample, in a training of so many ``epochs``.
+    """Return the random generator for one reading of one sample.
 
-    Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"): streams of
-    different keys are independent, so seed, epoch, index and repeat are the key, and no hash of them is needed.
+    Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"). Streams of
+    different keys are independent, so seed, epoch, index and repeat form the key, without a hash.
+
+    Args:
+        seed: seed of the run.
+        epoch: epoch of the reading, from 1.
+        index: index of the sample.
+        repeat: number of the repetition within the epoch.
+        epochs: epochs of the training run; None: unknown, or nothing is trained.
     """
     words = [seed << 32 | epoch, index << 16 | repeat]
     generator = ReadingGenerator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
@@ -222,89 +261,100 @@ def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: in
 
 
 def _position(index: int, number: int) -> int:
-    place = int(index)
-    if not -number <= place < number:
-        raise IndexError(f"index {place} of {number} samples")
-    return place % number
+    position = int(index)
+    if not -number <= position < number:
+        raise IndexError(f"index {position} of {number} samples")
+    return position % number
 
 
 def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
-    """uint64 (names,), each name's BLAKE2b of 8 bytes: evenly distributed, and practically never equal by chance (for
-    any two of a million names 3e-8).
+    """Return each name's BLAKE2b digest of 8 bytes, uint64 (names,).
+
+    Digests are uniformly distributed. The probability that any two of a million names collide is 3e-8.
 
     Args:
-        salt: not negative; another one gives digests that have nothing in common with these.
+        names: the names.
+        salt: not negative; digests with different salts are unrelated.
     """
     salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(8, "little"))
 
     def digest(name: str) -> bytes:
-        hashed = salted.copy()
-        hashed.update(name.encode("utf-8", "surrogateescape"))
-        return hashed.digest()
+        state = salted.copy()
+        state.update(name.encode("utf-8", "surrogateescape"))
+        return state.digest()
 
     return np.frombuffer(b"".join(map(digest, names)), "<u8")
 
 
 def _placeless(name: str) -> bytes:
-    """A name without the folder that it is in on this machine, ended by a zero."""
+    """Encode a name without its folder if the path is absolute, followed by a zero byte."""
     return f"{os.path.basename(name) if os.path.isabs(name) else name}\0".encode("utf-8", "surrogateescape")
 
 
-def require_split(split: str, known: Sequence[str], dataset: str, remark: str = "") -> str:
-    """``split``, if it is one of ``known``.
+def require_split(split: str, existing: Sequence[str], dataset: str, remark: str = "") -> str:
+    """Return ``split`` if it exists.
 
     Args:
-        dataset: its name, and where it is, for the message.
-        remark: added to the message, such as what ``known`` are.
+        split: name of the split.
+        existing: names of the existing splits.
+        dataset: name and location of the dataset, for the message.
+        remark: text added to the message.
 
     Raises:
-        UserError: it is another; the message names those that exist.
+        UserError: the split does not exist; the message lists the existing ones.
     """
-    if split not in known:
-        there = f"it has {', '.join(known)}" if known else "it has none"
-        raise UserError(f"dataset {dataset} has no split '{split}' (-split): {there}{remark}")
+    if split not in existing:
+        available = f"it has {', '.join(existing)}" if existing else "it has none"
+        raise UserError(f"dataset {dataset} has no split '{split}' (-split): {available}{remark}")
     return split
 
 
-def names_of_classes(
+def resolve_class_names(
     config: RunSettings, names: Sequence[str] | None, word: str = "classes", number: int | None = None
 ) -> list[str]:
-    """The classes of a dataset by their names, and by their numbers as many more as MODEL.NUM_CLASSES asks for.
+    """Return the names of a dataset's classes, followed by numbers up to MODEL.NUM_CLASSES.
 
     Args:
-        number: of classes that have no names.
+        config: the frozen configuration.
+        names: names of the classes; None: they have none.
+        word: what the message calls classes.
+        number: number of classes without names.
 
     Raises:
-        UserError: it asks for fewer; classes are called ``word`` there.
+        UserError: MODEL.NUM_CLASSES is smaller than the number of classes.
     """
     names = names or [str(label) for label in range(number or 0)]
-    wanted, own = config.MODEL.NUM_CLASSES, len(names)
-    if wanted is not None and wanted < own:
+    requested, existing = config.MODEL.NUM_CLASSES, len(names)
+    if requested is not None and requested < existing:
         raise UserError(
-            f"dataset {config.DATA.DATASET} has {own} {word} but MODEL.NUM_CLASSES (-num_classes) is {wanted}; set it "
-            f"to {own} or leave it out"
+            f"dataset {config.DATA.DATASET} has {existing} {word} but MODEL.NUM_CLASSES (-num_classes) is {requested}; "
+            f"set it to {existing} or remove it"
         )
-    return [*names, *map(str, range(own, wanted or own))]
+    return [*names, *map(str, range(existing, requested or existing))]
 
 
-def dataset_class(config: RunSettings, contract: type[OfTask]) -> type[OfTask]:
-    """The class of the dataset DATA.DATASET, a subclass of the kind ``contract`` that a task reads.
+def dataset_class(config: RunSettings, contract: type[DatasetType]) -> type[DatasetType]:
+    """Return the class of the dataset DATA.DATASET.
+
+    Args:
+        config: the frozen configuration.
+        contract: the base class that the task reads.
 
     Raises:
-        UserError: its name is unknown, it holds something else, or is not derived from that kind.
+        UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``contract``.
     """
     target = resolve("dataset", config.DATA.DATASET)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", contract.holds):
         package = find_package("task", config.TASK)
-        fitting = [
+        candidates = [
             name
             for name in list_names("dataset")
             if find_package("dataset", name) == package and resolve("dataset", name).holds in ("", contract.holds)
         ]
         raise UserError(
-            f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
-            + ", ".join(fitting)
+            f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}; set "
+            f"DATA.DATASET to one of {', '.join(candidates)}"
         )
-    found: type[OfTask] = require_derived(target, contract)
-    return found
+    dataset_type: type[DatasetType] = require_derived(target, contract)
+    return dataset_type

@@ -1,7 +1,7 @@
-"""Figures that tasks hand to a report: tables, images and point sets as plain values, without any layout.
+"""Figures that tasks give to a report: tables, images and point sets as plain values, without layout. Needs no Paddle.
 
-Without Paddle. Whoever makes a figure checks nothing: the report tells of one that it cannot lay out, and lays out the
-others. All text is taken as it is; markup in it is shown, not obeyed.
+A task need not check its figures: the report logs a figure that it cannot lay out and shows the others. All text is
+shown literally; the report escapes markup.
 """
 
 import colorsys
@@ -14,19 +14,20 @@ Color = tuple[int, int, int]  # red, green, blue, each 0 to 255
 
 
 def class_colors(number: int) -> np.ndarray:
-    """uint8 (number, 3): well-separated colors; a class keeps its color whatever the number."""
-    golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
+    """Return well-separated colors, uint8 (number, 3). The color of a class does not depend on ``number``."""
+    golden = (5**0.5 - 1) / 2  # its multiples modulo 1 cover the circle of hues evenly
     colors = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
     return np.rint(255 * np.array(colors).reshape(number, 3)).astype(np.uint8)
 
 
 class FigureTable(NamedTuple):
-    """Rows that a reader can sort by any column.
+    """A table that the reader can sort by any column.
 
     Attributes:
-        columns: names of the columns; the first one names the row.
-        rows: of as many cells as there are columns: text, whole numbers, floats (shown with four digits), None (empty).
-        note: a sentence under the title, such as what was left out.
+        title: heading of the figure.
+        columns: names of the columns; the first column names the row.
+        rows: rows with one cell per column: text, whole numbers, floats (shown with four digits), or None (empty).
+        note: a sentence below the title, such as the number of omitted rows.
     """
 
     title: str
@@ -36,11 +37,13 @@ class FigureTable(NamedTuple):
 
 
 class ConfusionMatrix(NamedTuple):
-    """Which class was taken for which.
+    """Counts of predicted classes by true class.
 
     Attributes:
-        names: of the n classes.
-        values: whole numbers (n, n), at least 0: rows are true classes, columns are predicted ones.
+        title: heading of the figure.
+        names: names of the n classes.
+        values: whole numbers (n, n), at least 0: rows are true classes, columns are predicted classes.
+        note: a sentence below the title.
     """
 
     title: str
@@ -53,8 +56,12 @@ class Chart(NamedTuple):
     """Lines, or bars, over one axis.
 
     Attributes:
-        lines: by name, numbers x and y of equal length; bars stand at x, from 0 to y.
+        title: heading of the figure.
+        x_label: label of the horizontal axis.
+        y_label: label of the vertical axis.
+        lines: numbers x and y of equal length by name; a bar at x extends from 0 to y.
         kind: "line" or "bar".
+        note: a sentence below the title.
     """
 
     title: str
@@ -69,7 +76,9 @@ class Gallery(NamedTuple):
     """Images with captions.
 
     Attributes:
-        images: each uint8 (height, width[, 3]) with its caption; small ones are shown enlarged, pixel for pixel.
+        title: heading of the figure.
+        images: images, uint8 (height, width[, 3]), with captions; small images are enlarged without smoothing.
+        note: a sentence below the title.
     """
 
     title: str
@@ -81,9 +90,11 @@ class PointSet(NamedTuple):
     """Points that turn with the mouse, in the colors of one layer at a time.
 
     Attributes:
-        xyz: float32 (points, 3), meters, the third axis up. Of more than a million, every so-manieth is shown.
-        colors: by name of the layer, such as "truth", uint8 (points, 3).
-        legends: by name of the layer, names with their colors.
+        title: heading of the figure.
+        xyz: float32 (points, 3), meters, the third axis up. More than a million points are thinned out evenly.
+        colors: uint8 (points, 3) by name of the layer, such as "truth".
+        legends: names with their colors, by name of the layer.
+        note: a sentence below the title.
     """
 
     title: str

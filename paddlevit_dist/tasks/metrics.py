@@ -1,4 +1,4 @@
-"""A task's scores as the engine sees them: sums that ranks add up, and what intervals and tables need of samples."""
+"""A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -9,12 +9,12 @@ from ..intervals import ConfidenceInterval
 
 
 class SampleTable(NamedTuple):
-    """The samples of an evaluation for a file, from which a comparison computes scores again without the metrics.
+    """The samples of an evaluation for a file, from which ``compare`` computes scores again without the metrics.
 
     Attributes:
-        kind: of scores; the extension ``compare`` knows which it can compute of which.
+        kind: kind of scores; the extension ``compare`` knows the values of each kind.
         classes: names of classes, or of landmarks.
-        arrays: of numbers or booleans, by name.
+        arrays: arrays of numbers or booleans, by name.
     """
 
     kind: str
@@ -22,76 +22,115 @@ class SampleTable(NamedTuple):
     arrays: Mapping[str, np.ndarray]
 
 
-OfMetrics = TypeVar("OfMetrics", bound="Metrics")
+MetricsType = TypeVar("MetricsType", bound="Metrics")
 
 
 class Metrics:
-    """Additive evaluation state: sums and counts that are divided once, after those of all ranks have been added.
+    """Additive evaluation state: sums and counts, which are divided once, after the sums of all ranks have been added.
 
-    A subclass keeps float64 and int64 tensors or numbers in ``state``. One that gives ``per_sample`` and ``resampled``
-    has intervals beside its values.
+    A subclass keeps float64 and int64 tensors or numbers in ``state``. It has confidence intervals if it overrides
+    ``per_sample`` and ``bootstrap_values``.
+
+    Attributes:
+        state: sums and counts by name.
     """
 
-    #: by name of a value, when ``summary`` is called; empty where there are none
+    #: intervals by name of the value, set before ``summary`` is called; empty if there are none
     intervals: Mapping[str, ConfidenceInterval] = {}
-    #: names of the lists that grow with each sample or batch
+    #: names of attributes that are lists and grow with each sample or batch
     lists: ClassVar[Sequence[str]] = ()
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
-    def merge(self: OfMetrics, other: OfMetrics) -> None:
-        """Add what others of the same settings have counted, whose samples follow after these."""
+    def merge(self: MetricsType, other: MetricsType) -> None:
+        """Add the counts of other metrics with the same settings, whose samples follow after these."""
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
         for name in self.lists:
             getattr(self, name).extend(getattr(other, name))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Final values from a state that has been summed over all ranks."""
+        """Compute the final values.
+
+        Args:
+            state: the state, summed over all ranks.
+
+        Returns:
+            Values by name.
+        """
         raise NotImplementedError
 
     def summary(self, values: dict[str, float]) -> str:
-        """The one line that an evaluation ends with. It is also asked for some of the samples: with the values that
-        ``resampled`` gives, and no others."""
+        """Format the one line that an evaluation ends with.
+
+        Args:
+            values: the values of ``compute``, or, for some of the samples, the values of ``bootstrap_values`` alone.
+        """
         raise NotImplementedError
 
     def per_sample(self) -> Sequence[np.ndarray] | None:
-        """Return what ``resampled`` needs of this rank's samples: arrays (samples, ...) in the order in which they were
-        added, small enough to be gathered from all ranks, of any dtype, also of objects. None: there are no intervals.
+        """Return the per-sample results that ``bootstrap_values`` needs, or None if there are no intervals.
 
-        Called on each rank, once, after ``compute``: it may wait for the device, which ``update`` should not.
+        Called on each rank after ``compute``; it may wait for the device, which ``update`` should not.
+
+        Returns:
+            Arrays (samples, ...) in the order in which the samples were added, of any dtype, also of objects. They are
+            gathered from all ranks and so should be small.
         """
         return None
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
-        """The values of samples that are drawn several times or not at all, by name, float (draws,); not a number where
-        one is not defined. Called in the main process only.
+        """Compute the values of weighted samples, for the bootstrap. Called in the main process only.
 
         Args:
-            table: what ``per_sample`` returned, of all ranks, ordered by the samples' indices.
-            weights: float64 (draws, samples), how often each sample counts.
+            table: the results of ``per_sample`` of all ranks, ordered by the samples' indices.
+            weights: float64 (draws, samples), how often each sample counts in each draw.
+
+        Returns:
+            Values by name, float (draws,); NaN where a value is not defined.
         """
         raise NotImplementedError
 
-    def rates(self, table: Sequence[np.ndarray]) -> Mapping[str, int]:
-        """Names of values that are the share in percent of things of which something is true (samples, those of a
-        class), each with how many things there are: their intervals are Wilson's."""
+    def proportions(self, table: Sequence[np.ndarray]) -> Mapping[str, int]:
+        """Return the names of values that are a proportion in percent, each with its number of trials.
+
+        Trials are the items counted in the denominator, such as all samples or the samples of a class. These values get
+        Wilson intervals instead of bootstrap intervals.
+
+        Args:
+            table: see ``bootstrap_values``.
+        """
         return {}
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable | None:
-        """The same table for a file. None: it is not kept. Called in the main process only, after ``resampled``."""
+        """Return the samples as a table for a file, or None if no file is written.
+
+        Called in the main process only, after ``bootstrap_values``.
+
+        Args:
+            table: see ``bootstrap_values``.
+        """
         return None
 
     def columns(self, table: Sequence[np.ndarray]) -> Mapping[str, Sequence[Any]]:
-        """Return what a table for people says of each sample, by column, in the order of ``table``: numbers (an empty
-        cell where one is not finite), booleans or texts; by default the values of the sample alone. Called in the main
-        process only, after ``compute``."""
+        """Return the columns of a table about each sample, for people; by default the values of the sample alone.
+
+        Called in the main process only, after ``compute``.
+
+        Args:
+            table: see ``bootstrap_values``.
+
+        Returns:
+            Numbers (a cell is empty if one is not finite), booleans or texts by column, in the order of ``table``.
+        """
         rows = [[column[row : row + 1] for column in table] for row in range(len(table[0]))]
-        alone = [self.bootstrap_values(row, np.ones((1, 1))) for row in rows]
-        return {name: [float(values[name][0]) for values in alone] for name in alone[0]}
+        row_values = [self.bootstrap_values(row, np.ones((1, 1))) for row in rows]
+        return {name: [float(values[name][0]) for values in row_values] for name in row_values[0]}
 
     def format_interval(self, name: str, decimals: int) -> str:
-        """For ``summary``: the interval of a value after a space, nothing where there is none. One without width says
-        nothing either: all samples are equal, and others would tell more."""
+        """Format the interval of a value after a space, for ``summary``; empty if there is none.
+
+        An interval without width is omitted as well: all samples are equal, so the bootstrap cannot estimate one.
+        """
         interval = self.intervals.get(name)
         return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""

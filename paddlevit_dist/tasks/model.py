@@ -1,4 +1,4 @@
-"""A model: what other packages may ask of a network, with defaults for whatever a network does not override."""
+"""The interface of a network: what other packages call, with defaults for all that a network does not override."""
 
 import inspect
 import re
@@ -16,13 +16,13 @@ KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 class ClassLayout(NamedTuple):
-    """Where a parameter of a last layer has the rows of classes.
+    """Position of the classes' rows in a parameter of a last layer.
 
     Attributes:
-        each: outputs of a class, one behind the other.
-        before, after: how many there are of such groups of outputs, in front of those of the classes and behind them,
-            that belong to no class, such as the background.
-        axis: of the outputs; None: that of a layer's outputs.
+        each: consecutive outputs of one class.
+        before: groups of outputs before the classes' outputs that belong to no class, such as the background.
+        after: groups of outputs after the classes' outputs that belong to no class.
+        axis: axis of the outputs; None: the output axis of the layer's kind.
     """
 
     each: int = 1
@@ -34,59 +34,59 @@ class ClassLayout(NamedTuple):
 class Model(nn.Layer):
     """Base class of the networks that ``create_model`` builds.
 
-    A subclass is a family. It takes ``num_classes`` and its other options as keyword arguments with defaults,
-    and ``image_size`` where it is built for images of one size; the registry maps the family's names to it.
-    Models live in the training processes, the same on each rank; a loader process has none.
+    A subclass is a family. It takes ``num_classes`` and its other options as keyword arguments with defaults, and
+    ``image_size`` if it is built for images of one size. The registry maps the family's names to it. Models exist in
+    the training processes, with equal weights on each rank; loader processes have none.
     """
 
-    #: what it takes, for messages
+    #: kind of input, for messages
     works_on: ClassVar[str] = "images"
-    #: name -> the arguments it stands for; a table of a module without Paddle, from which the registry has the names
+    #: arguments by name of the variant; a table from a module without Paddle, from which the registry takes the names
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    #: dimensions that recipes may name, but that have this one value
+    #: options that recipes may name, but that have only this value
     fixed_options: ClassVar[Mapping[str, Any]] = {}
-    #: whose weights can be loaded: owner -> function from a state under the owner's names to one under ours, both of
-    #: numpy arrays; a name that the owner's model does not have stays as it is
+    #: by owner of weights that can be loaded, a function that maps a state with the owner's parameter names to one with
+    #: this model's, both of numpy arrays; it leaves unknown names unchanged
     key_maps: ClassVar[Mapping[str, KeyMap]] = {}
-    #: names of the last layers, which depend on the classes
+    #: names of the last layers, whose shape depends on the number of classes
     classifier_layers: ClassVar[tuple[str, ...]] = ()
-    #: regular expression of the names of the layers that an input passes one after the other, such as a transformer's
-    #: blocks; ``named_parameters`` has them in that order
+    #: regular expression for the names of consecutive layers, such as a transformer's blocks; ``named_parameters`` must
+    #: have them in this order
     layer_names: ClassVar[str | None] = None
 
-    #: of the input
+    #: channels of the input
     in_channels: int
-    #: (height, width) in pixels of the images it takes; None for a network on anything else
+    #: (height, width) of the input images in pixels; None for a network on other data
     image_size: tuple[int, int] | None = None
-    #: pixels of the input to one of each map of ``features``, and its channels; empty without ``features``
+    #: stride in input pixels, and channels, of each map of ``features``; empty without ``features``
     feature_strides: tuple[int, ...] = ()
     feature_channels: tuple[int, ...] = ()
 
     @classmethod
     def options(cls) -> dict[str, Any]:
-        """Return what ``build`` can set, besides the number of classes and the image size, with its default."""
+        """Return the options that ``build`` takes with their defaults, apart from number of classes and image size."""
         parameters = inspect.signature(cls).parameters.values()
         return {p.name: p.default for p in parameters if p.name not in ("num_classes", "image_size")}
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "Model":
-        """The model that ``name`` stands for. Called by ``create_model``.
+        """Build the variant ``name``; called by ``create_model``.
 
         Args:
-            name: one of ``variants``, or any other for the defaults.
-            num_classes: outputs; 0 for the features alone.
+            name: a key of ``variants``, or any other name for the defaults.
+            num_classes: number of outputs; 0 for the features alone.
             image_size: pixels, one number or (height, width); None: the variant's.
             options: arguments that differ from the variant's.
 
         Raises:
-            UserError: an option that the model does not have, or dimensions that do not fit together.
+            UserError: an option does not exist, or dimensions do not fit together.
         """
         cls.require_options(name, options)
         chosen = {**cls.variants.get(name, {}), **options}
         if image_size is not None:
             if "image_size" not in inspect.signature(cls).parameters:
                 raise UserError(
-                    f"model '{name}' works on {cls.works_on} and has no image size: leave out DATA.IMAGE_SIZE "
+                    f"model '{name}' works on {cls.works_on} and has no image size; remove DATA.IMAGE_SIZE "
                     f"({image_size})"
                 )
             chosen["image_size"] = image_size
@@ -95,10 +95,14 @@ class Model(nn.Layer):
 
     @classmethod
     def require_options(cls, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse options that the model does not have.
+        """Check that the family has these options.
+
+        Args:
+            name: name of the variant, for the message.
+            options: options by name.
 
         Raises:
-            UserError: there is one.
+            UserError: an option does not exist.
         """
         valid = cls.options()
         for key in options:
@@ -110,32 +114,36 @@ class Model(nn.Layer):
 
     @classmethod
     def default_classes(cls, name: str) -> int:
-        """Return the outputs of the model that ``name`` stands for where nobody says how many."""
+        """Return the number of outputs of the variant ``name`` if no number of classes is set."""
         return 1000
 
     @classmethod
     def list_notices(cls, name: str) -> list[str]:
-        """Say what a user should know of the model that ``name`` stands for, before it is built."""
+        """Return log lines about the variant ``name``, which are shown before it is built."""
         return []
 
     def forward_features(self, x: Any) -> Any:
-        """The input of the classifier."""
+        """Compute the input of the classifier."""
         raise NotImplementedError
 
     def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
-        """Maps (batch, channels, height, width) of images (batch, in_channels, height, width), for a network that
-        continues from them: one for each of ``feature_strides``, from fine to coarse, not normalized.
+        """Compute feature maps, for a network that uses this one as its backbone.
 
         Args:
-            x: the images; those smaller than the batch are padded with zeros at the right and the bottom.
-            sizes: int64 (batch, 2), height and width of each without its padding, for a family that has an option
-                ``mask_padding``; others do not read it.
+            x: images, (batch, in_channels, height, width); smaller images are padded with zeros at the right and the
+                bottom.
+            sizes: int64 (batch, 2), height and width of each image without its padding, for families with the option
+                ``mask_padding``; ignored by others.
+
+        Returns:
+            Maps (batch, channels, height, width), one for each of ``feature_strides``, from fine to coarse, not
+            normalized.
 
         Raises:
-            UserError: the family has none.
+            UserError: the family has no feature maps.
         """
         raise UserError(
-            f"{type(self).__name__} has no feature maps; choose a model that has, such as swin_tiny_patch4_window7_224"
+            f"{type(self).__name__} has no feature maps; choose a model with them, such as swin_tiny_patch4_window7_224"
         )
 
     def reset_classifier(self, num_classes: int) -> None:
@@ -143,75 +151,87 @@ class Model(nn.Layer):
         raise NotImplementedError
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """``value`` of the parameter ``name``, whose shape differs, made to fit this model; None if that is impossible.
-        Called while weights are loaded."""
+        """Resize the ``value`` of parameter ``name``, whose shape differs, to fit this model; None if impossible.
+
+        Called while weights are loaded.
+        """
         return None
 
-    def classes_of_outputs(self, outputs: int) -> int:
-        """The classes of a last layer with so many outputs, for a family that has others among them."""
+    def outputs_to_classes(self, outputs: int) -> int:
+        """Return the number of classes of a last layer with ``outputs`` outputs; by default, they are equal."""
         return outputs
 
     def class_layout(self, name: str) -> ClassLayout:
-        """Where the parameter ``name`` of one of ``classifier_layers`` has the rows of classes: a training from weights
-        of other classes takes those of the same names."""
+        """Return where the parameter ``name`` of one of ``classifier_layers`` has the rows of the classes.
+
+        When training starts from weights of other classes, rows of classes with equal names are copied.
+        """
         return ClassLayout()
 
     def published_classes(self, classes: int) -> list[str] | None:
-        """The names of the classes of published weights with so many, where these weights can be no others; "" for a
-        number without a class. None: there are none."""
+        """Return the class names of published weights with this number of classes, if the number identifies them.
+
+        An empty name stands for a label without a class. None: there are no such weights.
+        """
         return None
 
     def plain_class(self, name: str) -> str:
-        """The name of a class without what names of the same class may differ by."""
+        """Normalize the name of a class, so that variants of one name are equal."""
         return name.strip().casefold()
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
-        """Say what a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        """Return log lines about the parameters ``names``, all that ``resize_parameter`` resized."""
         return []
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
-        """Say what a user should know of weights that ``key_maps[owner]`` renamed to ``state``."""
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+        """Return log lines about weights that ``key_maps[owner]`` renamed to ``state``."""
         return []
 
     def no_weight_decay(self) -> tuple[str, ...]:
-        """Names of parameters with several axes that are not decayed; those with one axis never are."""
+        """Return the names of parameters with two or more axes that are not decayed; those with one axis never are."""
         return ()
 
     def layer_groups(self) -> list[list[str]]:
-        """Names of all parameters, grouped from the input to the head by how far they are from it: under
-        TRAIN.LAYER_DECAY a group learns more slowly than the next.
+        """Group the names of all parameters by depth, from the input to the head, for TRAIN.LAYER_DECAY.
 
-        By default the embedding, then each layer of ``layer_names`` with what is between it and the next, then what
-        ``classifier_layers`` are in, such as "head": as timm's ``group_matcher`` counts. A single group without such
-        layers.
+        By default, the groups are as in timm's ``group_matcher``: the embedding, then each layer of ``layer_names``
+        with the parameters between it and the next, then the head that contains ``classifier_layers``. Without
+        ``layer_names``, there is a single group.
         """
         names = [name for name, _ in self.named_parameters()]
         heads = [name.partition(".")[0] for name in self.classifier_layers]
-        return [names] if self.layer_names is None else groups_by_layers(names, self.layer_names, heads)
+        return [names] if self.layer_names is None else group_by_layers(names, self.layer_names, heads)
 
     def recomputed_layers(self) -> list[nn.Layer]:
-        """The layers whose inner values TRAIN.RECOMPUTE drops: none inside another, each maps tensors to a tensor, and
-        none has batch statistics, in which a second pass would count each batch twice. By default those of
-        ``layer_names``; none without."""
+        """Return the layers whose activations TRAIN.RECOMPUTE recomputes; by default, those that match ``layer_names``.
+
+        No layer may contain another. Each maps tensors to a tensor. None may have batch statistics, because a second
+        forward pass would count each batch twice.
+        """
         pattern = self.layer_names
         return [layer for name, layer in self.named_sublayers() if pattern and re.fullmatch(pattern, name)]
 
     def merge_branches(self) -> str:
-        """Merge what was trained as several branches and computes the same as one, and say so. Called before an export,
-        of a model in evaluation mode; by default there is nothing to merge, and nothing to say."""
+        """Merge parallel branches into an equal single one, in place, and return a log line; by default, do nothing.
+
+        Called before an export, for a model in evaluation mode.
+        """
         return ""
 
     def learn_from_teacher(self) -> None:
-        """Called before training with a teacher: a model with a separate classifier for the teacher's labels
-        returns two logits from then on in training mode, the labels' and the teacher's."""
+        """Prepare for distillation; called before training with a teacher.
+
+        A model with a separate classifier for the teacher's labels returns two logits from then on in training mode:
+        for the labels and for the teacher.
+        """
 
 
-# What was once read of networks of any class: nobody who declares it is to get the defaults in silence.
+# Attributes that mean something on a Model only: another class that has one gets an error instead of the defaults.
 _DECLARED = ("key_maps", "classifier_layers", "layer_names", "no_weight_decay", "layer_groups", "resize_parameter")
 
 
 class _PlainLayer(Model):
-    """A network of another class: it has the defaults of ``Model``."""
+    """Adapter that gives any other layer the defaults of ``Model``."""
 
     def __init__(self, layer: nn.Layer) -> None:
         super().__init__()
@@ -219,11 +239,10 @@ class _PlainLayer(Model):
 
 
 def as_model(layer: nn.Layer) -> Model:
-    """Return what a network declares of itself: itself, if it is a ``Model``; else the defaults, for programs that
-    bring a layer of another kind.
+    """Return ``layer`` as a ``Model``: itself, or an adapter with the defaults for a user's own layer.
 
     Raises:
-        UserError: it declares something, and is no ``Model``.
+        UserError: the layer has attributes of a ``Model`` but is not derived from it.
     """
     if isinstance(layer, Model):
         return layer
@@ -233,14 +252,16 @@ def as_model(layer: nn.Layer) -> Model:
     return _PlainLayer(layer)
 
 
-def groups_by_layers(names: Sequence[str], layers: str, heads: Sequence[str] | None = None) -> list[list[str]]:
-    """``names`` of parameters in the order of the network: what comes before the first layer, each layer with what is
-    between it and the next, and the head.
+def group_by_layers(names: Sequence[str], layers: str, heads: Sequence[str] | None = None) -> list[list[str]]:
+    """Group parameters in the order of the network: before the first layer, each layer, and the head.
+
+    Parameters between two layers belong to the first of them.
 
     Args:
-        layers: regular expression of the layers' names; one called ``downsample`` counts as part of the next.
-        heads: names of the head's layers; what else follows the last layer, such as a norm, belongs to that one. None:
-            all that follows it is the head.
+        names: names of the parameters.
+        layers: regular expression for the names of the layers; a layer called ``downsample`` belongs to the next one.
+        heads: names of the head's layers; all other parameters after the last layer, such as a norm, belong to that
+            layer. None: all parameters after the last layer are the head.
     """
     pattern = re.compile(rf"(?:{layers})(?=\.)")
     groups: list[list[str]] = [[]]

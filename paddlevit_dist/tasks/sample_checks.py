@@ -1,6 +1,6 @@
-"""Conditions that every sample must fulfil before it is computed with: finite numbers, and labels that exist.
+"""Checks of each sample before it is used: finite numbers and valid labels.
 
-Called in the loader process for each sample, so that a bad one is named when it is read, and not when the loss is.
+They run in the loader process, so that a bad sample is reported when it is read, and not when the loss is NaN.
 """
 
 import math
@@ -10,23 +10,26 @@ import numpy as np
 
 from ..runtime.errors import UserError
 
-_DEEPEST = 8  # nesting of lists and dictionaries that is looked into
+_DEEPEST = 8  # levels of nested lists and dictionaries that are checked
 
 
 class BadSample(UserError):
-    """A sample that could be read but not be used. The message says what is wrong with it; whoever reads it adds its
-    index, its description and the rank."""
+    """A sample that was read but must not be used.
+
+    The message says why. The reader adds index, description and rank.
+    """
 
 
 def require_finite(value: Any, name: str = "", depth: int = 0) -> None:
     """Check that all floating-point numbers in a sample are finite.
 
     Args:
-        value: numbers, arrays, and tuples, lists and dictionaries of them; anything else is not looked at.
-        name: of the value, for the message.
+        value: numbers, arrays, and tuples, lists and dictionaries of them; other values are ignored.
+        name: name of the value, for the message.
+        depth: level of nesting.
 
     Raises:
-        BadSample: names the first number that is not.
+        BadSample: names the first number that is NaN or infinite.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "fc" and value.size and not _is_finite(value):
@@ -34,11 +37,11 @@ def require_finite(value: Any, name: str = "", depth: int = 0) -> None:
             first = tuple(int(position) for position in np.argwhere(bad)[0])
             raise BadSample(
                 f"{name or 'an array'}{list(first) if first else ''} is {value[first]}; {np.count_nonzero(bad):,} of "
-                f"its {value.size:,} numbers are not finite: repair or remove the sample"
+                f"its {value.size:,} numbers are not finite; repair or remove the sample"
             )
     elif isinstance(value, (float, np.floating)):
         if not math.isfinite(value):
-            raise BadSample(f"{name or 'a number'} is {value}, expected a finite number: repair or remove the sample")
+            raise BadSample(f"{name or 'a number'} is {value}, expected a finite number; repair or remove the sample")
     elif depth < _DEEPEST and isinstance(value, (dict, tuple, list)):
         for key, part in _parts(value):
             require_finite(part, f"{name}.{key}" if name else str(key), depth + 1)
@@ -51,7 +54,7 @@ def _parts(value: Any) -> Any:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Without an array of answers: NaN and infinity both reach the minimum or the maximum."""
+    """Check without a temporary array: NaN and infinity both show in the minimum or the maximum."""
     if array.dtype.kind == "c":
         return bool(np.isfinite(array).all())
     with np.errstate(invalid="ignore"):
@@ -62,11 +65,11 @@ def require_label(label: Any, num_classes: int | None) -> None:
     """Check the class of a sample. Several numbers, the shares of all classes, must be finite.
 
     Args:
-        label: a whole number of any type.
-        num_classes: None: unknown, so that there is no upper limit.
+        label: a whole number of any type, or an array of shares.
+        num_classes: number of classes; None: unknown, so that there is no upper limit.
 
     Raises:
-        BadSample: it is no class.
+        BadSample: the label is not a valid class.
     """
     array = np.asarray(label)
     if array.size > 1:
@@ -79,7 +82,7 @@ def require_label(label: Any, num_classes: int | None) -> None:
     except (TypeError, ValueError, OverflowError, IndexError):
         is_whole = False
     if not is_whole:
-        raise BadSample(f"label is {label!r}, expected the whole number of a class: repair or remove the sample")
+        raise BadSample(f"label is {label!r}, expected the whole number of a class; repair or remove the sample")
     if first < 0 or (num_classes is not None and first >= num_classes):
         raise BadSample(f"label {int(first)} is out of range: {_describe_expected(num_classes)}")
 
@@ -90,14 +93,14 @@ def require_labels(
     """Check the labels of points, or of other elements.
 
     Args:
-        labels: (points,) of any type.
-        num_classes: as in ``require_label``.
-        ignored: the label of a point without one.
-        what: a point has, for the message.
-        element: what has it in place of a point.
+        labels: (points,) of any integer type.
+        num_classes: number of classes; None: unknown, so that there is no upper limit.
+        ignored: label of a point without a class.
+        what: name of the label in the message.
+        element: singular noun for a point in the message.
 
     Raises:
-        BadSample: names the first element with another label.
+        BadSample: names the first element with an invalid label.
     """
     labels = np.asarray(labels)
     wrong = labels < 0
@@ -107,8 +110,8 @@ def require_labels(
     if wrong.any():
         first = int(wrong.argmax())
         raise BadSample(
-            f"{element} {first} has {what} {labels[first]}, which is out of range ({np.count_nonzero(wrong):,} of "
-            f"{len(labels):,} {element}s have such): {_describe_expected(num_classes)}, and {ignored} means none"
+            f"{element} {first} has {what} {labels[first]}, which is out of range, as {np.count_nonzero(wrong):,} of "
+            f"{len(labels):,} {element}s are: {_describe_expected(num_classes)}, and {ignored} means no class"
         )
 
 

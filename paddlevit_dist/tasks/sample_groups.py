@@ -1,4 +1,4 @@
-"""Which samples belong together, such as those of one patient, video or place: intervals draw them together."""
+"""Groups of samples that belong together, such as samples of one patient, video or place; intervals resample groups."""
 
 import os
 import re
@@ -15,33 +15,33 @@ from ..runtime.tables import NAME_HEADINGS, TableRow, find_separator, iterate_ro
 from .sample_names import SampleNames
 
 GROUP = "group"  # heading of a column
-#: for ``Dataset.groups_by``: the folder that the file of a sample is in; whose it is, as BIDS names files
+#: for ``Dataset.groups_by``: the folder of a sample's file; the subject in file names of BIDS
 FOLDER, SUBJECT = {"folder": r"(.+)/[^/]+"}, {"subject": r"(?:^|/)(sub-[A-Za-z0-9]+)"}
 
 
 class SampleGroups(NamedTuple):
-    """Samples, each of one group.
+    """The group of each sample.
 
     Attributes:
         by: what a group is, such as "video".
-        names: of the group of each sample, texts (samples,).
-        source: file or data set that says so.
+        names: name of each sample's group, texts (samples,).
+        source: file or dataset that defines the groups.
     """
 
     by: str
     names: np.ndarray
     source: str
 
-    def chosen(self, rows: Any) -> "SampleGroups":
-        """The same of these samples."""
+    def select(self, rows: Any) -> "SampleGroups":
+        """Return the groups of the samples ``rows`` (indices or a mask)."""
         return self._replace(names=self.names[rows])
 
     def number(self) -> int:
-        """How many there are."""
+        """Return the number of groups."""
         return len(set(self.names.tolist()))
 
-    def plain(self) -> dict[str, Any]:
-        """For a file."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return a description as plain values, for a file."""
         return {"by": self.by, "number": self.number(), "source": self.source}
 
     def __str__(self) -> str:
@@ -49,121 +49,133 @@ class SampleGroups(NamedTuple):
 
 
 def get_group_names(groups: SampleGroups | None) -> np.ndarray | None:
-    """For ``bootstrap``."""
+    """Return the names of the samples' groups for ``bootstrap``; None without groups."""
     return None if groups is None else groups.names
 
 
 def draw(groups: SampleGroups | None, num_samples: int, sample: str) -> tuple[int, str]:
-    """How many things are drawn, and what one is called."""
+    """Return the number of units that the bootstrap draws, and the singular noun for one."""
     return (num_samples, sample) if groups is None else (groups.number(), GROUP)
 
 
 def read_groups(
-    given: str,
+    grouping: str,
     names: Sequence[str],
     source: str,
     offered: Mapping[str, str] | None = None,
     tables: Sequence[str] = (),
 ) -> SampleGroups:
-    """The groups that ``-group`` asks for.
+    """Return the groups that ``-group`` asks for.
 
     Args:
-        given: a word of ``offered``; a heading of one of ``tables``; a file with a column of names of samples and one
-            of groups, which is the second of two, or called "group"; or FILE:COLUMN. In COCO's annotations, a JSON
-            file, columns are what is said of images.
-        names: of the samples; those of files are found as ``SampleNames`` does.
-        source: of the samples, for messages.
+        grouping: a word of ``offered``; a column of one of ``tables``; a file with a column of sample names and one of
+            groups, which is the second of two columns or called "group"; or FILE:COLUMN. In COCO's annotations, a JSON
+            file, columns are the fields of images.
+        names: names of the samples; names in files are matched as in ``SampleNames``.
+        source: dataset of the samples, for messages.
         offered: see ``Dataset.groups_by``.
         tables: files that may have such a column.
+
     Raises:
-        UserError: there is no such column, a sample has no group or two, or all are of one.
+        UserError: there is no such column, a sample has no group or two, or all samples are in one group.
     """
-    file, _, column = given.rpartition(":")
-    if offered is not None and given in offered:
-        by, where, found = given, source, {row: _of_name(offered[given], name) for row, name in enumerate(names)}
-    elif os.path.isfile(given):
-        by, where, found = _read(given, None, names, source)
+    file, _, column = grouping.rpartition(":")
+    if offered is not None and grouping in offered:
+        by, origin = grouping, source
+        group_by_row = {row: _find_group(offered[grouping], name) for row, name in enumerate(names)}
+    elif os.path.isfile(grouping):
+        by, origin, group_by_row = _read(grouping, None, names, source)
     elif os.path.isfile(file):
-        by, where, found = _read(file, column, names, source)
+        by, origin, group_by_row = _read(file, column, names, source)
     else:
-        there = {table: _headings(table) for table in tables if os.path.isfile(table)}
-        where = next((table for table, headings in there.items() if given in headings), "")
-        if not where:
-            known = [f"{table} has {', '.join(headings)}" for table, headings in there.items()]
-            known += [f"{source} knows {', '.join(offered)}"] if offered else []
-            said = f"; {shorten('; '.join(known), 160)}" if known else ""
-            raise UserError(f"-group={given}: there is no such file or column{said}: expected a file sample,group")
-        by, where, found = _read(where, given, names, source)
-    labels = [found.get(row, "") for row in range(len(names))]
-    without = labels.count("")
-    if without:
-        said = f"{without:,} of {len(names):,} samples have no group in {where}, such as {names[labels.index('')]}"
-        raise UserError(f"-group={given}: {said}; each needs one")
+        columns = {table: _read_headings(table) for table in tables if os.path.isfile(table)}
+        origin = next((table for table, headings in columns.items() if grouping in headings), "")
+        if not origin:
+            available = [f"{table} has {', '.join(headings)}" for table, headings in columns.items()]
+            available += [f"{source} has {', '.join(offered)}"] if offered else []
+            choices = f"; {shorten('; '.join(available), 160)}" if available else ""
+            raise UserError(
+                f"-group={grouping}: there is no such file or column{choices}; expected a file with the columns "
+                "sample,group"
+            )
+        by, origin, group_by_row = _read(origin, grouping, names, source)
+    labels = [group_by_row.get(row, "") for row in range(len(names))]
+    ungrouped = labels.count("")
+    if ungrouped:
+        problem = (
+            f"{ungrouped:,} of {len(names):,} samples have no group in {origin}, such as {names[labels.index('')]}"
+        )
+        raise UserError(f"-group={grouping}: {problem}; each needs one")
     if len(set(labels)) < 2:
-        raise UserError(f"-group={given}: all samples are of one group, {labels[0]}: others cannot be drawn from it")
-    return SampleGroups(by, np.array(labels), where)
+        raise UserError(f"-group={grouping}: all samples are in one group, {labels[0]}; intervals need at least two")
+    return SampleGroups(by, np.array(labels), origin)
 
 
 def find_groups(offered: Mapping[str, str], names: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Find samples that a division of a data set has to keep together.
+    """Find samples that must stay together when a dataset is split.
 
     Args:
         offered: see ``Dataset.groups_by``.
-        names: of the samples.
+        names: names of the samples.
+
     Returns:
-        The word of ``offered`` and the group of each sample, its own name if it is in none; None: no two samples are of
-        one group by any word, or all are of one.
+        The word of ``offered`` and each sample's group, which is its own name if it has none. None: by every word, no
+        two samples share a group, or all samples do.
     """
     for word, pattern in offered.items():
-        group_of = {name: group for name in names if (group := _of_name(pattern, name))}
+        group_of = {name: group for name in names if (group := _find_group(pattern, name))}
         groups = [group_of.get(name, name) for name in names]
         if len(set(group_of.values())) < len(group_of) and len(set(groups)) > 1:
             return word, groups
     return None
 
 
-def _of_name(pattern: str, name: str) -> str:
-    found = re.search(pattern, name)
-    return found[1] if found else ""
+def _find_group(pattern: str, name: str) -> str:
+    match = re.search(pattern, name)
+    return match[1] if match else ""
 
 
 def _read(file: str, column: str | None, names: Sequence[str], source: str) -> tuple[str, str, dict[int, str]]:
-    """Read what a group is, the file, and the group of each of the samples that are in it, by its position."""
-    rows = _rows(file)
+    """Read the column of groups; return its name, the file, and the groups by index of the samples in the file."""
+    rows = _iterate_rows(file)
     first = next(rows, TableRow(0, []))
     heading = [cell.strip() for cell in first.cells]
     lowered, finder = [cell.lower() for cell in heading], SampleNames(names, source, "sample")
-    own = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
-    wanted = [place for place, cell in enumerate(heading) if cell == column or (column is None and cell == GROUP)]
-    if not wanted and column is None and len(heading) == 2:
-        wanted = [1 - own]
-    if not wanted or wanted[0] == own:
-        there = shorten(", ".join(heading) or "nothing", 120)
+    name_column = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
+    group_columns = [
+        place for place, cell in enumerate(heading) if cell == column or (column is None and cell == GROUP)
+    ]
+    if not group_columns and column is None and len(heading) == 2:
+        group_columns = [1 - name_column]
+    if not group_columns or group_columns[0] == name_column:
+        existing = shorten(", ".join(heading) or "nothing", 120)
         expected = f"a column {column}" if column else f"sample,group; or name the column: -group={file}:COLUMN"
-        raise UserError(f"{file} has the columns {there}; expected {expected}")
-    listed = list(rows)
-    short = next((row for row in listed if len(row.cells) <= max(own, wanted[0])), None)
+        raise UserError(f"{file} has the columns {existing}; expected {expected}")
+    table_rows = list(rows)
+    short = next((row for row in table_rows if len(row.cells) <= max(name_column, group_columns[0])), None)
     if short is not None:
         raise UserError(f"{file}, line {short.line}: {len(short.cells)} columns, but {len(heading)} in the first")
-    by, found = heading[wanted[0]], dict[int, str]()
-    if not finder.settle(parse_cell(row.cells[own].strip()) for row in [first, *listed]):
-        return by, file, found
-    if finder.row(heading[own]) is not None:  # there are no headings
-        by, listed = GROUP, [first, *listed]
-    for line, cells in listed:
-        name, group = (parse_cell(cells[place].strip()) for place in (own, wanted[0]))
-        row = finder.row(name)
-        if row is not None and found.setdefault(row, group) != group:
-            raise UserError(f"{file}, line {line}: {name} is of {group} here and of {found[row]} before; keep one")
-    return os.path.basename(file) if by == GROUP else by, file, found
+    by, group_by_row = heading[group_columns[0]], dict[int, str]()
+    if not finder.choose_depth(parse_cell(row.cells[name_column].strip()) for row in [first, *table_rows]):
+        return by, file, group_by_row
+    if finder.find_row(heading[name_column]) is not None:  # there are no headings
+        by, table_rows = GROUP, [first, *table_rows]
+    for line, cells in table_rows:
+        name, group = (parse_cell(cells[place].strip()) for place in (name_column, group_columns[0]))
+        row = finder.find_row(name)
+        if row is not None and group_by_row.setdefault(row, group) != group:
+            raise UserError(
+                f"{file}, line {line}: {name} is in {group} here and in {group_by_row[row]} before; keep one"
+            )
+    return os.path.basename(file) if by == GROUP else by, file, group_by_row
 
 
-def _headings(file: str) -> list[str]:
-    return [cell.strip() for cell in next(_rows(file), TableRow(0, [])).cells]
+def _read_headings(file: str) -> list[str]:
+    return [cell.strip() for cell in next(_iterate_rows(file), TableRow(0, [])).cells]
 
 
-def _rows(file: str) -> Iterator[TableRow]:
-    """The rows of a table; of COCO's annotations those of images, with the headings first."""
+def _iterate_rows(file: str) -> Iterator[TableRow]:
+    """Yield the rows of a table, or of the images in COCO's annotations, starting with the headings."""
     if not _is_coco(file):
         yield from iterate_rows(file, find_separator(file))
         return
@@ -175,9 +187,9 @@ def _rows(file: str) -> Iterator[TableRow]:
     fields = list(dict.fromkeys(field for image in images for field in image if field != "file_name"))
     yield TableRow(0, ["file_name", *fields])
     for number, image in enumerate(images):
-        called = image.get("file_name") or image.get("coco_url") or f"image {image.get('id')}"
+        name = image.get("file_name") or image.get("coco_url") or f"image {image.get('id')}"
         values = map(image.get, fields)
-        yield TableRow(number, [str(called), *("" if value is None else str(value) for value in values)])
+        yield TableRow(number, [str(name), *("" if value is None else str(value) for value in values)])
 
 
 def _is_coco(file: str) -> bool:

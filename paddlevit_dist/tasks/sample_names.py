@@ -1,22 +1,22 @@
-"""Finds samples by the names that somebody else's results give them."""
+"""Matches samples with the names that other programs' results give them."""
 
 import os
 from collections.abc import Iterable, Sequence
 
 from ..runtime.errors import UserError
 
-_CASE = -1  # a depth: names of volumes, whose first channel nnU-Net calls CASE_0000.nii.gz
+_CASE = -1  # a depth: case names of volumes, whose first channel is CASE_0000.nii.gz in nnU-Net
 
 
 class SampleNames:
-    """The samples of the truth by their names: as paths that end alike, or without the suffix of the file.
+    """The samples of a dataset by name; names match as paths with equal ends, or without the file's suffix.
 
-    How much of a name counts is decided by the first that is looked up: as many of the last folders as both know.
+    The first name that is looked up decides how much of a path counts: as many of the last folders as both sides have.
 
     Args:
-        names: of the samples.
-        source: what they are the samples of, for messages.
-        kind: what one is.
+        names: names of the samples.
+        source: dataset of the samples, for messages.
+        kind: singular noun for a sample.
     """
 
     def __init__(self, names: Sequence[str], source: str, kind: str = "image") -> None:
@@ -25,35 +25,40 @@ class SampleNames:
         self._depth: int | None = None
         self._rows: dict[str, int] = {}
 
-    def row(self, name: str) -> int | None:
-        """Which sample is called like this; None: none.
+    def find_row(self, name: str) -> int | None:
+        """Return the index of the sample with this name, or None.
 
         Raises:
-            UserError: several are, as far as names of results can tell.
+            UserError: several samples match.
         """
         if self._depth is None:
-            self.settle([name])
+            self.choose_depth([name])
         return self._rows.get(_end(_plain(name), self._depth or 0))
 
-    def settle(self, called: Iterable[str]) -> bool:
-        """Decide how much of a name counts: as much as one of these has in common with that of a sample; whether one
-        has.
+    def choose_depth(self, result_names: Iterable[str]) -> bool:
+        """Choose how many folders of a path count, so that one of these names matches a sample.
+
+        Args:
+            result_names: names in the results.
+
+        Returns:
+            Whether a name matches.
 
         Raises:
-            UserError: several samples are called alike then.
+            UserError: several samples then have the same name.
         """
-        paths = [_plain(name) for name in called]
+        paths = [_plain(name) for name in result_names]
         for depth in [*range(max((path.count("/") for path in paths), default=0) + 1, 0, -1), 0, _CASE]:
-            rows = {_end(own, depth): row for row, own in enumerate(self._paths)}
+            rows = {_end(sample_path, depth): row for row, sample_path in enumerate(self._paths)}
             path = next((path for path in paths if _end(path, depth) in rows), None)
             if path is None:
                 continue
             if len(rows) < len(self.names):
                 last = set(rows.values())
-                twice = next(own for row, own in enumerate(self.names) if row not in last)
+                duplicate = next(name for row, name in enumerate(self.names) if row not in last)
                 raise UserError(
-                    f"{self.source}: several {self.kind}s are called {_end(_plain(twice), depth)}, as names like "
-                    f"'{path}' go: results need more of the path, such as {twice}"
+                    f"{self.source}: several {self.kind}s are called {_end(_plain(duplicate), depth)} if names are "
+                    f"compared as in '{path}': results need more of the path, such as {duplicate}"
                 )
             self._depth, self._rows = depth, rows
             return True
@@ -65,7 +70,7 @@ def _plain(name: str) -> str:
 
 
 def _end(path: str, depth: int) -> str:
-    """The last ``depth`` parts of a path; 0: its last part without the suffix; ``_CASE``: and without a channel's."""
+    """Return the last ``depth`` parts of a path; 0: the file name without suffix; ``_CASE``: also without a channel."""
     if depth > 0:
         return "/".join(path.split("/")[-depth:])
     stem = os.path.splitext(path.rpartition("/")[2].removesuffix(".gz"))[0]

@@ -1,5 +1,4 @@
-"""Scores of results that this package did not make: what a subject gives, and ``evaluate SORT`` tells. Needs no
-Paddle."""
+"""Scores of results from other programs: what a subject computes and ``evaluate KIND`` prints. Needs no Paddle."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,11 +9,11 @@ from ..intervals.resampling import Recompute
 
 
 class ResultSource(NamedTuple):
-    """Whose samples these are, for a comparison: the same words as in a run's own table; "" where they are not known.
+    """The dataset of some results, for comparisons, with the same words as in a run's own table.
 
     Attributes:
-        dataset: its registered name.
-        split: of it.
+        dataset: registered name of the dataset; empty if unknown.
+        split: name of the split; empty if unknown.
     """
 
     dataset: str = ""
@@ -28,22 +27,23 @@ UNKNOWN = ResultSource()
 
 
 class ScoreReport(NamedTuple):
-    """Results, compared with the truth.
+    """Results compared with the ground truth.
 
     Attributes:
         counted: what was compared, one line.
-        names: of the samples, as a run's table has them.
-        sample: what one is, such as "image".
-        recompute: of weights of the samples, all values by name, see ``intervals``.
-        shown: names of the values that are told, each with its decimals, the main one first.
-        of_class: name of a class's own value, of which "{}" is the class, and its decimals; None: there is none.
+        names: names of the samples, as in a run's table.
+        sample: singular noun for a sample, such as "image".
+        recompute: computes all values by name from weights of the samples, see ``intervals``.
+        shown: names of the values that are printed with their number of decimals; the main value is first.
+        of_class: name of a class's value, with "{}" in place of the class, and its decimals; None: there is none.
         classes: names of classes, or of landmarks.
-        protocol: what scores depend on, one line each.
-        notices: what is odd, one line each.
-        task: whose table this is: one of the registry, or of this command.
-        kind, arrays: see ``metrics.Kept``.
-        more_is_better: of the main value.
-        origin: of the truth.
+        protocol: settings that scores depend on, one line each.
+        notices: unusual properties of the results, one line each.
+        task: name of the task whose table this is: a registered task, or one of this command.
+        kind: see ``metrics.SampleTable``.
+        arrays: see ``metrics.SampleTable``.
+        more_is_better: whether larger main values are better.
+        origin: dataset of the ground truth.
     """
 
     counted: str

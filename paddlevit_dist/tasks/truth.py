@@ -1,5 +1,4 @@
-"""The truth in the arrays of scored samples (``metrics.SampleTable``, ``score_report.ScoreReport``), by their
-kind. Needs no Paddle."""
+"""Ground truth in the arrays of scored samples (``SampleTable``, ``ScoreReport``). Needs no Paddle."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,14 +8,14 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def _count_annotated(arrays: Arrays) -> np.ndarray:
-    """Annotations of each image, by class and range of areas: int (images, classes, areas)."""
-    found = np.zeros((len(arrays["image_ids"]), *arrays["totals"].shape), np.int64)
-    image, label, *counts = arrays["annotated"].T
-    found[image, label] = np.stack(counts, axis=1)
-    return found[np.searchsorted(arrays["image_ids"], arrays["ids"])]
+    """Count the annotations of each image by class and range of areas: int (images, classes, areas)."""
+    counts = np.zeros((len(arrays["image_ids"]), *arrays["totals"].shape), np.int64)
+    image, label, *area_counts = arrays["annotated"].T
+    counts[image, label] = np.stack(area_counts, axis=1)
+    return counts[np.searchsorted(arrays["image_ids"], arrays["ids"])]
 
 
-#: of the arrays, what does not depend on a model: labels (samples,), or counts (samples, classes, ...)
+#: by kind of table, the part of the arrays that no model changes: labels (samples,), or counts (samples, classes, ...)
 TRUTH: Mapping[str, Callable[[Arrays], np.ndarray]] = {
     "classes": lambda arrays: arrays["labels"],
     "confusions": lambda arrays: arrays["statistics"][:, 1],
@@ -27,13 +26,16 @@ TRUTH: Mapping[str, Callable[[Arrays], np.ndarray]] = {
 }
 
 
-def samples_of_classes(
+def count_class_samples(
     kind: str, arrays: Arrays, classes: Sequence[str], groups: np.ndarray | None = None
 ) -> dict[str, int]:
-    """In how many samples each class, or landmark, occurs; empty for kinds of somebody's own.
+    """Count the samples in which each class, or landmark, occurs; return an empty dict for a user's own kind of table.
 
     Args:
-        groups: names of the samples' groups; groups are counted in place of samples.
+        kind: kind of the table, see ``SampleTable``.
+        arrays: arrays of the table by name.
+        classes: names of the classes.
+        groups: name of each sample's group; if given, groups are counted instead of samples.
     """
     if kind not in TRUTH:
         return {}

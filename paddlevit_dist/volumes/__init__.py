@@ -10,8 +10,10 @@
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
-    "VolumeGeometry": "geometry",
+    "SegmentedVolumes": "segmentation.dataset",
     "UNet3D": "unet3d",
+    "VolumeDataset": "dataset",
+    "VolumeGeometry": "geometry",
     "decode": "landmarks.heatmaps",
     "gaussian_heatmaps": "landmarks.heatmaps",
     "radius_heatmaps": "landmarks.heatmaps",

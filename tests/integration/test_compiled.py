@@ -21,10 +21,10 @@ def compiled_for():
     return found
 
 from pathlib import Path
-from paddlevit_dist.points.data.rooms import make_room
+from paddlevit_dist.points.data.rooms import generate_room
 from paddlevit_dist.points.data.scene_store import read_scene, write_scene
 path = Path(sys.argv[1])
-write_scene(path, make_room(0, (7, 0), 0.1, "room"))
+write_scene(path, generate_room(0, (7, 0), 0.1, "room"))
 scene = read_scene(str(path), "room")
 small = scene._make(field[:1000] if isinstance(field, np.ndarray) else field for field in scene)
 assert len(scene.xyz) > 5000

@@ -1,4 +1,4 @@
-"""Who is contacted: the table of docs/firewall.md."""
+"""Who is contacted: the table of docs/guides/installation.md."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ def test_one_module_fetches_and_the_ranks_of_a_run_meet():
     found = {name for name, text in sources.items() if _CONNECTS.search(text)}
     others = {name for name in found if not name.startswith(("distributed/", "launch/"))}
     assert sources[BUILDS].count("pretrained=False") == 2 and "pretrained=True" not in sources[BUILDS]
-    assert others == {FETCHES, BUILDS}, "docs/firewall.md has a table of what connects: say there what these contact"
+    assert others == {FETCHES, BUILDS}, "list in the table of docs/guides/installation.md what these contact"
 
 
 def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Who is contacted: the table of docs/firewall.md."""
+"""Who is contacted: the table of docs/guides/installation.md."""
 
 import sys
 

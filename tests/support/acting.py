@@ -11,9 +11,9 @@ def at_place(word: str, number: int) -> None:
     def acting(note):
         def noted(*arguments, **named):
             note(*arguments, **named)
-            if word in status.own().text:
+            if word in status.get_status().text:
                 os.kill(os.getpid(), number)
 
         return noted
 
-    status.note, status.detail = acting(status.note), acting(status.detail)
+    status.note, status.set_detail = acting(status.note), acting(status.set_detail)

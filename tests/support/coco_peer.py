@@ -70,7 +70,7 @@ def make_table(
             masks = [compress_runs(r["segmentation"], height, width) for r in found]
             shapes = matching.ImageMasks(masks, true_masks, height)
         own = matching.CandidateDetections(shapes, scores, labels)
-        tables.append(matching.match_found(image_id, truth, own, number, max_detections))
+        tables.append(matching.match_detections(image_id, truth, own, number, max_detections))
     return MatchTable.joined(tables), category_ids
 
 

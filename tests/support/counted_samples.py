@@ -70,7 +70,7 @@ KINDS = {
 
 
 def plain(table: PerSampleResults) -> list:
-    kept, columns = table.kept(), table.metrics.columns(table.columns)
+    kept, columns = table.to_sample_table(), table.metrics.columns(table.columns)
     rows = {name: [str(value) for value in column] for name, column in columns.items()}
     arrays = {name: str(array.tolist()) for name, array in kept.arrays.items()}  # as text not a number is itself
     return [table.indices.tolist(), kept.kind, arrays, rows]

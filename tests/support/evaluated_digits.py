@@ -39,7 +39,7 @@ def evaluated(folder: Path, wrong: list[int], **keys: str) -> str:
     }
     evaluation = SimpleNamespace(
         table=SimpleNamespace(
-            indices=np.arange(SAMPLES), kept=lambda: SampleTable("classes", NAMES, arrays), groups=None
+            indices=np.arange(SAMPLES), to_sample_table=lambda: SampleTable("classes", NAMES, arrays), groups=None
         ),
         config=values,
         task=SimpleNamespace(best_metric=("top-1", True), preprocess_signature=dict),

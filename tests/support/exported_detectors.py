@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist.export.command import export, load_trained_model, run
 from paddlevit_dist.export.pixels import convert_to_pixel_input
-from paddlevit_dist.images.detection.export import difference
+from paddlevit_dist.images.detection.export import compare_detections
 
 from .rtdetr_networks import CLASSES, SIDE, make_network
 
@@ -122,4 +122,4 @@ def require_graph(name, kind, precision, tmp_path, side=SIDE):
             require_same(found, expected, sizes, atol)
         else:  # which queries are chosen, half precision may decide otherwise
             np.testing.assert_allclose(found[2], expected[2], rtol=0, atol=atol)
-            assert difference(expected, found)[0] <= atol
+            assert compare_detections(expected, found)[0] <= atol

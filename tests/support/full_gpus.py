@@ -20,7 +20,7 @@ Please check whether there is any other process using GPU 0.
 2. If no, please decrease the batch size of your model. 
  (at ../paddle/fluid/memory/allocation/cuda_allocator.cc:86)
 """  # noqa: E501, W291
-SAID = "15.50 GiB were asked for, 28.77 GiB are in use and 0.70 GiB free"
+SAID = "15.50 GiB requested, 28.77 GiB in use, 0.70 GiB free"
 
 
 def no_memory(*_):

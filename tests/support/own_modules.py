@@ -11,7 +11,7 @@ STRIPES = """
 from PIL import Image
 import numpy as np
 from paddlevit_dist import Key, register_dataset
-from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.images import ImageDataset
 from .sizes import SIZE
 
 class Stripes(ImageDataset):
@@ -40,7 +40,7 @@ class Stripes(ImageDataset):
 MODEL = """
 import paddle
 from paddlevit_dist import register_model
-from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks import Model
 
 class Small(Model):
     def __init__(self, num_classes=2, image_size=16, in_channels=3):

@@ -73,7 +73,7 @@ def run(folder: str) -> None:
             ["predict", weights, f"{folder}/one.png", f"-output={folder}/predictions"],
         ]
     )
-    launch_workers(work, (folder,), ProcessPlan(1, "cpu", False, []), apart=True)
+    launch_workers(work, (folder,), ProcessPlan(1, "cpu", False, []), in_child=True)
     allocated = paddle.base.core.host_memory_stat_peak_value("Allocated", 0)
     found = {"calls": calls, "devices": set_devices, "allocated": allocated, "pid": os.getpid()}
     print(json.dumps(found))

@@ -59,7 +59,7 @@ def left_and_saved(
     size = 16 * world_size * UPDATES
     trainer = small_runs.build(output, *RUN, *EMA, *every, *arguments, train_size=size, task_class=Poisoned)
     trainer.prepare_training()
-    trainer.updater.on_host = on_host
+    trainer.train_step.on_host = on_host
     message = "no error"
     try:
         trainer.train()

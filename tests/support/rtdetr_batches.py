@@ -28,7 +28,7 @@ def make_batch(numbers):
 def make_targets(batch, rows=slice(None)):
     tensors = {name: paddle.to_tensor(array[rows]) for name, array in batch.items()}
     sizes = paddle.to_tensor(np.array(SIZES)[: len(batch["labels"])][rows])
-    return DetectionTargets(tensors["boxes"], tensors["labels"], sizes, denoising=DenoisingQueries.of(tensors))
+    return DetectionTargets(tensors["boxes"], tensors["labels"], sizes, denoising=DenoisingQueries.from_batch(tensors))
 
 
 def make_arrays(denoising, seed=0, images=4):

@@ -7,6 +7,10 @@ from support.processes import ROOT
 
 UNIT = ROOT / "tests" / "unit"
 
+# Folders whose files name pages of docs/, and a page of MinkowskiEngine that a recipe names.
+NAMING_PAGES = ("paddlevit_dist", "tests", "tools", "benchmarks", "configs", "examples")
+PAGE_OF_OTHERS = "docs/demo/multigpu.md"
+
 # Names of PyTorch that files of timm import from the bridge.
 SHARED = {"LayerNorm", "Linear"}
 
@@ -29,3 +33,25 @@ def test_a_public_class_name_stands_once_in_the_package():
     classes = [name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE)]
     repeated = {name for name, number in Counter(classes).items() if number > 1}
     assert repeated - SHARED == set(), "give the new class a name of its own"
+
+
+def test_pages_that_code_names_exist():
+    files = [path for folder in NAMING_PAGES for path in (ROOT / folder).rglob("*.*") if "golden" not in path.parts]
+    named = {
+        page
+        for path in files
+        if path.suffix in (".py", ".yaml", ".sh", ".md") and path.is_file()
+        for page in re.findall(r"\bdocs/[\w/]+\.md", path.read_text(encoding="utf-8", errors="replace"))
+    }
+    assert len(named) > 10
+    assert sorted(page for page in named - {PAGE_OF_OTHERS} if not (ROOT / page).is_file()) == []
+
+
+def test_files_that_the_architecture_names_exist():
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page))
+    assert len(named) > 40
+    assert (
+        sorted(name for name in named if not any((ROOT / top / name).is_file() for top in ("paddlevit_dist", ".")))
+        == []
+    )

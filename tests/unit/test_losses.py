@@ -9,10 +9,10 @@ from paddlevit_dist.losses import (
     adjusted_losses,
     cross_entropies,
     dice_losses,
-    dice_losses_of_scenes,
-    hardest,
     look_up_weights,
     lovasz_softmax,
+    mark_hardest,
+    scene_dice_losses,
     summed_cross_entropy,
 )
 
@@ -83,7 +83,7 @@ def test_classes_may_stand_in_the_middle_and_have_weights():
 def test_hard_elements_are_the_unsure_ones_and_at_least_so_many(threshold, kept):
     logits, labels = images()
     losses = cross_entropies(logits, labels, NONE, axis=1).reshape([2, -1])
-    found = hardest(losses, labels.reshape([2, -1]), NONE, threshold, kept).numpy() > 0
+    found = mark_hardest(losses, labels.reshape([2, -1]), NONE, threshold, kept).numpy() > 0
     for hard, loss, true in zip(found, losses.numpy(), labels.numpy().reshape(2, -1)):
         shares, known = np.exp(-loss), true != NONE
         expected = known & (shares < threshold)
@@ -119,11 +119,11 @@ def test_dice_is_that_of_each_image_and_of_each_class_in_it():
 def test_dice_of_scenes_is_that_of_each_scene_by_itself():
     logits, labels = points(number=30)
     scenes = paddle.to_tensor(np.repeat([0, 2], [12, 18]))  # the second has no points
-    total, number = dice_losses_of_scenes(logits, labels, scenes, 3, NONE)
+    total, number = scene_dice_losses(logits, labels, scenes, 3, NONE)
     parts = [make_dice(logits.numpy()[part].T[None], labels.numpy()[part][None]) for part in (slice(12), slice(12, 30))]
     assert total.item() == pytest.approx(sum(part for part, _ in parts), rel=1e-5)
     assert number.item() == sum(present for _, present in parts)
-    assert_gradient_is_slope(lambda moved: dice_losses_of_scenes(moved, labels, scenes, 3, NONE)[0], logits)
+    assert_gradient_is_slope(lambda moved: scene_dice_losses(moved, labels, scenes, 3, NONE)[0], logits)
 
 
 @pytest.mark.parametrize("weights", [None, (0.5, 2.0, 1.0, 0.0, 3.0)], ids=["equal", "weighted"])
@@ -155,9 +155,9 @@ def test_without_a_labeled_element_losses_are_zero_with_zero_gradients():
     total, present = lovasz_softmax(logits, labels, NONE)
     dice, number = dice_losses(logits.transpose([1, 0]).unsqueeze(0), labels.unsqueeze(0), NONE)
     losses = cross_entropies(logits, labels, NONE).unsqueeze(0)
-    dice += dice_losses_of_scenes(logits, labels, paddle.zeros_like(labels), 1, NONE)[0]
+    dice += scene_dice_losses(logits, labels, paddle.zeros_like(labels), 1, NONE)[0]
     dice += adjusted_losses(logits, labels, NONE, smoothing=0.1, focus=2.0).sum()
-    assert not hardest(losses, labels.unsqueeze(0), NONE, 0.7, 3).numpy().any()
+    assert not mark_hardest(losses, labels.unsqueeze(0), NONE, 0.7, 3).numpy().any()
     (summed_cross_entropy(logits, labels, NONE, weights=(1.0,) * CLASSES) + total + dice).backward()
     assert present.item() == number.item() == 0 and not logits.grad.numpy().any()
 
@@ -195,12 +195,12 @@ def test_no_loss_makes_the_host_wait():
     flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
     with counted_waits() as waits:
         losses = cross_entropies(logits, labels, NONE, axis=1).reshape([2, -1])
-        total = (losses * hardest(losses, true, NONE, 0.7, 5)).sum()
+        total = (losses * mark_hardest(losses, true, NONE, 0.7, 5)).sum()
         total += summed_cross_entropy(logits, labels, NONE, axis=1, weights=(1.0, 2.0, 1.0, 1.0, 0.5))
         total += dice_losses(flat, true, NONE)[0]
         points_of_one = flat[0].transpose([1, 0])
         total += lovasz_softmax(points_of_one, true[0], NONE)[0]
         total += adjusted_losses(points_of_one, true[0], NONE, (1.0, 2.0, 1.0, 1.0, 0.5), 0.1, 2.0).sum()
-        total += dice_losses_of_scenes(points_of_one, true[0], paddle.zeros_like(true[0]), 1, NONE)[0]
+        total += scene_dice_losses(points_of_one, true[0], paddle.zeros_like(true[0]), 1, NONE)[0]
         total.backward()
     assert len(waits) == 0, str(waits)

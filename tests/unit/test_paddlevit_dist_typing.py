@@ -1,20 +1,65 @@
-"""The public names as type checkers see them."""
+"""The public names: what each package exports, and what type checkers see of it."""
 
 import ast
+import importlib
+import re
 
+import paddle  # noqa: F401 - its import takes longer than a unit test may
+import pytest
 from support.processes import ROOT
 
 import paddlevit_dist
 
 PACKAGE = ROOT / "paddlevit_dist"
+EXTENDING = ROOT / "docs" / "guides" / "extending.md"
+PACKAGES = sorted(
+    ".".join(path.parent.relative_to(ROOT).parts)
+    for path in PACKAGE.rglob("__init__.py")
+    if "recipes" not in path.parts
+)
 
 
-def test_the_stub_has_the_names_of_the_package_from_the_modules_that_define_them():
-    told = {}
-    for line in ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8")).body:
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_public_name_of_a_package_imports(name):
+    package = importlib.import_module(name)
+    assert package.__all__ == sorted(package.__all__)
+    for public in package.__all__:
+        assert getattr(package, public) is not None
+
+
+@pytest.mark.parametrize("stub", sorted(PACKAGE.rglob("__init__.pyi")), ids=lambda stub: stub.parent.name)
+def test_a_stub_has_the_names_of_its_package_from_the_modules_that_define_them(stub):
+    package = importlib.import_module(".".join(stub.parent.relative_to(ROOT).parts))
+    imported, exported = {}, []
+    for line in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(line, ast.ImportFrom):
-            assert line.level == 1 and all(one.asname == one.name for one in line.names)  # else it is not exported
-            told.update((one.name, line.module) for one in line.names)
-    assert told == paddlevit_dist._NAMES
-    assert sorted(told) == paddlevit_dist.__all__ == dir(paddlevit_dist)
+            assert line.level == 1 and all(one.asname is None for one in line.names)
+            imported.update((one.name, line.module) for one in line.names)
+        elif isinstance(line, ast.Assign):
+            exported = ast.literal_eval(line.value)
+    assert imported == package._NAMES
+    assert exported == package.__all__ == dir(package)
+
+
+def test_a_package_with_lazy_names_has_a_stub_and_the_wheel_has_it():
+    lazy = [path for path in PACKAGE.rglob("__init__.py") if "\n_NAMES = {" in path.read_text(encoding="utf-8")]
+    assert len(lazy) > 20 and [path for path in lazy if not path.with_suffix(".pyi").is_file()] == []
+    assert '"": ["*.pyi"]' in (ROOT / "setup.py").read_text(encoding="utf-8")
     assert (PACKAGE / "py.typed").is_file()
+    assert paddlevit_dist.__version__
+
+
+def imported_packages(text: str) -> set[str]:
+    """The packages of ours that the programs of a page import from."""
+    return set(re.findall(r"^(?:from|import) (paddlevit_dist[\w.]*)", text, re.MULTILINE))
+
+
+LAYERS = {"paddlevit_dist.points.sparse"}  # a namespace of layers, as paddle.sparse.nn
+
+
+def test_programs_that_extend_the_package_import_from_the_package_or_one_level_below():
+    pages = [EXTENDING, ROOT / "docs" / "guides" / "custom_training_loop.md", *(ROOT / "examples").glob("*.py")]
+    for page in pages:
+        names = imported_packages(page.read_text(encoding="utf-8"))
+        assert names and [name for name in names - LAYERS if name.count(".") > 1] == [], page
+    assert "paddlevit_dist.tasks" in imported_packages(EXTENDING.read_text(encoding="utf-8"))

@@ -60,8 +60,8 @@ def test_a_model_is_not_built_with_fresh_weights_under_the_name_of_others(name, 
     with pytest.raises(UserError) as refusal:
         create_model(name)
     assert str(refusal.value) == (
-        f"create_model: {name} names weights, and a model is built with fresh ones: model = create_model('resnet18'), "
-        f"then load_weights(model, '{weights}')"
+        f"create_model: {name} names weights, but a model is built with fresh ones: use model = "
+        f"create_model('resnet18'), then load_weights(model, '{weights}')"
     )
 
 

@@ -83,9 +83,9 @@ class ProbeModel(Model):
         """Resize a parameter of the backbone."""
         return self.backbone.resize_parameter(name.removeprefix(_BACKBONE), value)
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return the backbone's lines about resized parameters."""
-        return self.backbone.notices_of_resized([name.removeprefix(_BACKBONE) for name in names])
+        return self.backbone.list_resize_notices([name.removeprefix(_BACKBONE) for name in names])
 
 
 def _prefix_backbone(key_map: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:

@@ -165,7 +165,7 @@ class _ImageFinder:
             UserError: a row has no image, or the image of another row.
         """
         for row in self.layout.rows(self.path):
-            place = self._names.row(row.cells[self.layout.name])
+            place = self._names.find_row(row.cells[self.layout.name])
             if place is None or self._lines[place]:
                 raise self._error(row, place)
             self._lines[place] = row.line

@@ -28,7 +28,9 @@ class ClassificationSamples(TransformedDataset):
         self.replacements: ReplacementReader | None = None  # replaces unreadable images
         self.is_balanced = False
         num_skipped = dataset.skipped_files.num_images if dataset.skipped_files else 0
-        self.without = f"without {num_skipped:,} image{'s' * (num_skipped > 1)} not opened here" if num_skipped else ""
+        self.exclusions = (
+            f"without {num_skipped:,} image{'s' * (num_skipped > 1)} not opened here" if num_skipped else ""
+        )
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Return ``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing, also what to erase."""

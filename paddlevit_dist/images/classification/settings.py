@@ -138,7 +138,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
     for setting in all_settings:
         if setting.name == _TEMPERATURE and str(setting.value) not in ("1", "1.0", "None"):
             raise UserError(
-                f"{setting.place}: {_TEMPERATURE} is {show(setting.value)}, but only 1 is supported; remove it"
+                f"{setting.origin}: {_TEMPERATURE} is {show(setting.value)}, but only 1 is supported; remove it"
             )
     names = ["IMAGE_SIZE", "CROP_PCT"]
     # PaddleViT's files set a crop, and resize bicubically with the image's aspect ratio.
@@ -220,12 +220,12 @@ _INPUT = (
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set network and input of the run that the weights are from, unless the command line sets them."""
-    from ...checkpoint.content import checkpoint_in, read_about  # they need NumPy, which other commands do not
+    from ...checkpoint.content import read_about, resolve_checkpoint  # they need NumPy, which other commands do not
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):
         return []
-    stored = (read_about(str(checkpoint_in(source))) or {}).get("settings")
+    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
     if not isinstance(stored, Mapping) or stored.get("TASK") != "classification":
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
@@ -250,7 +250,7 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 
 
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
-    names = (*TABLE.of_training() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
+    names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
     yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 
 

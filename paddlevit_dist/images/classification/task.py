@@ -13,7 +13,7 @@ import paddle.nn.functional as F
 from ...distributed import has_batch_norm, rank
 from ...extension import make
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers
 from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
@@ -393,7 +393,7 @@ class Classification(ClassifierTask):
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of an evaluation."""
-        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, samples.class_names)
+        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, samples.class_names)
         return report_figures(evaluated, samples, lambda images: roll_out(model, self.normalizer(images)))
 
     # ---- prediction and export -----------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""The contract between a network that finds objects in images and its task; what its layers begin with; and images
-of different sizes in one batch."""
+"""Interface between a detection network and its task, initializers of layers, and padding of batches."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 Outputs = dict[str, paddle.Tensor]
 _NORMALIZERS = ("global", "reference")
 
-# The 80 categories of COCO's boxes, by their ids, which leave out eleven numbers from 1 to 91.
+# The 80 categories of COCO's boxes, by their ids; eleven numbers from 1 to 91 are not used.
 # Source: the entry ``categories`` of instances_val2017.json, cocodataset.org.
 _NAMES = (
     "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, -, stop sign, "
@@ -39,7 +38,7 @@ COCO_CATEGORIES: dict[int, str] = {
 }
 
 
-# Names of Pascal VOC for six of these categories, which Darknet gave COCO's too, and transformers' RT-DETR has them.
+# Pascal VOC's names of six of these categories, which Darknet and transformers' RT-DETR use for COCO.
 # Source: data/coco.names of pjreddie/darknet.
 _OTHER_NAMES = {
     "motorbike": "motorcycle",
@@ -52,16 +51,16 @@ _OTHER_NAMES = {
 
 
 class DetectionTargets(NamedTuple):
-    """The objects in a batch of N images, of which none has more than M; M is at least 1.
+    """The objects in a batch of N images, padded to M objects, M at least 1.
 
     Attributes:
-        boxes: float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed image; zeros where there are fewer.
-        labels: int64 (N, M), from 0; -1 where there are fewer.
+        boxes: float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed image; padded with zeros.
+        labels: int64 (N, M), from 0; padded with -1.
         sizes: int64 (N, 2), height and width of each image without padding.
-        box_counts: int64 (N,) in the host's memory, how many objects each image has; None where nobody has them
-            there: ``labels`` says the same.
+        box_counts: int64 (N,) in host memory, number of objects of each image; None: only ``labels`` contains it.
         masks: uint8 (N, M, H, W) of the padded images, 1 on the object; None for a network without masks.
-        denoising: objects with noise, for a network that learns from them; None for any other.
+        denoising: objects with noise, for a network with denoising training, else None.
+
     """
 
     boxes: paddle.Tensor
@@ -73,12 +72,13 @@ class DetectionTargets(NamedTuple):
 
 
 class TopDetections(NamedTuple):
-    """Objects found in N images, n in each, best first.
+    """Objects detected in N images, n in each, best first.
 
     Attributes:
         labels: int64 (N, n), from 0.
-        boxes: float32 (N, n, 4), x0, y0, x1, y1 as shares of the image.
+        boxes: float32 (N, n, 4), x0, y0, x1, y1 as fractions of the image.
         scores: float32 (N, n).
+
     """
 
     labels: paddle.Tensor
@@ -86,135 +86,158 @@ class TopDetections(NamedTuple):
     scores: paddle.Tensor
 
     def read(self, original_sizes: np.ndarray) -> list[DetectedObjects]:
-        """The same in the host's memory, of images of these heights and widths, int64 (N, 2)."""
+        """Copy the detections to host memory, for images of these heights and widths, int64 (N, 2)."""
         parts = [self.boxes, self.scores.unsqueeze(-1), self.labels.unsqueeze(-1)]
         packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, n, 6)
-        found = []
-        for own, (height, width) in zip(packed, np.asarray(original_sizes)):
+        detections = []
+        for image_values, (height, width) in zip(packed, np.asarray(original_sizes)):
             scale = np.array([width, height, width, height], dtype=np.float32)
-            found.append(DetectedObjects(own[:, :4] * scale, own[:, 4].copy(), own[:, 5].astype(np.int64), None))
-        return found
+            detections.append(
+                DetectedObjects(
+                    image_values[:, :4] * scale, image_values[:, 4].copy(), image_values[:, 5].astype(np.int64), None
+                )
+            )
+        return detections
 
 
 class DetectionCriterion:
-    """The losses of a detector: plain numbers that can be pickled, no Paddle state.
+    """The losses of a detector; picklable, without Paddle state.
 
-    The task has one before any model is built, in the loader processes too.
+    The task creates one before any model is built, also in the loader processes.
     """
 
-    #: names of the normalizers that ``counts`` returns; a term of another name brings its own count
+    #: names of the normalizers that ``counts`` returns; other terms contain their count
     count_names: tuple[str, ...] = ()
-    #: whether ``terms`` exchanges sums with the other ranks, which must call it together
+    #: whether ``terms`` exchanges sums between ranks, which must then call it together
     communicates: bool = False
-    #: how the denoising queries of a batch are drawn; None: it has none
+    #: generator of the denoising queries of a batch; None: no denoising
     noise: "ContrastiveNoise | None" = None
 
     def __init__(self, normalizer: str) -> None:
-        """Losses are divided by counts of all devices ("global"), or as a model's authors do ("reference").
+        """Divide losses by counts of all devices ("global"), or as the model's authors do ("reference").
 
         Raises:
-            UserError: it is neither.
+            UserError: ``normalizer`` is neither.
+
         """
         if normalizer not in _NORMALIZERS:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
-        """Normalizers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks
-        and micro-batches of an update. Runs in the loader: numpy only.
+        """Return normalizers of a batch by term name, one for each of ``count_names``.
+
+        The engine sums them over all ranks and micro-batches of an update. Runs in the loader process: numpy only.
 
         Args:
-            batch: as collated for training: ``labels`` int64 (N, M), ``box_counts`` int64 (N,), ...
+            batch: collated for training: ``labels`` int64 (N, M), ``box_counts`` int64 (N,), ...
+
         """
         raise NotImplementedError
 
     def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
-        """Loss terms by name, each a sum over the batch with its count. Every term depends on the outputs, also where
-        no image has an object, so that all ranks have gradients of the same parameters."""
+        """Return loss terms by name, each a sum over the batch with its count.
+
+        Every term depends on the outputs, even without objects, so that all ranks have gradients of the same
+        parameters.
+        """
         raise NotImplementedError
 
     def note_objects(self, objects: np.ndarray, step: StepPosition) -> None:
-        """Count the objects of each image of a micro-batch, int (N,), for ``epoch_lines``: once for each ``step``,
-        since an update may run its passes again."""
+        """Record the number of objects in each image of a micro-batch, int (N,), for ``epoch_lines``.
+
+        Each ``step`` counts once, since an update may repeat its passes.
+        """
 
     def epoch_lines(self) -> list[str]:
-        """Return what the log should say of the objects that this process has trained on since the last call."""
+        """Return log lines on the objects that this process trained on since the last call."""
         return []
 
 
 class Detector(Model):
-    """Base class of networks that find objects in images of any size."""
+    """Base class of detection networks for images of any size."""
 
-    #: outputs of the classifier in the authors' weights, one for each number up to COCO's largest id and one besides
+    #: outputs of the classifier in the authors' weights, one for each number up to COCO's largest id and one more
     coco_outputs: ClassVar[int]
-    #: whether the probabilities of the classes and of no object add up to 1; else each class has its own
+    #: whether the probabilities of the classes and of no object sum to 1; else classes are independent
     has_no_object: ClassVar[bool] = True
-    #: the sides of images that it takes are multiples of this
+    #: sides of input images have to be multiples of this
     side_multiple: int = 1
-    #: whether images of a training may be padded
+    #: whether training images may be padded
     takes_padding: ClassVar[bool] = True
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported
     is_exportable: ClassVar[bool] = False
-    #: words of a command line that prepare images as the published weights expect them, where it is not the default
+    #: command-line arguments that prepare images for the published weights, if they are not the defaults
     published_input: ClassVar[tuple[str, ...]] = ()
-    #: what losses are divided by with TRAIN.DETECTION_NORMALIZER reference, for the log
+    #: normalization of losses with TRAIN.DETECTION_NORMALIZER reference, for the log
     reference_normalizer: ClassVar[str] = (
-        "as DETR's authors do: boxes by the count of all devices, classes by that of each device"
+        "as by DETR's authors: boxes by the count of all devices, classes by the count of each device"
     )
 
     def count_cells(self, height: int, width: int) -> int | None:
-        """Count the cells of its maps of an image of this size, of which each query needs one of its own; None: queries
-        do not begin at cells."""
+        """Count the cells of the network's maps for an image of this size; None: queries do not start at cells.
+
+        Each query needs a separate cell.
+        """
         return None
 
     def require_size(self, key: str, size: tuple[int, int], name: str) -> None:
-        """See that it takes images of this height and width, which ``key`` sets.
+        """Check that the network takes images of this height and width.
 
         Args:
-            name: of the model, for the message.
+            key: the key that sets the size, for messages.
+            size: height and width in pixels.
+            name: name of the model, for messages.
+
         Raises:
-            UserError: a side is no multiple of what it has to be, or there are fewer cells than queries.
+            UserError: a side is not a multiple of ``side_multiple``, or there are fewer cells than queries.
+
         """
         multiple = self.side_multiple
         for side in size:
             if side % multiple:
                 below = side // multiple * multiple
                 raise UserError(
-                    f"{key} {side}: {name} takes images whose sides {multiple} divides: take {below or multiple} or "
-                    f"{below + multiple}"
+                    f"{key} {side}: {name} takes images whose sides are multiples of {multiple}: use "
+                    f"{below or multiple} or {below + multiple}"
                 )
         cells, queries = self.count_cells(*size), getattr(self, "num_queries", 0)
         if cells is not None and cells < queries:
-            enough = next(side for side in count(multiple, multiple) if (self.count_cells(side, side) or 0) >= queries)
-            shown = size[0] if size[0] == size[1] else list(size)
+            sufficient = next(
+                side for side in count(multiple, multiple) if (self.count_cells(side, side) or 0) >= queries
+            )
+            value = size[0] if size[0] == size[1] else list(size)
             raise UserError(
-                f"{key} {shown}: the maps of {name} have {cells:,} cells there, and each of its {queries:,} queries "
-                f"needs one: take {enough} or more, or lower MODEL.NUM_QUERIES"
+                f"{key} {value}: the maps of {name} have {cells:,} cells at this size, fewer than its {queries:,} "
+                f"queries: use {sufficient} or more, or lower MODEL.NUM_QUERIES"
             )
 
     @property
     def pretrained_part(self) -> Model:
-        """The model whose weights a classifier brings."""
+        """The model that is initialized with a classifier's weights."""
         return self.backbone
 
-    def classes_of_outputs(self, outputs: int) -> int:
-        """The classes of a classifier with so many outputs, of which one may be for no object."""
+    def outputs_to_classes(self, outputs: int) -> int:
+        """Return the number of classes of a classifier with these outputs; one may be for no object."""
         return len(COCO_CATEGORIES) if outputs == self.coco_outputs else outputs - self.has_no_object
 
     def plain_class(self, name: str) -> str:
-        """See ``Model.plain_class``; Pascal VOC's names of COCO's categories are COCO's."""
+        """Normalize a class name, see ``Model.plain_class``; Pascal VOC's names become COCO's."""
         plain = super().plain_class(name)
         return _OTHER_NAMES.get(plain, plain)
 
     @classmethod
     def most_objects(cls, **options: Any) -> tuple[str, int] | None:
-        """Say how many objects the model of these options finds in an image at most: what to set for more, such as a
-        key, and the number. None: nothing limits them.
+        """Return the largest number of objects that the model detects in an image; None: unlimited.
 
         Args:
-            options: all that the model has.
+            **options: all options of the model.
+
+        Returns:
+            What limits the number, such as a key, and the number.
+
         """
         return None
 
@@ -222,36 +245,42 @@ class Detector(Model):
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> DetectionCriterion:
-        """The losses of the model that ``build(name, num_classes, **options)`` builds, without building it.
+        """Build the losses of the model ``build(name, num_classes, **options)`` without building the model.
 
         Args:
+            name: name of the model.
+            num_classes: number of classes.
             losses: arguments of the family's criterion that differ from its defaults, such as ``normalizer``.
+            **options: options of the model.
+
         """
         raise NotImplementedError
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
-        """Compute what the network says of a batch, for ``decode`` and for the criterion.
+        """Compute the outputs of a batch, for ``decode`` and for the criterion.
 
         Args:
-            images: float32 (N, 3, H, W), normalized, zeros where padded, which is at the right and the bottom.
-            sizes: int64 (N, 2), height and width of each image without padding; None: none is padded.
-            targets: in training only; without them nothing is random.
+            images: float32 (N, 3, H, W), normalized, zeros where padded at the right and the bottom.
+            sizes: int64 (N, 2), height and width of each image without padding; None: no padding.
+            targets: for training only; without them nothing is random.
+
         """
         raise NotImplementedError
 
     def best(self, outputs: Outputs) -> TopDetections:
-        """The objects among ``outputs`` of ``forward`` without targets, as tensors, as many in each image."""
+        """Select the detections among ``outputs`` of ``forward`` without targets, equally many per image."""
         raise NotImplementedError
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
-        """The objects found in each image, in the host's memory, best first; it waits for the device once.
+        """Return the detections in each image in host memory, best first; it waits for the device once.
 
         Args:
-            outputs: of ``forward`` without targets.
-            sizes: int64 (N, 2), as ``forward`` was given them.
-            original_sizes: int64 (N, 2), height and width of the images as stored: boxes are in their pixels.
+            outputs: result of ``forward`` without targets.
+            sizes: int64 (N, 2), as passed to ``forward``.
+            original_sizes: int64 (N, 2), height and width of the stored images, in whose pixels boxes are returned.
+
         """
         return self.best(outputs).read(original_sizes)
 
@@ -263,83 +292,97 @@ class QueryDetector(Detector):
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:
-        """Build as any model; another backbone than the variant's has none of the options that are for that one."""
-        usual = cls.variants.get(name, {}).get("backbone")
-        if options.get("backbone", usual) != usual:
+        """Build the model; options of the variant's backbone do not apply to another backbone."""
+        default_backbone = cls.variants.get(name, {}).get("backbone")
+        if options.get("backbone", default_backbone) != default_backbone:
             options = {"backbone_options": None, **options}
         return super().build(name, num_classes, image_size, **options)
 
     @classmethod
     def most_objects(cls, **options: Any) -> tuple[str, int] | None:
+        """Return the number of queries, which limits the objects in an image."""
         return "MODEL.NUM_QUERIES", options["num_queries"]
 
 
-def build_backbone(name: str, fixed: Mapping[str, Any], own: Mapping[str, Any] | None, levels: Sequence[int]) -> Model:
-    """A model for its maps of images of any size.
+def build_backbone(
+    name: str, fixed: Mapping[str, Any], options: Mapping[str, Any] | None, levels: Sequence[int]
+) -> Model:
+    """Build a model for its feature maps of images of any size.
 
     Args:
-        fixed: options of which it takes those that it knows; own: others.
-        levels: the maps that are read, counted as Python counts.
+        name: name of the model.
+        fixed: options, used if the model has them.
+        options: further options.
+        levels: the maps that are used, as indices that may be negative.
 
     Raises:
-        UserError: it has no such map.
+        UserError: the model does not have such a map.
+
     """
-    known = model_options(name).defaults
-    fixed = {key: value for key, value in {"any_size": True, **fixed}.items() if key in known}
-    model = create_model(name, num_classes=0, **{**fixed, **(own or {})})
+    model_defaults = model_options(name).defaults
+    fixed = {key: value for key, value in {"any_size": True, **fixed}.items() if key in model_defaults}
+    model = create_model(name, num_classes=0, **{**fixed, **(options or {})})
     number = len(model.feature_strides)
     if not number:
-        raise UserError(f"backbone '{name}' has no feature maps: take a ResNet, a Swin, a PVTv2 or a ConvNeXt")
+        raise UserError(f"backbone '{name}' has no feature maps: use a ResNet, a Swin, a PVTv2 or a ConvNeXt")
     for level in levels:
         if not -number <= level < number:
-            raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
+            raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is out of range")
     return model
 
 
 def normal(deviation: float) -> paddle.ParamAttr:
-    """Normally distributed around 0."""
+    """Return an initializer with a normal distribution around 0."""
     return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation))
 
 
 def uniform(bound: float) -> paddle.ParamAttr:
-    """Evenly distributed between -bound and bound."""
+    """Return an initializer with a uniform distribution between -bound and bound."""
     return paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
 
 
 def zeros() -> paddle.ParamAttr:
+    """Return an initializer with zeros."""
     return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
 
 
 def dense(inputs: int, outputs: int) -> Linear:
-    """A linear layer whose weights and bias are uniform up to 1 / sqrt(inputs), as PyTorch begins."""
+    """Build a linear layer with weights and bias uniform up to 1 / sqrt(inputs), PyTorch's default."""
     bound = inputs**-0.5
     return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=uniform(bound))
 
 
 def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
-    """As float32, unless it is float64: boxes and losses in 16 bits would be off by pixels."""
+    """Convert to float32 unless it is float64: boxes and losses in 16 bits are off by pixels."""
     return x if x.dtype == paddle.float64 else x.astype("float32")
 
 
 def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
-    """``x.detach()``. In a static graph it is detached from a copy: there Paddle 3.3 does not know that the two share
-    memory, and may write over it while the detached one is still to be read."""
+    """Return ``x.detach()``, from a copy in a static graph.
+
+    Paddle 3.3 does not know there that the two share memory, and may overwrite the detached tensor before it is read.
+    """
     return x.detach() if paddle.in_dynamic_mode() else x.clone().detach()
 
 
-def corners_of_best(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
-    """x0, y0, x1, y1 of the boxes (N, queries, 4) at ``places`` (N, n), given by center, width and height, which D-FINE
-    may give below 0: float32 (N, n, 4)."""
+def select_corners(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """Convert the boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1, float32 (N, n, 4).
+
+    Boxes are given by center, width and height, which are negative in some outputs of D-FINE.
+    """
     center, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
     ends = paddle.concat([center - half, center + half], axis=-1)
     return paddle.take_along_axis(ends, places.unsqueeze(-1), axis=1)
 
 
 def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
-    """The images ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
+    """Select the images ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
 
     Args:
-        sizes: int64 (rows, 2), of these images.
+        images: the batch.
+        rows: positions of the images.
+        sizes: int64 (rows, 2), height and width of these images.
+
     """
     if len(rows) < images.shape[0]:
         first = rows[0]
@@ -352,10 +395,13 @@ def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray)
 
 
 def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Normalized images (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
+    """Set normalized images (N, 3, H, W) to zero outside of their sizes, as DETR's authors do.
 
     Args:
-        on_device: the same sizes where the images are, if they are there.
+        images: the batch.
+        sizes: int64 (N, 2), height and width of each image.
+        on_device: the sizes in device memory, if available.
+
     """
     height, width = images.shape[2:]
     if (sizes == (height, width)).all():

@@ -1,4 +1,4 @@
-"""Figures of a detector's evaluation: curves, scores of each category, what it confuses, which images go wrong."""
+"""Figures of a detector's evaluation: curves, scores per category, confusion, and the hardest images."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
 from ..drawing import build_gallery
-from .detections import DetectedObjects, as_written, boxes_to_corners
+from .detections import DetectedObjects, boxes_to_corners, corners_to_boxes
 from .drawing import fit_in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
@@ -19,11 +19,11 @@ from .evaluation.accumulation import (
     MatchTable,
     accumulate,
 )
-from .evaluation.images import ImageQuality, quality
+from .evaluation.images import ImageQuality, compute_image_quality
 
 _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
-_MOST_NAMES = 100  # of a confusion; more cannot be read
+_MOST_NAMES = 100  # of a confusion matrix; more are not readable
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 _NOTHING = "nothing"
 _THRESHOLDS = np.linspace(0.05, 0.95, 19)
@@ -32,48 +32,56 @@ _OVERLAP = 0.5
 
 
 class DetectionRecord(NamedTuple):
-    """The record of an image: about 9 bytes for each detection, and 700 besides, without areas.
+    """Record of an image without areas: about 9 bytes per detection, and 700 more.
 
     Attributes:
         labels: uint16 (d,).
         scores: float32 (d,).
-        found, ignored: uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``.
-        true_labels: uint16 (n,), of the annotations without crowds.
-        pairs: uint16 (m, 2), what was taken for what, see ``mistakes.pairs``.
+        true_positives: uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``.
+        ignored: uint16 (d,), likewise.
+        true_labels: uint16 (n,), labels of the annotations without crowds.
+        pairs: uint16 (m, 2), label of annotation and detection, see ``match_across_classes``.
+
     """
 
     labels: np.ndarray
     scores: np.ndarray
-    found: np.ndarray
+    true_positives: np.ndarray
     ignored: np.ndarray
     true_labels: np.ndarray
     pairs: np.ndarray
 
     @classmethod
-    def of(cls, table: MatchTable, truth: Any, detections: DetectedObjects, least_score: float) -> "DetectionRecord":
-        """Return what is kept of one image.
+    def from_table(
+        cls, table: MatchTable, truth: Any, detections: DetectedObjects, least_score: float
+    ) -> "DetectionRecord":
+        """Build the record of one image.
 
         Args:
-            table: of this image alone.
+            table: matches of this image only.
             truth: its annotations.
-            least_score: detections with a lower score are confused with nothing.
+            detections: its detections.
+            least_score: lowest score of detections in ``pairs``.
+
         """
-        found, ignored = ((bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.found, table.ignored))
+        true_positives, ignored = (
+            (bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored)
+        )
         true_labels = truth.labels[~truth.is_crowd].astype(np.uint16)
-        taken = pairs(truth, detections, len(table.totals), least_score)
-        return cls(table.labels, table.scores.astype(np.float32), found, ignored, true_labels, taken)
+        matched_pairs = match_across_classes(truth, detections, len(table.totals), least_score)
+        return cls(table.labels, table.scores.astype(np.float32), true_positives, ignored, true_labels, matched_pairs)
 
 
 def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
-    """The table of all images, in all areas alone, without ``annotated``; their ids are places among the records."""
-    labels, scores, found, ignored, true, _ = (np.concatenate(column) for column in zip(*records))
+    """Return the table of all images over all areas, without ``annotated``; image ids are positions in ``records``."""
+    labels, scores, true_positives, ignored, true_labels, _ = (np.concatenate(column) for column in zip(*records))
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
-    totals[:, 0] = np.bincount(true, minlength=num_classes)[:num_classes]
+    totals[:, 0] = np.bincount(true_labels, minlength=num_classes)[:num_classes]
     counts = np.array([len(record.labels) for record in records], np.int32)
     num_true = np.array([len(record.true_labels) for record in records], np.int32)
-    bits = (found.astype(np.uint64), ignored.astype(np.uint64))
-    nothing = MatchTable.empty(num_classes).annotated
-    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, nothing)
+    bits = (true_positives.astype(np.uint64), ignored.astype(np.uint64))
+    no_annotated = MatchTable.empty(num_classes).annotated
+    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, no_annotated)
 
 
 def detection_figures(
@@ -84,23 +92,30 @@ def detection_figures(
     predict: Callable[[int], DetectedObjects],
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> list[Figure]:
-    """All figures, most telling first.
+    """Return all figures, most informative first.
 
     Args:
-        samples: what was evaluated, with the ``dataset`` behind it.
-        names: of the categories.
-        least_score: of a box that counts where boxes are counted.
-        predict: what the model finds in a sample.
-        max_detections: with which they were matched.
+        samples: the evaluated samples.
+        records: index and record of each sample.
+        names: names of the categories.
+        least_score: lowest score of the boxes counted.
+        predict: returns the model's detections in a sample.
+        max_detections: limits used in matching.
+
     """
     table = join_tables([record for _, record in records], len(names))
     accumulated = accumulate(table, max_detections)
-    went = quality(table, least_score)
-    matrix = confusion([record.pairs for _, record in records], len(names))
+    quality = compute_image_quality(table, least_score)
+    matrix = build_confusion_matrix([record.pairs for _, record in records], len(names))
     indices = [index for index, _ in records]
     return [
         *_hardest(
-            samples, [(indices[place], place) for place in went.hardest(_SHOWN)], went, names, least_score, predict
+            samples,
+            [(indices[place], place) for place in quality.find_hardest(_SHOWN)],
+            quality,
+            names,
+            least_score,
+            predict,
         ),
         *_curves(accumulated, table, names),
         _categories(accumulated, table, matrix, names, least_score),
@@ -112,22 +127,25 @@ def detection_figures(
 def _hardest(
     samples: Any,
     chosen: Sequence[tuple[int, int]],
-    went: ImageQuality,
+    quality: ImageQuality,
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], DetectedObjects],
 ) -> list[Figure]:
     def draw(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
-        found = predict(index)
-        found = found.only(found.scores >= least_score)
+        detections = predict(index)
+        detections = detections.only(detections.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
         left = fit_in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
-        return [left, fit_in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)]
+        return [left, fit_in_cell(pixels, detections.boxes, detections.labels, names, scores=detections.scores)]
 
-    said = [f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed" for _, place in chosen]
-    note = "Those with the lowest F1 of their boxes at an IoU of 0.5, and of equal ones with the most mistakes. "
-    note += f"Annotated on the left, found with a score of at least {least_score:g} on the right."
-    return build_gallery(samples, [(index, one) for (index, _), one in zip(chosen, said)], draw, note)
+    captions = [
+        f"{quality.right[place]} right, {quality.wrong[place]} wrong, {quality.missed[place]} missed"
+        for _, place in chosen
+    ]
+    note = "Images with the lowest F1 of their boxes at an IoU of 0.5, then with the most mistakes. "
+    note += f"Left: annotations; right: detections with a score of at least {least_score:g}."
+    return build_gallery(samples, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
 
 
 def _curves(accumulated: AccumulatedResults, table: MatchTable, names: Sequence[str]) -> list[Figure]:
@@ -147,17 +165,19 @@ def _categories(
     accumulated: AccumulatedResults, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
 ) -> Figure:
     rows = []
-    shown = matrix[:, :-1].sum(axis=0)  # found with a sufficient score
+    num_found = matrix[:, :-1].sum(axis=0)  # with a sufficient score
     for label, (name, scores) in enumerate(zip(names, accumulated.class_ap().tolist())):
         percent: list[float | None] = [None if score == UNDEFINED else round(100 * score, 2) for score in scores]
-        wrong = matrix[label].copy()
-        wrong[label] = 0
-        other = None if not wrong.any() else [*names, _NOTHING][int(wrong.argmax())]
-        rows.append((name, *percent, int(table.totals[label, 0]), int(shown[label]), int(matrix[label, label]), other))
-    columns = ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "of these right", "most often taken for")
+        confused = matrix[label].copy()
+        confused[label] = 0
+        other = None if not confused.any() else [*names, _NOTHING][int(confused.argmax())]
+        rows.append(
+            (name, *percent, int(table.totals[label, 0]), int(num_found[label]), int(matrix[label, label]), other)
+        )
+    columns = ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for")
     note = (
-        f"Empty: nothing is annotated. Found: with a score of at least {least_score:g}; right: at an IoU of 0.5 and of "
-        f'the right category; taken for "{_NOTHING}": missed.'
+        f"Empty: no annotations. Found: with a score of at least {least_score:g}; correct: at an IoU of 0.5 with the "
+        f'right category; taken for "{_NOTHING}": missed.'
     )
     return FigureTable("Categories", columns, rows, note)
 
@@ -166,57 +186,61 @@ def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> 
     if len(names) >= _MOST_NAMES:
         return []
     note = (
-        f"Boxes that overlap with an IoU of at least 0.5, with a score of at least {least_score:g}. The last row is "
-        "what was found where nothing is annotated, the last column what was missed."
+        f"Boxes that overlap with an IoU of at least 0.5, with a score of at least {least_score:g}. The last row "
+        "counts detections without an annotation, the last column missed annotations."
     )
     return [ConfusionMatrix("Confusion", [*names, _NOTHING], matrix, note)]
 
 
 def _choice(table: MatchTable, least_score: float) -> list[Figure]:
-    """Say what another least score would give."""
+    """Return a chart of precision, recall and F1 for other score thresholds."""
     lines: list[tuple[float, float, float]] = []
     for score in _THRESHOLDS:
-        went = quality(table, float(score))
-        right, wrong, missed = (int(part.sum()) for part in went[:3])
+        quality = compute_image_quality(table, float(score))
+        right, wrong, missed = (int(part.sum()) for part in quality[:3])
         if right + missed == 0:
             return []
         recall, f1 = right / (right + missed), 2 * right / (2 * right + wrong + missed)
         lines.append((right / (right + wrong) if right + wrong else 1.0, recall, f1))
     precision, recalls, f1s = (list(column) for column in zip(*lines))
     best = int(np.argmax(f1s))
-    said = f"F1 is highest, {f1s[best]:.3f}, with boxes from a score of {_THRESHOLDS[best]:.2f} on"
+    message = f"F1 is highest, {f1s[best]:.3f}, with boxes from a score of {_THRESHOLDS[best]:.2f} on"
     return [
         Chart(
-            "Which score to ask for",
-            "least score of a box",
-            "share",
+            "Choice of the score threshold",
+            "lowest score of a box",
+            "fraction",
             {"precision": (_THRESHOLDS, precision), "recall": (_THRESHOLDS, recalls), "F1": (_THRESHOLDS, f1s)},
-            note=f"{said}; shown are those from {least_score:g} on (DETECTION.SCORE_THRESHOLD). At an IoU of 0.5.",
+            note=f"{message}; boxes from {least_score:g} on are shown (DETECTION.SCORE_THRESHOLD). At an IoU of 0.5.",
         )
     ]
 
 
-def pairs(truth: Any, detections: DetectedObjects, num_classes: int, least_score: float) -> np.ndarray:
-    """Find what was taken for what in one image, whatever the classes: of all annotations and detections that overlap
-    enough those with the largest IoU belong together, then those with the next, and so on.
+def match_across_classes(truth: Any, detections: DetectedObjects, num_classes: int, least_score: float) -> np.ndarray:
+    """Match annotations and detections of one image regardless of their classes.
+
+    The pair with the largest IoU is matched first, then the next, and so on.
 
     Args:
-        truth: as ``matching.BoxGroundTruth``. Crowds count as neither missed nor found; detections that lie in one, and
-            belong to nothing else, are left out.
-        least_score: detections with a lower score are left out.
+        truth: annotations, with the attributes of ``matching.BoxGroundTruth``. Crowds count as neither missed nor
+            detected; unmatched detections inside a crowd are ignored.
+        detections: detections in the image.
+        num_classes: number of classes.
+        least_score: detections with a lower score are ignored.
 
     Returns:
-        uint16 (pairs, 2), label of the annotation and of the detection; ``num_classes`` for the annotation of what is
-        nothing, and for the detection of what was missed.
+        uint16 (pairs, 2), label of annotation and detection; ``num_classes`` as annotation of unmatched detections, and
+        as detection of missed annotations.
+
     """
     chosen = np.asarray(detections.scores) >= least_score
-    boxes, labels = as_written(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]
+    boxes, labels = corners_to_boxes(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]
     is_crowd = np.asarray(truth.is_crowd, bool)
     true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)
-    shared, areas, true_areas = _compute_shared(boxes, true_boxes)
+    intersections, areas, true_areas = _compute_intersections(boxes, true_boxes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        overlaps = np.nan_to_num(shared / (areas[:, None] + true_areas - shared))[:, ~is_crowd]
-        inside = np.nan_to_num(shared / areas[:, None])[:, is_crowd]
+        overlaps = np.nan_to_num(intersections / (areas[:, None] + true_areas - intersections))[:, ~is_crowd]
+        crowd_fractions = np.nan_to_num(intersections / areas[:, None])[:, is_crowd]
     true_labels = true_labels[~is_crowd]
     is_found, is_used = np.zeros(len(true_labels), bool), np.zeros(len(labels), bool)
     result = []
@@ -225,27 +249,30 @@ def pairs(truth: Any, detections: DetectedObjects, num_classes: int, least_score
         if not is_used[row] and not is_found[true_row]:
             is_used[row] = is_found[true_row] = True
             result.append((true_labels[true_row], labels[row]))
-    is_used |= (inside >= _OVERLAP).any(axis=1)
+    is_used |= (crowd_fractions >= _OVERLAP).any(axis=1)
     result += [(label, num_classes) for label in true_labels[~is_found]]
     result += [(num_classes, label) for label in labels[~is_used]]
     return np.array(result, np.uint16).reshape(-1, 2)
 
 
-def _compute_shared(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shared areas (n, m), and areas (n,) and (m,), of boxes x, y, width, height."""
+def _compute_intersections(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return intersection areas (n, m), and areas (n,) and (m,), of boxes x, y, width, height."""
     ends, true_ends = boxes[:, :2] + boxes[:, 2:], true_boxes[:, :2] + true_boxes[:, 2:]
     sides = np.minimum(ends[:, None], true_ends) - np.maximum(boxes[:, None, :2], true_boxes[:, :2])  # (n, m, 2)
     return np.maximum(sides, 0).prod(axis=2), boxes[:, 2:].prod(axis=1), true_boxes[:, 2:].prod(axis=1)
 
 
-def confusion(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
-    """How often each was taken for each: int64 (num_classes + 1, num_classes + 1), annotated classes down, found ones
-    across, "nothing" last.
+def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
+    """Return the confusion matrix, int64 (num_classes + 1, num_classes + 1).
+
+    Rows are annotated classes, columns detected classes, with "nothing" last.
 
     Args:
-        all_pairs: of ``pairs``, of any number of images.
+        all_pairs: results of ``match_across_classes`` for any number of images.
+        num_classes: number of classes.
+
     """
     matrix = np.zeros((num_classes + 1) ** 2, np.int64)
-    for some in all_pairs:
-        np.add.at(matrix, some[:, 0].astype(np.int64) * (num_classes + 1) + some[:, 1], 1)
+    for image_pairs in all_pairs:
+        np.add.at(matrix, image_pairs[:, 0].astype(np.int64) * (num_classes + 1) + image_pairs[:, 1], 1)
     return matrix.reshape(num_classes + 1, num_classes + 1)

@@ -1,5 +1,7 @@
-"""Parameter names of other owners' detectors: of DETR's authors, of transformers, whose layout changed twice, and of
-torchvision; and which outputs of their classifiers are COCO's categories."""
+"""Parameter names of other projects' detectors, and the outputs of their classifiers for COCO's categories.
+
+The projects are DETR's authors', transformers, whose layout changed twice, and torchvision.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,28 +13,28 @@ from ...tasks.model import KeyMap
 from ..models.key_names import RESNET, SWIN, rename, split_projections
 from .detector import COCO_CATEGORIES
 
-# Outputs of published classifiers: a class for each number up to COCO's largest id, and one besides.
+# Outputs of published classifiers: a class for each number up to COCO's largest id, and one more.
 DETR_OUTPUTS, TORCHVISION_OUTPUTS = 92, 91
-DETR_ROWS = [*COCO_CATEGORIES, DETR_OUTPUTS - 1]  # of the categories, and of "no object", the last
-TORCHVISION_ROWS = [0, *COCO_CATEGORIES]  # of the background, the first, and of the categories
+DETR_ROWS = [*COCO_CATEGORIES, DETR_OUTPUTS - 1]  # categories, and "no object", the last
+TORCHVISION_ROWS = [0, *COCO_CATEGORIES]  # background, the first, and categories
 ROWS_TAKEN = (
-    f"of the classifier's {DETR_OUTPUTS} outputs, one for each id of COCO's categories and 'no object', those of the "
-    f"{len(COCO_CATEGORIES)} categories were taken, in the order of their ids"
+    f"of the classifier's {DETR_OUTPUTS} outputs, one for each id of COCO's categories and 'no object', the outputs of "
+    f"the {len(COCO_CATEGORIES)} categories were used, in the order of their ids"
 )
 
 _BACKBONE, _BODY = "backbone.", "backbone.body."
-_CLASSIFIERS = ("fc.", "head.")  # of the classifiers that a backbone is taken from
+_CLASSIFIERS = ("fc.", "head.")  # final layers of classifiers used as backbones
 
 _AUTHORS = ((r"^backbone\.0\.body\.", _BACKBONE),)
 
-_OF_MODEL = r"^(?:detr\.)?(?:model\.)?"
-_LAYER = _OF_MODEL + r"(encoder|decoder)\.layers\.(\d+)\."
+_MODEL = r"^(?:detr\.)?(?:model\.)?"
+_LAYER = _MODEL + r"(encoder|decoder)\.layers\.(\d+)\."
 _IN_LAYER = r"transformer.\1.layers.\2."
 _HUGGINGFACE = (
-    (_OF_MODEL + r"backbone\.conv_encoder\.model\.", _BACKBONE),  # transformers 4, timm's or its own ResNet
-    (_OF_MODEL + r"backbone\.model\.", _BACKBONE),  # transformers 5
-    (_OF_MODEL + r"query_position_embeddings\.", "query_embed."),
-    (_OF_MODEL + r"input_projection\.", "input_proj."),
+    (_MODEL + r"backbone\.conv_encoder\.model\.", _BACKBONE),  # transformers 4, ResNet of timm or transformers
+    (_MODEL + r"backbone\.model\.", _BACKBONE),  # transformers 5
+    (_MODEL + r"query_position_embeddings\.", "query_embed."),
+    (_MODEL + r"input_projection\.", "input_proj."),
     (_LAYER + r"self_attn\.o_proj\.", _IN_LAYER + "self_attn.out_proj."),
     (_LAYER + r"encoder_attn\.(?:out|o)_proj\.", _IN_LAYER + "multihead_attn.out_proj."),
     (_LAYER + r"encoder_attn\.", _IN_LAYER + "multihead_attn."),
@@ -44,26 +46,26 @@ _HUGGINGFACE = (
     ),
     (_LAYER + r"(?:mlp\.)?fc([12])\.", _IN_LAYER + r"linear\3."),
     (_LAYER, _IN_LAYER),
-    (_OF_MODEL + r"decoder\.layernorm\.", "transformer.decoder.norm."),
+    (_MODEL + r"decoder\.layernorm\.", "transformer.decoder.norm."),
     (r"^(?:detr\.)?class_labels_classifier\.", "class_embed."),
     (r"^(?:detr\.)?bbox_predictor\.", "bbox_embed."),
 )
 
 
 def _with_our_backbone(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The names after ``backbone.`` from torchvision's, timm's or transformers' to ours."""
-    own = {name[len(_BACKBONE) :]: value for name, value in state.items() if name.startswith(_BACKBONE)}
-    others = {name: value for name, value in state.items() if not name.startswith(_BACKBONE)}
-    return {**{_BACKBONE + name: value for name, value in RESNET["Hugging Face"](own).items()}, **others}
+    """Rename the parameters after ``backbone.`` from torchvision's, timm's or transformers' names."""
+    backbone = {name[len(_BACKBONE) :]: value for name, value in state.items() if name.startswith(_BACKBONE)}
+    rest = {name: value for name, value in state.items() if not name.startswith(_BACKBONE)}
+    return {**{_BACKBONE + name: value for name, value in RESNET["Hugging Face"](backbone).items()}, **rest}
 
 
 def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Our names for those of facebookresearch/detr."""
+    """Rename the parameters of facebookresearch/detr."""
     return split_projections(_with_our_backbone(rename(state, _AUTHORS)))
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Our names for those of ``DetrForObjectDetection`` in transformers 4 and 5, with its own ResNet or timm's."""
+    """Rename the parameters of ``DetrForObjectDetection`` in transformers 4 and 5."""
     return _with_our_backbone(rename(state, _HUGGINGFACE))
 
 
@@ -73,73 +75,82 @@ DETR: dict[str, KeyMap] = {
 }
 
 
-# torchvision's published files have the names of its version 1, its layers have others since.
+# torchvision's published files use the names of its version 1; its layers were renamed since.
 _TORCHVISION = (
     (r"^(rpn\.head\.conv)\.(weight|bias)$", r"\1.0.0.\2"),
     (r"^(backbone\.fpn\.(?:inner|layer)_blocks\.\d+)\.(weight|bias)$", r"\1.0.\2"),
     (r"^roi_heads\.mask_head\.mask_fcn(\d+)\.", lambda match: f"roi_heads.mask_head.{int(match[1]) - 1}.0."),
 )
 
-_EPSILON = 1e-5  # that our fixed batch norms add to the variance
+_EPSILON = 1e-5  # our fixed batch norms add this to the variance
 _CLASSIFIER_BIAS = "roi_heads.box_predictor.cls_score.bias"
 
 
 def _from_torchvision(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename torchvision's parameters, and correct the variances of its published detectors."""
     ours = rename(from_torch_names(state), _TORCHVISION)
     if _seems_published(ours):
-        # torchvision gives the fixed batch norms of its published detectors (COCO_V1) an epsilon of 0 when it loads
-        # them; a variance that is smaller by ours means the same, wherever these weights go from here.
+        # torchvision sets the epsilon of fixed batch norms to 0 when it loads its published detectors (COCO_V1);
+        # subtracting our epsilon from the variance has the same effect wherever these weights are used.
         ours.update({name: ours[name] - _EPSILON for name in ours if name.endswith("._variance")})
     return ours
 
 
 def _seems_published(ours: Mapping[str, Any]) -> bool:
-    """A guess by the number of outputs: files do not say with which epsilon they were trained."""
+    """Guess from the number of outputs, since files do not contain their epsilon."""
     return _CLASSIFIER_BIAS in ours and len(ours[_CLASSIFIER_BIAS]) == TORCHVISION_OUTPUTS
 
 
-def notices_of_torchvision(ours: Mapping[str, Any]) -> list[str]:
-    """Say what the names ``_from_torchvision`` has made do not say: which epsilon was taken for their batch norms."""
+def torchvision_notices(ours: Mapping[str, Any]) -> list[str]:
+    """Return a notice on the epsilon assumed for the batch norms of torchvision's weights."""
     if not _seems_published(ours) or not any(name.endswith("._variance") for name in ours):
         return []
     return [
-        f"{TORCHVISION_OUTPUTS} outputs, taken for weights that torchvision published for COCO: fixed batch norms "
-        f"compute without an epsilon; where they were trained with {_EPSILON:g}, add that to each running_var before"
+        f"{TORCHVISION_OUTPUTS} outputs, assumed to be torchvision's published weights for COCO: fixed batch norms "
+        f"compute without an epsilon; if they were trained with {_EPSILON:g}, add it to each running_var first"
     ]
 
 
-def _of_the_backbone(owner: KeyMap) -> KeyMap:
-    """From a classifier's state, of which the backbone is used."""
+def _backbone_only(owner: KeyMap) -> KeyMap:
+    """Return a renaming of a classifier's state that keeps only the backbone."""
 
     def to_our_names(state: Mapping[str, Any]) -> dict[str, Any]:
-        own = owner(state).items()
-        return {_BODY + name: value for name, value in own if not name.startswith(_CLASSIFIERS)}
+        parameters = owner(state).items()
+        return {_BODY + name: value for name, value in parameters if not name.startswith(_CLASSIFIERS)}
 
     return to_our_names
 
 
 MASK_RCNN: dict[str, KeyMap] = {
     "torchvision": _from_torchvision,
-    **{f"{owner} (backbone)": _of_the_backbone(to_ours) for owner, to_ours in {**RESNET, **SWIN}.items()},
+    **{f"{owner} (backbone)": _backbone_only(to_ours) for owner, to_ours in {**RESNET, **SWIN}.items()},
 }
 
 
 def published_names(first: int, last: int) -> list[str]:
-    """COCO's categories by the numbers ``first`` to ``last`` of a published classifier's classes, which are their ids;
-    "" where no category has one."""
-    return [COCO_CATEGORIES.get(own, "") for own in range(first, last + 1)]
+    """Return COCO's category names for the ids ``first`` to ``last``; "" where no category has the id.
+
+    These ids are the class numbers of a published classifier.
+    """
+    return [COCO_CATEGORIES.get(id_, "") for id_ in range(first, last + 1)]
 
 
-def rows_of_categories(
+def select_category_rows(
     value: np.ndarray, num_classes: int, outputs: int, rows: Sequence[int], axis: int = -1, for_each: int = 1
 ) -> np.ndarray | None:
-    """A parameter of a published classifier with the outputs of COCO's 80 categories, whose ids are their numbers in
-    it, and the one besides; None for any other.
+    """Select the outputs of COCO's 80 categories, and the extra one, from a parameter of a published classifier.
 
     Args:
-        value: has the outputs along ``axis``.
-        outputs: of the classifier; rows: those to take.
-        for_each: numbers of each output, one behind the other.
+        value: the parameter, with the outputs along ``axis``.
+        num_classes: number of classes of the model.
+        outputs: number of outputs of the published classifier.
+        rows: outputs to select.
+        axis: axis of the outputs.
+        for_each: values per output, consecutive.
+
+    Returns:
+        The selected values; None if the parameter is not of a published classifier, or the model not for COCO.
+
     """
     if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * outputs:
         return None

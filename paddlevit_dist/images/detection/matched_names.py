@@ -1,4 +1,4 @@
-"""Images and categories of two files that number them differently, matched by their names."""
+"""Matches images and categories of two files with different ids by their names."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,38 +8,41 @@ from ...runtime.printing import one_line, shorten
 from ..data.data_warnings import count
 from .coco_files import Id, short
 
-Offset = tuple[bool, tuple[str, ...]]  # whether the known path is the longer one, and what it has in front
-_SAME: Offset = (False, ())
+Offset = tuple[bool, tuple[str, ...]]  # whether the known path is longer, and its additional folders
+_NO_OFFSET: Offset = (False, ())
 
 
-def match_files(names: Sequence[str], known: Sequence[str]) -> list[list[int]]:
-    """Find images by their paths, of which one may begin in another folder than the other.
+def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[int]]:
+    """Match images by their paths, which may be relative to different folders.
 
-    Two paths mean the same image if one of them is the end of the other. Where a path could mean several images, all
-    paths are taken to begin in the one folder that fits them all, if there is one.
+    Two paths match if one of them is the end of the other. If a path matches several images, all paths are assumed to
+    be relative to the one folder for which all match, if there is one.
 
     Args:
-        names: different paths.
-        known: the path of each image; "" where it has none.
+        names: unique paths.
+        known_names: path of each image; "" where it has none.
+
     Returns:
-        Positions in ``known`` of each name. None: no image has this path. Several: it cannot be decided which.
+        Positions in ``known_names`` for each name: none if no image has this path, several if the match is ambiguous.
+
     """
     by_last: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-    for position, path in enumerate(known):
+    for position, path in enumerate(known_names):
         parts = _parts(path)
         if parts:
             by_last.setdefault(parts[-1], []).append((parts, position))
-    found = [_fitting(_parts(name), by_last) for name in names]
-    counts = Counter(offset for places in found for offset in places)
+    matches = [_fitting(_parts(name), by_last) for name in names]
+    counts = Counter(offset for candidates in matches for offset in candidates)
     common = [offset for offset, number in counts.items() if number == len(names)]
-    common = [_SAME] if _SAME in common else common
+    common = [_NO_OFFSET] if _NO_OFFSET in common else common
     return [
-        [position for offset in (common or places) for position in places[offset]] if places else [] for places in found
+        [position for offset in (common or candidates) for position in candidates[offset]] if candidates else []
+        for candidates in matches
     ]
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """Folders and file of a path, without what leads out of the folder where it begins."""
+    """Split a path into folders and file, without parts that leave the folder that it starts in."""
     parts: list[str] = []
     for part in path.replace("\\", "/").split("/"):
         if part == "..":
@@ -50,96 +53,113 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _fitting(name: tuple[str, ...], by_last: dict[str, list[tuple[tuple[str, ...], int]]]) -> dict[Offset, list[int]]:
-    """The images that a path can mean, by what one of the two paths has in front of the other."""
-    found: dict[Offset, list[int]] = {}
+    """Return the positions of images that a path can mean, by the additional folders of one of the two paths."""
+    matches: dict[Offset, list[int]] = {}
     for parts, position in by_last.get(name[-1], ()) if name else ():
         is_longer, shorter = len(parts) > len(name), min(len(parts), len(name))
         if parts[-shorter:] == name[-shorter:]:
             longer = parts if is_longer else name
-            found.setdefault((is_longer, longer[:-shorter]), []).append(position)
-    return found
+            matches.setdefault((is_longer, longer[:-shorter]), []).append(position)
+    return matches
 
 
-def match_categories(names: Sequence[str], known: Sequence[str]) -> list[list[int]]:
-    """Find categories by their names: those of an equal name, else those whose name differs in capitals and in the
-    spaces around it, unless another name is equal to theirs.
+def match_categories(names: Sequence[str], known_names: Sequence[str]) -> list[list[int]]:
+    """Match categories by name, exactly or else ignoring case and surrounding spaces.
+
+    A category that another name matches exactly is not matched inexactly.
 
     Args:
-        names: different names, of which none is empty.
-        known: the name of each category; "" where it has none.
+        names: unique names that are not empty.
+        known_names: name of each category; "" where it has none.
+
     Returns:
-        Positions in ``known`` of each name. None: there is no such category. Several: it cannot be decided which.
+        Positions in ``known_names`` for each name: none if there is no such category, several if the match is
+        ambiguous.
+
     """
-    equal, similar = _positions(known), _positions(map(_folded, known))
-    taken = {position for name in names for position in equal.get(name, ())}
-    return [equal.get(name) or [one for one in similar.get(_folded(name), ()) if one not in taken] for name in names]
+    equal, similar = _positions(known_names), _positions(map(_folded, known_names))
+    matched = {position for name in names for position in equal.get(name, ())}
+    return [
+        equal.get(name) or [position for position in similar.get(_folded(name), ()) if position not in matched]
+        for name in names
+    ]
 
 
 def _positions(names: Iterable[str]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    """Return the positions of each name."""
+    positions: dict[str, list[int]] = {}
     for position, name in enumerate(names):
-        found.setdefault(name, []).append(position)
-    return found
+        positions.setdefault(name, []).append(position)
+    return positions
 
 
 def _folded(name: str) -> str:
+    """Return a name without case and surrounding spaces."""
     return name.strip().casefold()
 
 
-def require_images(names: Sequence[str], found: Sequence[list[int]], ids: Sequence[Id], file: str, before: str) -> None:
-    """Refuse paths that stand for no image, for several, or for the same image as another path.
+def require_images(
+    names: Sequence[str], matches: Sequence[list[int]], ids: Sequence[Id], file: str, before: str
+) -> None:
+    """Check that each path matches one image, and that no two paths match the same image.
 
     Args:
-        found: what ``match_files`` has returned for ``names``.
-        ids: of the images in ``file``.
-        before: beginning of each message.
+        names: the paths.
+        matches: result of ``match_files`` for ``names``.
+        ids: ids of the images in ``file``.
+        file: the annotation file.
+        before: start of each message.
+
     Raises:
-        UserError: names the first path.
+        UserError: names the first invalid path.
+
     """
-    missing = [name for name, positions in zip(names, found) if not positions]
+    missing = [name for name, positions in zip(names, matches) if not positions]
     if missing:
-        said = (
-            f"{len(missing):,} of {count(len(names), 'image')} are not in {file} by their file names, as {missing[0]}"
-        )
-        raise UserError(one_line(f"{before}{said}: give images that it lists, in the same folders"))
-    several = next(((name, positions) for name, positions in zip(names, found) if len(positions) > 1), None)
+        message = f"{len(missing):,} of {count(len(names), 'image')} are not listed in {file}, such as {missing[0]}"
+        raise UserError(one_line(f"{before}{message}: use the images that it lists, in the same folders"))
+    several = next(((name, positions) for name, positions in zip(names, matches) if len(positions) > 1), None)
     if several:
-        shown = " and ".join(short(ids[position]) for position in several[1][:2])
-        said = f"{several[0]} can be several images of {file}, with the ids {shown}: name images with their folders"
-        raise UserError(one_line(f"{before}{said}"))
+        example_ids = " and ".join(short(ids[position]) for position in several[1][:2])
+        message = f"{several[0]} matches several images of {file}, with ids {example_ids}: use paths with folders"
+        raise UserError(one_line(f"{before}{message}"))
     first: dict[int, str] = {}
-    for name, positions in zip(names, found):
+    for name, positions in zip(names, matches):
         other = first.setdefault(positions[0], name)
         if other != name:
-            said = f"{other} and {name} would both be the image with id {short(ids[positions[0]])} of {file}"
-            raise UserError(one_line(f"{before}{said}: give the images of one folder"))
+            message = f"{other} and {name} both match the image with id {short(ids[positions[0]])} of {file}"
+            raise UserError(one_line(f"{before}{message}: use the images of one folder"))
 
 
 def require_categories(
-    names: Sequence[str], found: Sequence[list[int]], known: Sequence[str], file: str, before: str
+    names: Sequence[str], matches: Sequence[list[int]], known_names: Sequence[str], file: str, before: str
 ) -> dict[int, str]:
-    """Refuse names of categories that stand for several categories, or for the same one as another name, or of which
-    none stands for any.
+    """Check that names match at most one category each, no two the same, and at least one matches.
 
     Args:
-        found: what ``match_categories`` has returned for ``names``.
-        known: the names of all categories in ``file``.
-        before: beginning of each message.
+        names: the names.
+        matches: result of ``match_categories`` for ``names``.
+        known_names: names of all categories in ``file``.
+        file: the annotation file.
+        before: start of each message.
+
     Returns:
-        The name that stands for a category, by its position in ``known``.
+        Position in ``known_names`` of each matched category -> its name in ``names``.
+
     Raises:
-        UserError: says which names.
+        UserError: names the categories.
+
     """
-    if names and not any(found):
-        theirs, ours = (shorten(", ".join(list(some)[:3])) for some in (names, filter(None, known)))
-        raise UserError(f"{before}no category is in {file} by its name, as {theirs}; there are, as {ours}")
+    if names and not any(matches):
+        theirs, ours = (shorten(", ".join(list(values)[:3])) for values in (names, filter(None, known_names)))
+        raise UserError(f"{before}no category name is in {file}: got {theirs}, but it has {ours}")
     first: dict[int, str] = {}
-    for name, positions in zip(names, found):
+    for name, positions in zip(names, matches):
         if len(positions) > 1:
-            raise UserError(f"{before}{shorten(name)} can be several categories of {file}: give each its own name")
+            raise UserError(f"{before}{shorten(name)} matches several categories of {file}: give each a unique name")
         for position in positions:
             other = first.setdefault(position, name)
             if other != name:
                 both = f"{shorten(other)} and {shorten(name)}"
-                raise UserError(f"{before}{both} would both be {shorten(known[position])} of {file}: rename one")
+                raise UserError(f"{before}{both} both match {shorten(known_names[position])} of {file}: rename one")
     return first

@@ -1,4 +1,4 @@
-"""COCO's scores over the processes of a run: each keeps what its images contribute, all of it is accumulated once."""
+"""COCO's scores over the processes of a run: each process collects matches, which are accumulated once."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,27 +19,28 @@ from .evaluation.accumulation import (
     accumulate,
     resolve_detection_limits,
 )
-from .evaluation.images import image_columns
-from .evaluation.matching import CandidateDetections, ImageMasks, match, match_found
+from .evaluation.images import build_image_columns
+from .evaluation.matching import CandidateDetections, ImageMasks, match, match_detections
 from .evaluation.resampling import DetectionCurves, named_scores
 
-_OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
+_MASK_PREFIX = "mask "  # of the names of scores of masks
 
 
 class DetectionMetrics(Metrics):
     """Match tables of images, gathered from all ranks by ``compute``.
 
-    An image that was evaluated twice, or not at all, is an error: the score would be that of other data.
+    Images evaluated twice, or not at all, raise an error, since the score would be of other data.
 
     Args:
-        class_names: in the order of labels.
-        images: of the whole split; None: unknown, and not checked.
-        with_masks: masks are compared as well, where both annotations and detections have them.
-        least_score: of detections that count where those of one image are counted.
-        max_detections: how many of an image and class count, COCO's maxDets; None: 100.
+        class_names: names in the order of labels.
+        images: number of images of the split; None: unknown, and not checked.
+        with_masks: also compare masks if both annotations and detections have them.
+        least_score: lowest score of the detections counted in each image.
+        max_detections: number of detections per image and class that count, COCO's maxDets; None: 100.
 
     Attributes:
-        joined_tables: the matches of all ranks, once computed, by what is before the names of their numbers.
+        joined_tables: prefix of the names of scores -> matches of all ranks, set by ``compute``.
+
     """
 
     lists = ("_image_ids",)
@@ -60,123 +61,133 @@ class DetectionMetrics(Metrics):
         self.state = {"images": 0, "detections": 0, "not finite": 0}
         self._boxes = GrowingTable(len(self.class_names))
         self._masks = GrowingTable(len(self.class_names)) if with_masks else None
-        self._image_ids: list[int] = []  # of this rank, in the order in which they were added
+        self._image_ids: list[int] = []  # of this rank, in the order of ``update``
         self._curves: dict[str, DetectionCurves] = {}  # of all ranks, by prefix
         self.joined_tables: dict[str, MatchTable] = {}
 
     def update(
         self, image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int] | None = None
     ) -> MatchTable:
-        """Add an image; returns what its boxes contribute. Detections that are not finite count as none.
+        """Add an image and return the table of its boxes; detections that are not finite are ignored.
 
         Args:
-            image_id: different for each image of the split.
-            truth: what is annotated, as ``BoxGroundTruth``; with ``masks`` where these are compared.
-            size: height and width of the image; only masks need it.
+            image_id: unique id of the image.
+            truth: annotations, with the attributes of ``BoxGroundTruth``, and ``masks`` if masks are compared.
+            detections: detections in the image.
+            size: height and width of the image, needed for masks only.
+
         """
-        given = len(detections.scores)
+        num_detections = len(detections.scores)
         detections = detections.finite()
         table = match(image_id, truth, detections, len(self.class_names), self.limits)
         self._boxes.add(table)
         if self._masks is not None and size is not None:
             masks = _get_masks(image_id, truth, detections, size)
-            found = CandidateDetections(masks, detections.scores, detections.labels)
-            self._masks.add(match_found(image_id, truth, found, len(self.class_names), self.limits))
+            candidates = CandidateDetections(masks, detections.scores, detections.labels)
+            self._masks.add(match_detections(image_id, truth, candidates, len(self.class_names), self.limits))
         self._image_ids.append(image_id)
         self.state["images"] += 1
         self.state["detections"] += len(detections.scores)
-        self.state["not finite"] += given - len(detections.scores)
+        self.state["not finite"] += num_detections - len(detections.scores)
         return table
 
-    def merge(self, other: "DetectionMetrics") -> None:  # type: ignore[override] # one of this class
+    def merge(self, other: "DetectionMetrics") -> None:  # type: ignore[override] # of the same class
+        """Add the images of other metrics."""
         super().merge(other)
         self._boxes.add(other._boxes.joined())
         if self._masks is not None and other._masks is not None:
             self._masks.add(other._masks.joined())
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """COCO's twelve numbers as fractions, AP of each class that occurs, and counts; those of masks begin with
-        "mask". A number of which nothing in the split can be found is left out, except AP and AP50, which are 0 then;
-        the summary says so.
-        Every rank must call this."""
+        """Return COCO's twelve numbers as fractions, the AP of each class that occurs, and counts.
+
+        Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
+        then; the summary mentions it. Every rank must call this.
+        """
         values = self._values(self._accumulated(self._boxes, ""), "")
         if self._masks is not None:
-            values.update(self._values(self._accumulated(self._masks, _OF_MASKS), _OF_MASKS))
+            values.update(self._values(self._accumulated(self._masks, _MASK_PREFIX), _MASK_PREFIX))
         values.update({name: int(number) for name, number in state.items()})
         return values
 
     def _accumulated(self, tables: GrowingTable, prefix: str) -> AccumulatedResults:
-        gathered = all_gather(tables.joined().packed())
-        table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
+        gathered = all_gather(tables.joined().pack())
+        table = MatchTable.joined([MatchTable.unpack(packed) for packed in gathered])
         if self.images is not None and len(table.image_ids) != self.images:
             raise RuntimeError(f"{len(table.image_ids):,} images were evaluated of {self.images:,}")
         self.joined_tables[prefix] = table
-        self._curves.pop(prefix, None)  # of fewer images
+        self._curves.pop(prefix, None)  # built from fewer images
         return accumulate(table, self.limits)
 
-    def _values(self, accumulated: AccumulatedResults, prefix: str) -> dict[str, float]:
-        values = {f"{prefix}{name}": number for name, number in accumulated.named().items() if number != UNDEFINED}
+    def _values(self, results: AccumulatedResults, prefix: str) -> dict[str, float]:
+        values = {f"{prefix}{name}": number for name, number in results.named().items() if number != UNDEFINED}
         values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
-        for name, (ap, *_) in zip(self.class_names, accumulated.class_ap().tolist()):
+        for name, (ap, *_) in zip(self.class_names, results.class_ap().tolist()):
             if ap != UNDEFINED:
                 values[f"{prefix}AP {name}"] = ap
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """The id of each image, int64 (images,): what they contribute has been gathered by ``compute``."""
+        """Return the id of each image, int64 (images,); ``compute`` has gathered their matches."""
         return [np.array(self._image_ids, np.int64)]
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the scores of bootstrap draws by name."""
         return named_scores(self._curves_and_places(table[0]), self.class_names, weights)
 
     def _curves_and_places(self, image_ids: np.ndarray) -> dict[str, tuple[DetectionCurves, np.ndarray]]:
-        found = {}
+        curves = {}
         for prefix, matches in self.joined_tables.items():
             if prefix not in self._curves:
-                self._curves[prefix] = DetectionCurves.of(matches, self.limits)
-            found[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
-        return found
+                self._curves[prefix] = DetectionCurves.from_table(matches, self.limits)
+            curves[prefix] = self._curves[prefix], np.searchsorted(matches.image_ids, image_ids)
+        return curves
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
-        named = {
+        """Return the matches of all images as a table for files."""
+        columns = {
             f"{prefix}{name}": column
             for prefix, matches in self.joined_tables.items()
             for name, column in matches._asdict().items()
         }
-        return SampleTable("boxes", self.class_names, {"ids": table[0], "limits": np.array(self.limits), **named})
+        return SampleTable("boxes", self.class_names, {"ids": table[0], "limits": np.array(self.limits), **columns})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """See ``image_columns``."""
+        """Return the columns of a table with one row per image, see ``build_image_columns``."""
         values: dict[str, Sequence[Any]] = {}
         for prefix, (curves, places) in self._curves_and_places(table[0]).items():
-            of_all = image_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
-            values.update({f"{prefix}{name}": [column[place] for place in places] for name, column in of_all.items()})
+            image_columns = build_image_columns(self.joined_tables[prefix], curves, self.class_names, self.least_score)
+            values.update(
+                {f"{prefix}{name}": [column[place] for place in places] for name, column in image_columns.items()}
+            )
         return values
 
     def summary(self, values: dict[str, float]) -> str:
+        """Format the most important scores."""
         recall = f"AR_{self.limits[-1]}"
-        names = ["AP", "AP50", "AP75", recall, f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
-        shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
-        shown[0] += self.format_interval("AP", 3)
+        names = ["AP", "AP50", "AP75", recall, f"{_MASK_PREFIX}AP", f"{_MASK_PREFIX}AP50"]
+        parts = [f"{name} {values[name]:.4f}" for name in names if name in values]
+        parts[0] += self.format_interval("AP", 3)
         if self.limits != MAX_DETECTIONS:
-            shown.append(f"({self.limits[-1]:,} detections of an image and category, COCO's numbers are of 100)")
-        if recall not in values:  # which is defined wherever AP is
-            shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
-        if values.get("not finite"):  # not known of some of the images
-            shown.append(f"({values['not finite']:,} detections are not finite)")
-        return " ".join(shown)
+            parts.append(f"({self.limits[-1]:,} detections per image and category, COCO uses 100)")
+        if recall not in values:  # defined whenever AP is
+            parts.append("(no annotations: AP is undefined, -1 in COCO's tools)")
+        if values.get("not finite"):  # unknown for a part of the images
+            parts.append(f"({values['not finite']:,} detections are not finite)")
+        return " ".join(parts)
 
 
 def _get_masks(image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int]) -> ImageMasks:
-    """The masks of an image as they are compared.
+    """Return the compressed masks of an image.
 
     Raises:
-        UserError: what stands for a mask is none of this image.
+        UserError: a mask is invalid or has another size than the image.
+
     """
-    texts: list[list[bytes]] = []
-    for what, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
+    compressed: list[list[bytes]] = []
+    for kind, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
         try:
-            texts.append([compress_runs(mask, *size) for mask in masks or ()])
+            compressed.append([compress_runs(mask, *size) for mask in masks or ()])
         except ValueError as error:
-            raise UserError(f"image {image_id}: {what} cannot be compared: its segmentation {error}") from None
-    return ImageMasks(texts[0], texts[1], size[0])
+            raise UserError(f"image {image_id}: {kind} cannot be compared: its segmentation {error}") from None
+    return ImageMasks(compressed[0], compressed[1], size[0])

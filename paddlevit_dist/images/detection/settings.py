@@ -17,121 +17,137 @@ _EVALUATED_SIDES = {"EVAL_SHORTEST_SIDE": 800, "EVAL_LONGEST_SIDE": 1333}  # pix
 
 
 class DetectionDataSection(ObjectData):
+    """Keys below DATA of images with boxes."""
+
     SHORTEST_SIDES: list[int] = key(
         list(range(480, 801, 32)),
-        "training: each image is resized so that its shorter side is one of these, in pixels",
+        "training: sizes in pixels of the shorter side; each image is resized to a random one",
         SIDE_PX,
     )
     RESIZE_TO_SQUARE: bool = key(
-        False, "training: each image becomes a square of one of these sides, whatever its proportions, as RT-DETR's"
+        False, "training: resize each image to a square with one of these sides, as for RT-DETR"
     )
     BATCH_SIDES: list[int] = key(
         [],
-        "training: all images of an update, squares (RESIZE_TO_SQUARE), are resized to one of these sides, drawn "
-        "from SEED and the number of the update; none: they stay as SHORTEST_SIDES has them",
+        "training: sides to which all images of an update, squares (RESIZE_TO_SQUARE), are resized; one is drawn from "
+        "SEED and the number of the update; none: the sizes of SHORTEST_SIDES are kept",
         SIDE_PX,
     )
-    LONGEST_SIDE: int = key(1333, "training: most pixels of the longer side, whatever the shorter one", SIDE_PX)
-    CROP_PROBABILITY: float = key(0.5, "training: probability of an image that is cropped first", SHARE)
+    LONGEST_SIDE: int = key(
+        1333, "training: limit of the longer side in pixels, with precedence over the shorter side", SIDE_PX
+    )
+    CROP_PROBABILITY: float = key(0.5, "training: probability that an image is cropped before resizing", SHARE)
     CROP_SHORTEST_SIDES: list[int] = key(
-        [400, 500, 600], "training: an image to be cropped is resized to one of these first", SIDE_PX
+        [400, 500, 600], "training: sizes of the shorter side before a crop; one is drawn", SIDE_PX
     )
     CROP_SIDES: Pair[int] = key([384, 600], "training: smallest and largest side of the crop", SIDE_PX)
     COLOR_JITTER: float = key(0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0)
     SSD_AUGMENT: bool = key(
         False,
-        "training: colors are distorted, images laid on a larger black one and cropped by the overlap with an object, "
-        "as SSD's and RT-DETR's authors do",
+        "training: augmentation of SSD's and RT-DETR's authors: distort colors, place images on a larger black one, "
+        "and crop them by the overlap with an object",
     )
-    NO_AUGMENT_EPOCHS: int = key(
-        0, "training: so many last epochs are without SSD_AUGMENT and without BATCH_SIDES", AT_LEAST_0
-    )
+    NO_AUGMENT_EPOCHS: int = key(0, "training: number of last epochs without SSD_AUGMENT and BATCH_SIDES", AT_LEAST_0)
     EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,
-        "evaluation and prediction: resize with Pillow's filter, to whole levels; or as torchvision's detectors do, "
-        "whose weights then find the same boxes",
+        "evaluation and prediction: resizing method: pillow (its filter, integer levels), or torchvision (its "
+        "detectors' method, so that their weights give the same boxes)",
     )
     GROUP_BY_SHAPE: int = key(
         0,
-        "training: so many images that follow one another have similar shapes, which saves padding; a multiple of "
-        "BATCH_SIZE; 0: the order is free",
+        "training: number of consecutive images with similar shapes, which saves padding; a multiple of BATCH_SIZE; 0: "
+        "random order",
         AT_LEAST_0,
     )
     TRAIN_ANNOTATIONS: PathText | None = key(
         None,
-        "coco: file of the training annotations, below DATA_PATH or absolute; voc: name of a list such as trainval",
+        "coco: file of the training annotations, relative to DATA_PATH or absolute; voc: name of a list such as "
+        "trainval",
     )
-    VAL_ANNOTATIONS: PathText | None = key(None, "the same for validation")
-    TRAIN_IMAGES: PathText | None = key(None, "coco: folder of the training images, below DATA_PATH or absolute")
-    VAL_IMAGES: PathText | None = key(None, "coco: folder of the validation images")
+    VAL_ANNOTATIONS: PathText | None = key(
+        None,
+        "coco: file of the validation annotations, relative to DATA_PATH or absolute; voc: name of a list such as test",
+    )
+    TRAIN_IMAGES: PathText | None = key(None, "coco: folder of the training images, relative to DATA_PATH or absolute")
+    VAL_IMAGES: PathText | None = key(None, "coco: folder of the validation images, relative to DATA_PATH or absolute")
     VOC_CORNERS: Literal["pixels", "edges"] = key(
         PIXELS,
-        "voc: corners are numbers of pixels, from 1 and inside the box, as VOC has them; or distances from the "
-        "image's edges, from 0, as some programs write them",
+        "voc: meaning of corners: pixels (VOC's: numbers of pixels from 1, inside the box), or edges (distances from "
+        "the image's edges, from 0, as some programs write them)",
     )
     SEARCH_IMAGES_RECURSIVELY: bool = key(
-        False, "coco: a file_name may lead out of DATA_PATH and the folder of images, as ../a.jpg or /a.jpg do"
+        False, "coco: allow a file_name outside of DATA_PATH and the folder of images, such as ../a.jpg or /a.jpg"
     )
-    KEEP_EMPTY_IMAGES: bool = key(True, "training: keep images in which there is nothing to learn")
+    KEEP_EMPTY_IMAGES: bool = key(True, "training: keep images without objects to learn")
 
 
 class DetectionSection(Section):
+    """Keys below DETECTION."""
+
     EVAL_BATCHING: Literal["single", "equal_shapes", "padded", "one_size"] = key(
         SINGLE,
-        "images of one forward pass of an evaluation: a single one; several of equal shapes; padded to the largest, "
-        "which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero; or of one size, that of "
-        "DETECTION.EXPORT_SIZE whatever their proportions, as an exported model takes them",
+        "images per forward pass of an evaluation: single (one image); equal_shapes (several images of equal shape); "
+        "padded (to the largest, which changes scores unless MODEL.MASK_PADDING keeps the padding at zero); one_size "
+        "(resized to DETECTION.EXPORT_SIZE, changing their aspect ratio, as for an exported model)",
     )
     PAD_TO_BATCH_MAX: bool = key(
         True,
-        "training: images are padded to the largest of their batch; False: to a square that holds any, so that no "
-        "step depends on which images are together, for more memory and time",
+        "training: pad images to the largest of their batch; False: to a square that fits all images, so that steps "
+        "do not depend on the batch's other images, but take more memory and time",
     )
-    SCORE_THRESHOLD: float = key(0.5, "least score of a box that predict lists and draws; results.json has all", SHARE)
+    SCORE_THRESHOLD: float = key(
+        0.5, "lowest score of the boxes that predict lists and draws; results.json contains all", SHARE
+    )
     MAX_DETECTIONS: int | None = key(
         None,
-        "detections of an image and category that count, best first (COCO's maxDets), and that results have; None: 100 "
-        "count, and results have all; Mask R-CNN finds as many in an image if they are more than its own 100",
+        "number of best detections per image and category that count (COCO's maxDets) and that results contain; None: "
+        "100 count, and results contain all; also raises Mask R-CNN's limit of 100 per image",
         Range(low=10),
     )
     EXPORT_SIZE: Pair[int] | None = key(
         None,
-        "export, and an evaluation as one_size: height and width that images are resized to; None: a square of "
+        "height and width to which images are resized for export and for one_size evaluation; None: a square of "
         "DATA.EVAL_SHORTEST_SIDE pixels",
         AT_LEAST_1,
     )
 
 
 class DetectionModelSection(ObjectModel):
+    """Keys below MODEL of detectors."""
+
     MASK_PADDING: bool = key(
         False,
-        "set what is beside an image in its batch to zero after each layer of the backbone: an image then gives the "
-        "same boxes in any batch, which published weights were not trained for",
+        "set the padding of images to zero after each layer of the backbone, so that an image gives the same boxes in "
+        "any batch; published weights were not trained with it",
     )
-    DILATION: bool | None = key(None, "DETR: the last stage of the backbone is dilated instead of halved (DC5)")
-    NUM_QUERIES: int | None = key(None, "DETR: the most objects that are found in an image", AT_LEAST_1)
-    ENCODER_LAYERS: int | None = key(None, "DETR: layers of the encoder", AT_LEAST_0)
-    DECODER_LAYERS: int | None = key(None, "DETR: layers of the decoder", AT_LEAST_1)
+    DILATION: bool | None = key(None, "DETR: dilate the backbone's last stage instead of halving its resolution (DC5)")
+    NUM_QUERIES: int | None = key(None, "DETR: largest number of objects detected in an image", AT_LEAST_1)
+    ENCODER_LAYERS: int | None = key(None, "DETR: number of encoder layers", AT_LEAST_0)
+    DECODER_LAYERS: int | None = key(None, "DETR: number of decoder layers", AT_LEAST_1)
 
 
 class DetectionTrainSection(ObjectTrain):
+    """Keys below TRAIN of detection."""
+
     DECAY_ALL_PARAMETERS: bool = key(
-        True, "weight decay of all parameters, as detection's authors have it; False: not of biases and norms"
+        True, "weight decay on all parameters, as the authors of detectors do; False: except biases and norms"
     )
     RANDOM_SAMPLING: bool = key(
-        True, "Mask R-CNN: the anchors and regions of an image that learn are drawn at random; False: always the same"
+        True, "Mask R-CNN: sample the anchors and regions for the losses at random; False: deterministically"
     )
     DETECTION_NORMALIZER: Literal["global", "reference"] = key(
         "global",
-        "losses are divided by counts of all devices and micro-batches (global), or as the authors do (reference): "
-        "DETR's boxes by that of all devices, its classes and all of Mask R-CNN's terms by that of each device",
+        "normalization of losses: global (counts of all devices and micro-batches), or reference (the authors': DETR's "
+        "boxes by the count of all devices, its classes and all terms of Mask R-CNN by the count of each device)",
     )
     CLASS_LOSS_WEIGHT: float = key(
-        1.0, "weight of the classes in the loss, and in DETR's matching too; the authors': 1", ABOVE_0
+        1.0, "weight of the classification loss, also in DETR's matching; the authors use 1", ABOVE_0
     )
 
 
 class DetectionSettings(ObjectSettings):
+    """All keys of object detection."""
+
     DATA: DetectionDataSection
     DETECTION: DetectionSection
     MODEL: DetectionModelSection
@@ -139,7 +155,7 @@ class DetectionSettings(ObjectSettings):
 
 
 _KEYS = rows(DetectionSettings)
-# Keys of MODEL that set the option of the same name of a model.
+# Keys of MODEL that set a model's option of this name.
 OPTIONS = tuple(
     row.name.removeprefix("MODEL.")
     for row in _KEYS
@@ -148,8 +164,7 @@ OPTIONS = tuple(
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Images are evaluated in the size usual for COCO, and turned as their boxes ask for, unless somebody says
-    otherwise."""
+    """Set the evaluation size usual for COCO, and EXIF rotation by the annotations, unless configured."""
     for name, side in _EVALUATED_SIDES.items():
         if values.DATA[name] is None:
             values.DATA[name] = side
@@ -158,39 +173,42 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
     return []
 
 
-def _check(given: ConfigView[DetectionSettings]) -> list[str]:
-    values = given.values
+def _check(config: ConfigView[DetectionSettings]) -> list[str]:
+    """Check combinations of keys."""
+    values = config.values
     if values.DETECTION.EVAL_BATCHING == PADDED and not values.MODEL.MASK_PADDING:
         raise UserError(
-            f"{given['DETECTION.EVAL_BATCHING']}: padding changes what the model finds, so that the score would depend "
-            f"on the batches: expected {SINGLE} or {EQUAL_SHAPES}, or MODEL.MASK_PADDING true for weights trained so"
+            f"{config['DETECTION.EVAL_BATCHING']}: padding changes detections, so that scores would depend on the "
+            f"batches: set it to {SINGLE} or {EQUAL_SHAPES}, or set MODEL.MASK_PADDING true if weights were trained "
+            "with it"
         )
-    data = given.values.DATA
+    data = config.values.DATA
     low, high = data.CROP_SIDES
     if low > high:
-        raise UserError(f"{given['DATA.CROP_SIDES']}: expected the smaller number first, such as [{high}, {low}]")
-    for name, several in (
+        raise UserError(f"{config['DATA.CROP_SIDES']}: expected the smaller number first, such as [{high}, {low}]")
+    for name, sides in (
         ("DATA.SHORTEST_SIDES", data.SHORTEST_SIDES),
         ("DATA.CROP_SHORTEST_SIDES", data.CROP_SHORTEST_SIDES),
     ):
-        if not several:
-            raise UserError(f"{given[name]}: expected one at least")
+        if not sides:
+            raise UserError(f"{config[name]}: expected at least one")
     if data.BATCH_SIDES and not (data.RESIZE_TO_SQUARE and len(data.SHORTEST_SIDES) == 1):
         raise UserError(
-            f"{given['DATA.BATCH_SIDES']}: images are squares of one size before that: set DATA.RESIZE_TO_SQUARE "
+            f"{config['DATA.BATCH_SIDES']}: images must be squares of one size first: set DATA.RESIZE_TO_SQUARE "
             f"true and DATA.SHORTEST_SIDES [{max(data.BATCH_SIDES)}], for example"
         )
     group, batch = data.GROUP_BY_SHAPE, data.BATCH_SIZE
     if group and group % batch:
         raise UserError(
-            f"{given['DATA.GROUP_BY_SHAPE']}: expected a multiple of DATA.BATCH_SIZE {batch}, or batches would be of "
-            f"two groups: {-(-group // batch) * batch}, for example"
+            f"{config['DATA.GROUP_BY_SHAPE']}: expected a multiple of DATA.BATCH_SIZE {batch}, so that no batch "
+            f"contains two groups: {-(-group // batch) * batch}, for example"
         )
     return []
 
 
-def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
-    dataset = given.values.DATA.DATASET
+def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
+    """Yield the keys that have no effect, and why."""
+    dataset = config.values.DATA.DATASET
     if dataset not in ("coco", "voc"):
         yield IgnoredKeys(
             ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
@@ -198,16 +216,16 @@ def _find_unused(given: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
     if dataset != "voc":
         yield IgnoredKeys(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
     if dataset != "coco":
-        of_coco = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
-        yield IgnoredKeys(of_coco, "DATA.DATASET", "it is for coco, and {}")
-    data = given.values.DATA
+        coco_keys = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
+        yield IgnoredKeys(coco_keys, "DATA.DATASET", "it is for coco, and {}")
+    data = config.values.DATA
     if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
         yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if data.RESIZE_TO_SQUARE:
         yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
     if not data.SSD_AUGMENT and not data.BATCH_SIDES:
         yield IgnoredKeys(("DATA.NO_AUGMENT_EPOCHS",), "DATA.SSD_AUGMENT", "every epoch is plain: {}")
-    elif data.NO_AUGMENT_EPOCHS >= given.values.TRAIN.NUM_EPOCHS:
+    elif data.NO_AUGMENT_EPOCHS >= config.values.TRAIN.NUM_EPOCHS:
         yield IgnoredKeys(
             ("DATA.SSD_AUGMENT", "DATA.BATCH_SIDES"), "DATA.NO_AUGMENT_EPOCHS", "every epoch is plain: {}"
         )
@@ -227,5 +245,5 @@ TABLE = KeyTable(
     training=(*_ONLY_TRAINING, "TRAIN."),
     resolve_defaults=_complete,
     check=_check,
-    find_ignored=_find_unused,
+    find_ignored=_find_ignored,
 )

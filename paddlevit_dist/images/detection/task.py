@@ -34,8 +34,8 @@ from .data.samples import (
     open_samples,
     passes,
 )
-from .data.transforms import batch_side, evaluation_transform, export_size
-from .detections import DetectedObjects, SpeedMeter, boxes_to_corners
+from .data.transforms import batch_side, build_evaluation_transform, export_size
+from .detections import DetectedObjects, SpeedMeter
 from .detector import (
     COCO_CATEGORIES,
     DetectionCriterion,
@@ -51,7 +51,7 @@ from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
 
 class Detection(BackboneTask):
-    """Trains and evaluates a network that finds objects in images."""
+    """Trains and evaluates a network that detects objects in images."""
 
     config: DetectionSettings
     best_metric = ("AP", True)
@@ -69,43 +69,47 @@ class Detection(BackboneTask):
         super().__init__(config)
         self.category_ids: list[int] = []
         self.evaluated: DetectionDataset | None = None
-        self._padded_side = 0  # to which training images are padded at least
-        self._turned: dict[str, bool] = {}  # of each split that is open
-        self._are_named = True  # the categories, by more than their numbers
-        self._given_ids: Any = None  # what ``take_ids`` has found
+        self._padded_side = 0  # smallest padded side of training images
+        self._turned: dict[str, bool] = {}  # whether each open split is rotated by EXIF
+        self._are_named = True  # whether categories have names, not only numbers
+        self._annotation_ids: Any = None  # set by ``load_annotation_ids``
         self._criterion: DetectionCriterion | None = None
         self.speed = SpeedMeter()
-        self.model_options.update(self._own_options())
+        self.model_options.update(self._model_options())
 
-    def _own_options(self) -> dict[str, Any]:
-        """Options of the model that are keys of this task.
+    def _model_options(self) -> dict[str, Any]:
+        """Return options of the model that are keys of this task.
 
         Raises:
-            UserError: the model is no detector, or cannot do what is asked of it.
+            UserError: the model is not a detector, or does not have a requested option.
+
         """
         model = self.config.MODEL
         if not (isinstance(self._family, type) and issubclass(self._family, Detector)):
             raise UserError(
-                f"MODEL.NAME {model.NAME} is not a model that finds objects: take detr_resnet50, for example, or "
-                f"another that '{program('inspect')} --list' names below TASK detection"
+                f"MODEL.NAME {model.NAME} is not a detector: use one that '{program('inspect')} --list' names below "
+                "TASK detection, such as detr_resnet50"
             )
-        known = model_options(model.NAME).defaults
-        options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
-        if "random_samples" in known:
+        model_defaults = model_options(model.NAME).defaults
+        options = {"dropout": model.DROPOUT} if "dropout" in model_defaults else {}  # even if the variant's is not 0
+        if "random_samples" in model_defaults:
             options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLING
-        asked = {key: model[key] for key in OPTIONS if model[key] is not None}
-        for key, value in {**asked, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
-            if key.lower() not in known:
-                raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; leave it out")
+        requested = {key: model[key] for key in OPTIONS if model[key] is not None}
+        for key, value in {**requested, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
+            if key.lower() not in model_defaults:
+                raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; remove MODEL.{key}")
             options[key.lower()] = value
-        most = self.config.DETECTION.MAX_DETECTIONS or 0
-        if most > MAX_DETECTIONS[-1] and "rules" in known:  # an evaluation could not count what is not found
-            options["rules"] = {**(known["rules"] or {}), "detections": most}
+        max_detections = self.config.DETECTION.MAX_DETECTIONS or 0
+        if (
+            max_detections > MAX_DETECTIONS[-1] and "rules" in model_defaults
+        ):  # the model has to detect what an evaluation counts
+            options["rules"] = {**(model_defaults["rules"] or {}), "detections": max_detections}
         return options
 
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
+        """Open the samples of a split, with notices on how they are used."""
         is_training = self.trains_on(split)
         samples = open_samples(
             self.config,
@@ -120,34 +124,38 @@ class Detection(BackboneTask):
         self._turned[f"{split} {TURNED}"] = is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
-            samples.notices += self._note_crowded(samples.dataset, split, resolve_detection_limits(self._most)[-1])
+            samples.notices += self._note_crowded(
+                samples.dataset, split, resolve_detection_limits(self._max_detections)[-1]
+            )
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVAL_BATCHING]}")
             return samples
         if not self.config.DETECTION.PAD_TO_BATCH_MAX:
             self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
-        normalizer, divided = self.config.TRAIN.DETECTION_NORMALIZER, "by the counts of all devices and micro-batches"
-        divided = self._family.reference_normalizer if normalizer == "reference" else divided
-        self._criterion = self.criterion  # what it needs is asked for before processes are started
+        normalizer, how = self.config.TRAIN.DETECTION_NORMALIZER, "by the counts of all devices and micro-batches"
+        how = self._family.reference_normalizer if normalizer == "reference" else how
+        self._criterion = self.criterion  # so that its errors are raised before processes start
         samples.noise = self._criterion.noise
         if self.config.DATA.BATCH_SIDES and self._family.learns_masks:
-            raise UserError(
-                f"DATA.BATCH_SIDES: {self.config.MODEL.NAME} learns from masks, which keep their size: leave it out"
-            )
+            name = self.config.MODEL.NAME
+            raise UserError(f"DATA.BATCH_SIDES: {name} needs masks, which are not resized: remove DATA.BATCH_SIDES")
         samples.notices += self._note_crowded(samples.dataset, split)
-        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALIZER {normalizer})")
+        samples.notices.append(f"losses are divided {how} (TRAIN.DETECTION_NORMALIZER {normalizer})")
         self.replace_unreadable(samples)
         return samples
 
     @property
-    def _most(self) -> int | None:
+    def _max_detections(self) -> int | None:
         return self.config.DETECTION.MAX_DETECTIONS
 
-    def _note_crowded(self, dataset: DetectionDataset, split: str, counted: int | None = None) -> list[str]:
-        known = model_options(self.config.MODEL.NAME).defaults
-        found = self._family.most_objects(**{**known, **self.model_options})
-        return note_crowded(dataset, split, found, counted) if self.config.DATA.DATA_PATH else []  # drawn: few objects
+    def _note_crowded(self, dataset: DetectionDataset, split: str, max_detections: int | None = None) -> list[str]:
+        if not self.config.DATA.DATA_PATH:  # synthetic images have few objects
+            return []
+        defaults = model_options(self.config.MODEL.NAME).defaults
+        limit = self._family.most_objects(**{**defaults, **self.model_options})
+        return note_crowded(dataset, split, limit, max_detections)
 
-    def about_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, samples: Any) -> Iterable[str]:
+        """Return a table of objects and images per category."""
         counts, names = samples.dataset.class_counts(), self.class_names
         width = max(map(len, [*names, "category"]))
         return [
@@ -156,23 +164,25 @@ class Detection(BackboneTask):
         ]
 
     def _check_classes(self, dataset: DetectionDataset) -> None:
-        """Take the categories of the first split; those of every other one must be the same."""
+        """Use the categories of the first split, and check that the other splits have the same."""
         names, ids = list(map(str, dataset.class_names or ())), list(dataset.category_ids)
         self.take_classes(names)
         self._are_named = bool(names)
         if self.category_ids and ids != self.category_ids:
             raise UserError(
-                f"dataset {self.config.DATA.DATASET}: categories have other ids in training and validation data; give "
-                "both the same list of categories"
+                f"dataset {self.config.DATA.DATASET}: ids of categories differ between training and validation data; "
+                "use the same list of categories in both"
             )
         self.category_ids = ids
 
     def describe_samples(self, samples: Any) -> str:
-        if not isinstance(samples, DetectionSamples):  # a program's own
+        """Describe the dataset of a split in one line."""
+        if not isinstance(samples, DetectionSamples):  # a user's dataset
             return super().describe_samples(samples)
         return one_line(samples.dataset.summary())
 
     def dataset_signature(self, samples: Any) -> dict[str, Any]:
+        """Return facts that identify the dataset."""
         facts = super().dataset_signature(samples)
         if isinstance(samples, DetectionSamples):
             facts["number of classes"] = len(samples.dataset.category_ids)
@@ -182,71 +192,65 @@ class Detection(BackboneTask):
         return facts
 
     def preprocess_signature(self) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on."""
         data = self.config.DATA
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
-        shown = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
-        return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
+        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
+        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
     @property
     def turns(self) -> bool:
+        """Whether images are rotated by their EXIF orientation."""
         opened = list(self._turned.values())
         return opened[-1] if opened else super().turns
 
     def mismatch_hint(self, name: str, theirs: Any) -> str:
+        """Return how to resolve a difference from a checkpoint's setting."""
         if name in self._turned:
-            return f"DATA.EXIF_ROTATE {str(theirs).lower()} reads images as they were read there"
+            return f"set DATA.EXIF_ROTATE {str(theirs).lower()} to read images as in training"
         return super().mismatch_hint(name, theirs)
 
     def classes_in(self, sample: DetectionSample) -> np.ndarray | None:
+        """Return the labels of the objects in a sample."""
         return np.asarray(sample.labels, dtype=np.int64)
 
     def check_sample(self, sample: DetectionSample) -> None:
+        """Check boxes and labels of a sample."""
         require_finite(sample.boxes, "boxes")
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> dict[str, Any]:
+        """Collate samples into a batch."""
         if not samples[0].is_training:
             return collate(samples)
         return collate(samples, self._padded_side, self.criterion.noise)
 
     def finish_epoch(self) -> list[str]:
-        """Say what the losses say of the epoch; and merge the unreadable images found by all ranks into one list. Every
-        rank must call this."""
+        """Return log lines on the losses of the epoch, and merge all ranks' unreadable images into one list.
+
+        Every rank must call this.
+        """
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """A collated training batch as the model sees it, with the boxes that it learns."""
-        from .drawing import fit_in_cell
+        """Return the images of a training batch as the model receives them, with boxes, and captions."""
+        from .drawing import draw_batch
 
         facts = host_facts(batch)
-        drawn = []
-        for row, ((height, width), number) in enumerate(zip(facts["sizes"].tolist(), facts["box_counts"].tolist())):
-            pixels = batch["images"][row, :, :height, :width].transpose(1, 2, 0)
-            masks = batch["masks"][row, :number, :height, :width] if "masks" in batch else None
-            boxes, labels = batch["boxes"][row, :number], batch["labels"][row, :number]
-            caption = f"{width} x {height}, {number} box{'' if number == 1 else 'es'}"
-            drawn.append((fit_in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
-        return drawn
+        return draw_batch(batch, facts["sizes"], facts["box_counts"], self.class_names)
 
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Images as an evaluation has them, with all that is annotated; crowds are gray."""
-        from .drawing import fit_in_cell
+        """Return images as in an evaluation with all annotations, and captions; crowds are gray."""
+        from .drawing import draw_annotations
         from .prediction import DetectionInput
 
-        transform = DetectionInput(evaluation_transform(self.config))
-        drawn = []
-        for index in indices:
-            stored, annotations = samples.dataset.read(index)
-            image = transform(stored, np.random.default_rng(0)).image
-            scale = np.array([image.shape[2] / stored.size[0], image.shape[1] / stored.size[1]] * 2)
-            boxes = boxes_to_corners(annotations.boxes) * scale
-            labels = np.where(annotations.is_crowd, -1, annotations.labels)
-            pixels = np.ascontiguousarray(np.rint(image.transpose(1, 2, 0)).astype(np.uint8))
-            caption = f"{image.shape[2]} x {image.shape[1]}, {len(boxes)} annotated"
-            drawn.append((fit_in_cell(pixels, boxes, labels, self.class_names), caption))
-        return drawn
+        transform, rng = DetectionInput(build_evaluation_transform(self.config)), np.random.default_rng(0)
+        read = (samples.dataset.read(index) for index in indices)
+        images = ((transform(stored, rng).image, stored.size, annotations) for stored, annotations in read)
+        return [draw_annotations(*image, self.class_names) for image in images]
 
     def image_legend(self) -> list[tuple[str, Color]]:
+        """Return the names and colors of categories."""
         from .drawing import CROWD, get_label_colors
 
         number = len(self.class_names)
@@ -255,10 +259,11 @@ class Detection(BackboneTask):
     # ---- model -------------------------------------------------------------------------------------------------
 
     def _create(self, num_classes: int) -> paddle.nn.Layer:
-        """As every task on a backbone, unless it takes no images of the configured sides.
+        """Create the model, and check that it takes images of the configured sizes.
 
         Raises:
-            UserError: it takes none.
+            UserError: it does not.
+
         """
         model, data = super()._create(num_classes), self.config.DATA
         squares = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
@@ -273,7 +278,7 @@ class Detection(BackboneTask):
 
     @property
     def criterion(self) -> DetectionCriterion:
-        """The losses of the configured model, known once the data are open."""
+        """Losses of the configured model, available once the data are open."""
         if self._criterion is None:
             train, name = self.config.TRAIN, self.config.MODEL.NAME
             losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
@@ -281,17 +286,21 @@ class Detection(BackboneTask):
         return self._criterion
 
     @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # the model's
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # of the model
+        """Names of the normalizers of the losses."""
         return self.criterion.count_names
 
     @property
     def communicates_in_step(self) -> bool:  # type: ignore[override]
+        """Whether the losses exchange sums between ranks."""
         return self.criterion.communicates
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the normalizers of a batch."""
         return dict(self.criterion.counts(batch))
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
+        """Return whether a parameter has weight decay."""
         return self.config.TRAIN.DECAY_ALL_PARAMETERS or super().decays(name, parameter, exempt)
 
     # ---- training ----------------------------------------------------------------------------------------------
@@ -299,15 +308,18 @@ class Detection(BackboneTask):
     def normalize(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
     ) -> paddle.Tensor:
-        """Pixels (N, 3, H, W) -> float32; exactly zero where padded.
+        """Normalize pixels (N, 3, H, W) to float32, exactly zero where padded.
 
         Args:
+            images: pixels of a batch.
             sizes: int64 (N, 2), height and width of each image without padding.
-            on_device: the same on the device, if they are there.
+            on_device: the sizes in device memory, if available.
+
         """
         return zero_padding(self.normalizer(images), sizes, on_device)
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:
+        """Run the forward pass of a micro-batch and return its loss terms."""
         facts = host_facts(batch)
         targets = DetectionTargets(
             batch["boxes"],
@@ -315,16 +327,16 @@ class Detection(BackboneTask):
             batch["sizes"],
             facts["box_counts"],
             batch.get("masks"),
-            DenoisingQueries.of(batch) if self.criterion.noise else None,
+            DenoisingQueries.from_batch(batch) if self.criterion.noise else None,
         )
         if not self._family.takes_padding and (facts["sizes"] != batch["images"].shape[2:]).any():
             raise UserError(
-                f"{self.config.MODEL.NAME} takes images of one size, and a batch has several, or DETECTION."
-                "PAD_TO_BATCH_MAX false pads them: set DATA.RESIZE_TO_SQUARE true"
+                f"{self.config.MODEL.NAME} takes unpadded images of one size, but a batch has several sizes, or "
+                "DETECTION.PAD_TO_BATCH_MAX false pads them: set DATA.RESIZE_TO_SQUARE true"
             )
         images = self.normalize(batch["images"], facts["sizes"], batch["sizes"])
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
-        if side not in (None, stored):  # by nearest neighbors on the device, as RT-DETR's authors have it
+        if side not in (None, stored):  # by nearest neighbor on the device, as RT-DETR's authors do
             images = F.interpolate(images, [side, side], mode="nearest")
             sizes = paddle.full_like(targets.sizes, side)
             targets = targets._replace(boxes=targets.boxes * (side / stored), sizes=sizes)
@@ -335,32 +347,35 @@ class Detection(BackboneTask):
     # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> Metrics:
+        """Return the metrics of an evaluation."""
         from .metrics import DetectionMetrics
 
         if self.evaluated is None:
-            return DetectionMetrics(self.class_names, max_detections=self._most)
+            return DetectionMetrics(self.class_names, max_detections=self._max_detections)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
-        least = self.config.DETECTION.SCORE_THRESHOLD
-        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least, self._most)
+        least_score = self.config.DETECTION.SCORE_THRESHOLD
+        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least_score, self._max_detections)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        """Detect objects in a batch, and add them to metrics, records and files of results."""
         if self.evaluated is None:
-            raise UserError("detection is evaluated on the data that its configuration names")
+            raise UserError("detection can only be evaluated on the data of its configuration")
         facts, records, predictions = host_facts(batch), [], self.predict_step(model, batch)
-        least = self.config.DETECTION.SCORE_THRESHOLD
+        least_score = self.config.DETECTION.SCORE_THRESHOLD
         sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
-        for index, size, found in zip(facts["indices"].tolist(), sizes, predictions):
+        for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
-            table = step.metrics.update(image_id, truth, found, size)
+            table = step.metrics.update(image_id, truth, detections, size)
             if step.keeps_records:
                 from .figures import DetectionRecord
 
-                records.append(DetectionRecord.of(table, truth, found.finite(), least))
+                records.append(DetectionRecord.from_table(table, truth, detections.finite(), least_score))
         if step.writer is not None:
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Return the figures of an evaluation."""
         if not records or not isinstance(samples, DetectionSamples):
             return []
         from .figures import detection_figures
@@ -368,24 +383,25 @@ class Detection(BackboneTask):
         def predict(index: int) -> DetectedObjects:
             return self.predict_again(samples, index, model).finite()
 
-        least = self.config.DETECTION.SCORE_THRESHOLD
+        least_score = self.config.DETECTION.SCORE_THRESHOLD
         return detection_figures(
-            samples, records, self.class_names, least, predict, resolve_detection_limits(self._most)
+            samples, records, self.class_names, least_score, predict, resolve_detection_limits(self._max_detections)
         )
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+        """Return the writer of predictions in a folder."""
         from .prediction import DetectionWriter
 
-        least, names = self.config.DETECTION.SCORE_THRESHOLD, self.class_names
-        if self._given_ids is None or not isinstance(samples, InputSamples):
-            return DetectionWriter(folder, samples, names, self.category_ids, least, self._are_named)
-        images, categories = self._given_ids
-        return DetectionWriter(folder, samples, names, categories, least, self._are_named, images)
+        least_score, names = self.config.DETECTION.SCORE_THRESHOLD, self.class_names
+        if self._annotation_ids is None or not isinstance(samples, InputSamples):
+            return DetectionWriter(folder, samples, names, self.category_ids, least_score, self._are_named)
+        images, categories = self._annotation_ids
+        return DetectionWriter(folder, samples, names, categories, least_score, self._are_named, images)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
-        """Find what is found in each image, in its own pixels, best first."""
+        """Return the detections in each image, in its pixels, best first."""
         facts, started = host_facts(batch), time.perf_counter()
-        found: list[Any] = [None] * len(facts["sizes"])
+        detections: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVAL_BATCHING):
             sizes = facts["sizes"][rows]
@@ -393,71 +409,77 @@ class Detection(BackboneTask):
             is_padded = (sizes != sizes[0]).any()
             outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
         if self.config.EVAL and not images.place.is_cpu_place():
-            paddle.device.synchronize()  # which what follows would wait for as well
+            paddle.device.synchronize()  # for the timing; decoding would wait anyway
         computed = time.perf_counter()
-        for rows, of_pass in outputs:  # a GPU has its work by now, and is waited for
-            decoded = model.decode(of_pass, facts["sizes"][rows], facts["original_sizes"][rows])
-            for row, one in zip(rows, decoded):
-                found[row] = one.best_of_classes(self._most)
+        for rows, pass_outputs in outputs:  # all passes are launched before waiting for a GPU
+            decoded = model.decode(pass_outputs, facts["sizes"][rows], facts["original_sizes"][rows])
+            for row, image_detections in zip(rows, decoded):
+                detections[row] = image_detections.best_of_classes(self._max_detections)
         if getattr(model, "computes_alone", True):
-            self.speed.add(len(found), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
-        return found
+            self.speed.add(len(detections), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
+        return detections
 
     def evaluation_lines(self) -> list[str]:
-        """Say how many images a second this process found boxes in."""
+        """Return a line on this process's detection speed."""
         return [line] if (line := self.speed.line()) else []
 
     def name_classes(self, number: int, learned: CheckpointMeta) -> None:
-        """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
+        """Take names and ids of classes from the weights; 80 classes without names are COCO's."""
         ids = learned.data.get("category ids")
         if not learned.class_names and number == len(COCO_CATEGORIES):
             learned = learned._replace(class_names=tuple(COCO_CATEGORIES.values()))
             ids = list(COCO_CATEGORIES)
         super().name_classes(number, learned)
-        self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
+        self.category_ids = [int(id_) for id_ in ids or range(1, number + 1)][:number]
         self._are_named = len(learned.class_names or ()) >= number
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Return samples of images to predict."""
         from .prediction import DetectionInput
 
-        return self.new_images(inputs, cache_folder, DetectionInput(evaluation_transform(self.config)))
+        return self.new_images(inputs, cache_folder, DetectionInput(build_evaluation_transform(self.config)))
 
-    def take_ids(self, annotations: str, samples: InputSamples) -> list[str]:
-        from .prediction import ids_in
+    def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+        """Use the ids in an annotation file for inputs and classes, and return log lines."""
+        from .prediction import find_annotation_ids
 
         if not self._are_named:
-            raise UserError("predict -annotations: the weights do not name their classes: add -class_names=FILE")
+            raise UserError("predict -annotations: the weights have no class names: add -class_names=FILE")
         names = self.class_names[: len(self.category_ids)]
-        self._given_ids, lines = ids_in(annotations, samples.names, names, self.category_ids)
+        self._annotation_ids, lines = find_annotation_ids(annotations, samples.names, names, self.category_ids)
         return lines
 
     def prediction_rows(self, prediction: DetectedObjects) -> list[Row]:
+        """Return table rows of a prediction."""
         from .prediction import build_rows
 
         return build_rows(prediction, self.class_names, self.config.DETECTION.SCORE_THRESHOLD)
 
     def export_parts(self) -> ExportParts:
-        from .export import export_parts
+        """Return the description of the exported model."""
+        from .export import build_export_parts
 
         if not self._family.is_exportable:
             raise UserError(
-                f"export: {self.config.MODEL.NAME} decides on the host how many regions each image has, by Paddle's "
-                "nms, at which paddle2onnx ends: export an RT-DETR, D-FINE or DETR, or predict with this package"
+                f"export: {self.config.MODEL.NAME} selects regions on the host with Paddle's nms, which paddle2onnx "
+                "does not support: export an RT-DETR, D-FINE or DETR, or predict with this package"
             )
         is_one_size = self.config.DETECTION.EVAL_BATCHING == ONE_SIZE
-        return export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)
+        return build_export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return the function that is exported."""
         from .export import ExportedDetector
 
         return ExportedDetector(model)
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return a model that evaluates an exported function."""
         from .export import EvaluatedFunction
 
         if self.config.DETECTION.EVAL_BATCHING != ONE_SIZE:
             raise UserError(
-                "an exported detector takes images of one size, and DETECTION.EVAL_BATCHING "
-                f"{self.config.DETECTION.EVAL_BATCHING} keeps their proportions: set it to {ONE_SIZE}"
+                "an exported detector takes images of one size, but DETECTION.EVAL_BATCHING "
+                f"{self.config.DETECTION.EVAL_BATCHING} keeps their aspect ratio: set it to {ONE_SIZE}"
             )
         return EvaluatedFunction(function, self.num_classes)

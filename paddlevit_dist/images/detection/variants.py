@@ -1,13 +1,11 @@
-"""Names of detectors and the arguments each implies, and the numbers that Mask R-CNN trains and evaluates by. The
-registry reads them here, without Paddle."""
+"""Names of detectors with their arguments, and Mask R-CNN's settings, which the registry reads without Paddle."""
 
 from typing import Any, NamedTuple
 
 Variants = dict[str, dict[str, Any]]
 
-# Carion et al., End-to-End Object Detection with Transformers, 2020, section 4 and table 1. The stem and the first
-# stage of the backbone do not learn, and no batch norm does; DC5 dilates the last stage. Dropout, 0.1 in the paper, is
-# a recipe's.
+# Carion et al., End-to-End Object Detection with Transformers, 2020, section 4 and table 1. The stem, the first stage
+# and all batch norms of the backbone are frozen; DC5 dilates the last stage. Recipes set dropout, 0.1 in the paper.
 _PUBLISHED = {
     "embed_dim": 256,
     "num_heads": 8,
@@ -18,8 +16,8 @@ _PUBLISHED = {
     "frozen_batch_norm": True,
     "frozen_stages": 2,
 }
-# For images of 48 to 96 pixels, on CPUs: a backbone of two narrow stages, which ends at an eighth of the image
-# and learns from nothing, queries that begin as points on a grid.
+# For images of 48 to 96 pixels, on CPUs: a backbone of two narrow stages with stride 8, trained from scratch, and
+# queries initialized as points on a grid.
 _SMALL = {
     "backbone": "resnet18",
     "backbone_options": {"depths": (2, 2), "dims": (32, 64)},
@@ -46,11 +44,11 @@ DETR: Variants = {
 }
 
 # Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, table A, and github.com/lyuwenyu/RT-DETR,
-# rtdetr_pytorch/configs: the smaller ones have narrower paths and fewer layers in the decoder, and a convolution beside
-# the first block.
+# rtdetr_pytorch/configs: the smaller models have narrower paths, fewer decoder layers, and a convolution as the first
+# block's shortcut.
 _SMALLER_VD = {"backbone_options": {"first_shortcut": True}, "expansion": 0.5}
 _FIXED = {"frozen_batch_norm": True, "frozen_stages": 1}  # the stem
-_OF_RTDETR: Variants = {
+_RTDETR_SIZES: Variants = {
     "r18vd": {"backbone": "resnet18d", "decoder_layers": 3, **_SMALLER_VD},
     "r34vd": {"backbone": "resnet34d", "decoder_layers": 4, **_SMALLER_VD},
     "r50vd": {"backbone": "resnet50d", **_FIXED},
@@ -64,7 +62,7 @@ _OF_RTDETR: Variants = {
 # Peng et al., D-FINE, ICLR 2025, table 6, and github.com/Peterande/D-FINE, configs/dfine.
 _FINE = {"is_fine": True, "points": (3, 6, 3), "expansion": 0.5}
 _LAB = {"use_lab": True}
-_OF_DFINE: Variants = {
+_DFINE_SIZES: Variants = {
     "dfine_n": {
         "backbone": "hgnetv2_b0",
         "backbone_options": _LAB,
@@ -96,7 +94,7 @@ _OF_DFINE: Variants = {
         "reg_scale": 8.0,
     },
 }
-# for images of 48 to 96 pixels, on CPUs, which learns from nothing
+# for images of 48 to 96 pixels, on CPUs, trained from scratch
 _SMALL_RTDETR = {
     "backbone": "resnet18d",
     "backbone_options": {"depths": (1, 1, 1), "dims": (32, 64, 96)},
@@ -117,25 +115,25 @@ _SMALL_RTDETR = {
 RTDETR: Variants = {
     "rtdetr": {},  # a start for configurations that give their own dimensions
     "rtdetr_small": _SMALL_RTDETR,
-    **{f"{name}_{size}": own for name in ("rtdetr", "rtdetrv2") for size, own in _OF_RTDETR.items()},
-    **{f"rtdetrv2_{size}_dsp": {**own, "is_discrete": True} for size, own in _OF_RTDETR.items()},
-    # ViTDet's pyramid of a plain transformer, of which three maps are read
+    **{f"{name}_{size}": options for name in ("rtdetr", "rtdetrv2") for size, options in _RTDETR_SIZES.items()},
+    **{f"rtdetrv2_{size}_dsp": {**options, "is_discrete": True} for size, options in _RTDETR_SIZES.items()},
+    # ViTDet's pyramid of a plain transformer; three maps are used
     "rtdetr_dinov3_small": {
         "backbone": "vit_small_patch16_dinov3",
         "backbone_options": {"pyramid": 256, "pyramid_maps": 3},
     },
     "dfine_small": {**_SMALL_RTDETR, "is_fine": True},
-    **{name: {**_FINE, **own} for name, own in _OF_DFINE.items()},
+    **{name: {**_FINE, **options} for name, options in _DFINE_SIZES.items()},
 }
 
 MASK_RCNN: Variants = {
-    # torchvision's maskrcnn_resnet50_fpn, version 1: stem and layer1 do not learn, batch norms are fixed
+    # torchvision's maskrcnn_resnet50_fpn, version 1: stem, layer1 and batch norms are frozen
     "mask_rcnn_resnet50_fpn": {
         "backbone": "resnet50",
         "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
     },
     # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code, which is MMDetection's: each map is
-    # normalized, regions are sampled as densely as they are large, boxes learn by L1
+    # normalized, the number of samples of a region depends on its size, boxes learn by L1
     "mask_rcnn_swin_tiny_fpn": {
         "backbone": "swin_tiny_patch4_window7_224",
         "backbone_options": {"any_size": True},
@@ -151,7 +149,7 @@ MASK_RCNN: Variants = {
             "box_beta": 0.0,
         },
     },
-    # for images of 64 to 128 pixels, such as synthetic_shapes: an object is a tenth as large as COCO's
+    # for images of 64 to 128 pixels, such as synthetic_shapes, with objects a tenth of the size of COCO's
     "mask_rcnn_small": {
         "backbone": "resnet18",
         "backbone_options": {"dims": (16, 32, 64, 64), "depths": (1, 1, 1, 1)},
@@ -179,33 +177,39 @@ FASTER_RCNN: Variants = {
 
 
 class MaskRcnnRules(NamedTuple):
-    """The defaults are those of torchvision's maskrcnn_resnet50_fpn, version 1.
+    """Settings of Mask R-CNN; the defaults are those in torchvision's maskrcnn_resnet50_fpn, version 1.
 
     Attributes:
-        anchor_sizes: side in pixels of the anchors of each level of the pyramid, whose area is its square.
+        anchor_sizes: side in pixels of the square anchors of each level of the pyramid; other ratios keep the area.
         anchor_ratios: height to width of the anchors at each position.
-        rounds_anchors: whether anchors have corners at whole pixels around their center.
-        positive_overlap, negative_overlap: an anchor whose IoU with an object is at least the first learns to be it,
-            one that has less than the second with all objects learns to be none, others learn nothing.
-        lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
-        random_samples: whether the anchors and regions that learn are drawn at random; else they are always the same
-            of an image.
-        anchor_samples, anchor_share: anchors of an image that learn, and the largest share of positive ones.
-        proposals_before, proposals_after: proposals kept in training, of each level before overlapping ones are
-            suppressed, and of an image thereafter.
-        evaluated_before, evaluated_after: the same without targets.
-        proposal_overlap: a proposal whose IoU with a better one is larger is suppressed.
-        region_overlap: a region with at least this IoU learns to be the object, any other to be background.
-        region_samples, region_share: as ``anchor_samples`` and ``anchor_share``, of regions.
-        box_weights: the scales of a region's regression (x, y, width, height).
-        anchor_beta, box_beta: where the loss of a regression turns from a square to a line; 0 for a line alone.
-        box_size, mask_size: side of the maps that are cut out for a region's box and for its mask.
-        samples_per_bin: points in each direction that an entry of these is the mean of; -1: about one a position.
-        aligned: entries of a map are at the centers of their pixels, not at their corners.
-        reference_size: side in pixels of a region that is cut out of the third map.
-        least_score: of a detection.
-        detection_overlap: a detection whose IoU with a better one of its class is larger is suppressed.
-        detections: the most in an image.
+        rounds_anchors: whether corners of anchors are rounded to integer offsets from their center.
+        positive_overlap: an anchor with at least this IoU with an object is positive.
+        negative_overlap: an anchor with a smaller IoU with all objects is negative; other anchors are ignored.
+        lowest_overlap: the anchors with an object's largest IoU are positive too if it is at least this.
+        random_samples: whether anchors and regions for the losses are sampled at random; else they are fixed for an
+            image.
+        anchor_samples: number of sampled anchors per image.
+        anchor_share: largest fraction of positive samples among them.
+        proposals_before: proposals per level kept in training before non-maximum suppression.
+        proposals_after: proposals per image kept in training after it.
+        evaluated_before: proposals per level kept in evaluation before non-maximum suppression.
+        evaluated_after: proposals per image kept in evaluation after it.
+        proposal_overlap: a proposal with a larger IoU with a better one is suppressed.
+        region_overlap: a region with at least this IoU with an object learns it, other regions learn background.
+        region_samples: number of sampled regions per image.
+        region_share: largest fraction of positive samples among them.
+        box_weights: scales of a region's regression (x, y, width, height).
+        anchor_beta: transition of the anchors' smooth L1 loss from a square to a line; 0 for L1.
+        box_beta: transition of the regions' smooth L1 loss from a square to a line; 0 for L1.
+        box_size: side of the maps that are pooled for a region's box.
+        mask_size: side of the maps that are pooled for a region's mask.
+        samples_per_bin: sampling points in each direction of a pooled value; -1: about one per position.
+        aligned: whether values of a map are at the centers of pixels, not at their corners.
+        reference_size: side in pixels of a region that is pooled from the third map.
+        least_score: lowest score of a detection.
+        detection_overlap: a detection with a larger IoU with a better one of its class is suppressed.
+        detections: largest number of detections in an image.
+
     """
 
     anchor_sizes: tuple[float, ...] = (32, 64, 128, 256, 512)

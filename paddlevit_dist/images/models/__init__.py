@@ -6,3 +6,27 @@
 
 A new family is a ``tasks.model.Model`` in a file here, a table in ``variants`` and a line in the registry.
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "CaiT": "cait",
+    "Classifier": "classifier",
+    "ConvNeXt": "convnext",
+    "DeiT": "deit",
+    "DistilledDeiT": "deit",
+    "FCN": "fcn",
+    "HGNetV2": "hgnetv2",
+    "LinearSegmenter": "fcn",
+    "MixVisionTransformer": "mit",
+    "MlpMixer": "mlp_mixer",
+    "PyramidVisionTransformer": "pvt_v2",
+    "ResNet": "resnet",
+    "SegFormer": "segformer",
+    "Segmenter": "segmenter",
+    "SwinTransformer": "swin",
+    "UPerNet": "upernet",
+    "VisionTransformer": "vit",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -61,7 +61,7 @@ def configured_options(model: "ImageModelSection") -> tuple[dict[str, Any], list
             raise UserError(
                 f"MODEL.{key} {list(value) if isinstance(value, tuple) else value}: {model.NAME} takes {expected}"
             )
-        if option in model_info.of_variant and value != default:
+        if option in model_info.variant and value != default:
             differing.append(f"MODEL.{key} {value} instead of {default}")
     of_stages = {
         key: value

@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...tasks.model import groups_by_layers
+from ...tasks.model import group_by_layers
 from . import key_names
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
@@ -254,4 +254,4 @@ class PyramidVisionTransformer(PyramidClassifier):
 
     def layer_groups(self) -> list[list[str]]:
         """Each stage as a whole, as in timm."""
-        return groups_by_layers([name for name, _ in self.named_parameters()], r"stages\.\d+")
+        return group_by_layers([name for name, _ in self.named_parameters()], r"stages\.\d+")

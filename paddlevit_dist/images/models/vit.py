@@ -276,7 +276,7 @@ class VisionTransformer(Classifier):
         """Return the learned tokens (1, n, embed_dim) that precede the patches, in order."""
         return [getattr(self, name) for name in ("cls_token", "reg_token") if hasattr(self, name)]
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
         """Say where the weights' owner computes otherwise.
 
         Raises:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import mean_of_defined, quotient
+from ...intervals import nanmean, quotient
 from ...metrics.confusion import CONFUSION, ConfusionMetrics
-from ...metrics.counts import Packed, boundary_statistics, count_confusion, reduce_confusions, unpacked
+from ...metrics.counts import Packed, boundary_statistics, count_confusion, reduce_confusions, unpack_counts
 from ...metrics.tables import class_tables, sample_table
 from ...runtime.errors import UserError
 from ...tasks.figures import Figure
@@ -30,7 +30,7 @@ class SegmentationMetrics(ConfusionMetrics):
     """
 
     elements = "pixels"
-    beside_statistics = _BOUNDARIES
+    second_array = _BOUNDARIES
     lists = ("_images",)
 
     def __init__(self, class_names: Sequence[str]) -> None:
@@ -92,10 +92,12 @@ def segmentation_figures(
         class_names: one per class.
         predict: returns the class map that the model predicts for a sample.
     """
-    confusion, boundaries = map(sum, zip(*(unpacked(counts) for _, counts in records)))
-    statistics = np.stack([reduce_confusions(unpacked(counts)[0]) for _, counts in records])  # (images, 3, classes)
+    confusion, boundaries = map(sum, zip(*(unpack_counts(counts) for _, counts in records)))
+    statistics = np.stack(
+        [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
+    )  # (images, 3, classes)
     right, true, predicted = np.moveaxis(statistics, 1, 0)
-    ious = mean_of_defined(quotient(right, true + predicted - right))
+    ious = nanmean(quotient(right, true + predicted - right))
     hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
     palette = get_palette(samples.dataset, len(class_names))
 

@@ -9,8 +9,15 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...losses import cross_entropies, dice_losses, hardest, look_up_weights, lovasz_of_rows, resized_cross_entropy
-from ...metrics.counts import packed
+from ...losses import (
+    cross_entropies,
+    dice_losses,
+    look_up_weights,
+    mark_hardest,
+    resized_cross_entropy,
+    row_lovasz_softmax,
+)
+from ...metrics.counts import pack_counts
 from ...registry import MASK_LABELS, annotation_type
 from ...runtime import autocast
 from ...runtime.environment import program
@@ -101,7 +108,7 @@ class ImageSegmentation(BackboneTask):
         if is_training:
             self.replace_unreadable(samples)
         else:
-            samples.protocol = self.protocol_line()
+            samples.eval_protocol = self.protocol_line()
         return samples
 
     def dataset_signature(self, samples: Any) -> dict[str, Any]:
@@ -199,7 +206,7 @@ class ImageSegmentation(BackboneTask):
             if keys.DICE_WEIGHT:
                 terms["dice"] = LossTerm(*dice_losses(*rows), keys.DICE_WEIGHT)
             if keys.LOVASZ_WEIGHT:
-                terms["lovasz"] = LossTerm(*lovasz_of_rows(*rows), keys.LOVASZ_WEIGHT)
+                terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), keys.LOVASZ_WEIGHT)
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
@@ -214,7 +221,7 @@ class ImageSegmentation(BackboneTask):
         if threshold is None:
             return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), pixel_weights.sum())
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
-        pixel_weights = pixel_weights * hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
+        pixel_weights = pixel_weights * mark_hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
         return LossTerm((losses * pixel_weights).sum(), pixel_weights.sum())
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
@@ -271,7 +278,7 @@ class ImageSegmentation(BackboneTask):
         for predicted, labels in self.class_maps(model, batch):
             if not labels.size:  # a split without label maps
                 labels = np.full_like(predicted, IGNORED)
-            records.append(packed(*step.metrics.update(predicted, labels)))
+            records.append(pack_counts(*step.metrics.update(predicted, labels)))
             predictions.append(predicted)
         if step.writer is not None:
             step.writer.add(predictions)

@@ -5,3 +5,21 @@
 - ``on_device``: normalization, random erasing, mixup and cutmix of whole batches
 - ``decoding_opencv``: DATA.DECODER fast
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "AutoAugment": "policies",
+    "BatchMixing": "on_device",
+    "ColorJitter": "policies",
+    "EvaluationTransform": "crops",
+    "GaussianBlur": "policies",
+    "Grayscale": "policies",
+    "PixelNormalizer": "on_device",
+    "RandAugment": "policies",
+    "RandomErasing": "on_device",
+    "Solarize": "policies",
+    "TrainingTransform": "crops",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

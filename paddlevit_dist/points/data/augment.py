@@ -1,4 +1,4 @@
-"""Random augmentation of a scene: its shape, its colors, its selection of points, and mixing two scenes.
+"""Random augmentation of a scene: geometry, colors, selection of points, and mixing of two scenes.
 
 Both tasks use these steps; each builds a list of them from its keys, in its own order. A step is called as
 ``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the fields that the step
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.compiled import compiled
+from .elastic import elastic_distortion
 from .scene import IGNORED, NORMAL, Scene
 
 GRAY = 128
@@ -35,30 +35,33 @@ class RandomApply:
     step: Step
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene, changed or not."""
         return self.step(scene, generator) if generator.random() < self.probability else scene
 
 
 @dataclass(frozen=True)
 class MatrixDistortion:
-    """Part of a map: add normal noise of standard deviation ``deviation`` to each element."""
+    """Matrix factor: add normal noise of standard deviation ``deviation`` to each element."""
 
     deviation: float
 
     def __call__(self, matrix: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Return the matrix with noise."""
         return matrix + generator.standard_normal((3, 3)) * self.deviation
 
 
 @dataclass(frozen=True)
 class RandomFlip:
-    """Part of a map: negate a diagonal element with ``probability``, for x only, or for x and y independently.
+    """Matrix factor: negate diagonal elements with ``probability``, for x only, or for x and y independently.
 
-    As in PointGroup: since the noise is added first, the result is not quite a mirror image.
+    The result is not an exact mirror image if noise was added before, as in PointGroup.
     """
 
     probability: float
     axes: int
 
     def __call__(self, matrix: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Return the matrix with random signs."""
         signs = np.ones((3, 3))
         for axis in range(self.axes):
             if generator.random() < self.probability:
@@ -68,39 +71,41 @@ class RandomFlip:
 
 @dataclass(frozen=True)
 class RandomRotation:
-    """Part of a map: rotate about axis 0, 1 or 2 by at most ``largest`` radians, in one or both directions."""
+    """Matrix factor: rotate about axis 0, 1 or 2 by at most ``max_angle`` radians, in one or both directions."""
 
     axis: int
-    largest: float
-    both_ways: bool = True
+    max_angle: float
+    both_directions: bool = True
 
     def __call__(self, matrix: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        angle = generator.uniform(-1.0 if self.both_ways else 0.0, 1.0) * self.largest
+        """Return the matrix times a random rotation."""
+        angle = generator.uniform(-1.0 if self.both_directions else 0.0, 1.0) * self.max_angle
         return matrix @ rotation(self.axis, angle) if angle else matrix
 
 
 @dataclass(frozen=True)
 class RandomScale:
-    """Part of a map: scale all lengths by a factor between ``low`` and ``high``."""
+    """Matrix factor: scale all lengths by a factor between ``low`` and ``high``."""
 
     low: float
     high: float
 
     def __call__(self, matrix: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Return the matrix times a random factor."""
         return generator.uniform(self.low, self.high) * matrix
 
 
 def rotation(axis: int, angle: float) -> np.ndarray:
-    """float64 (3, 3) for ``xyz @ matrix``; about z it rotates from x toward y.
+    """Return a rotation, float64 (3, 3), for ``xyz @ matrix``; about z it rotates from x toward y.
 
     Args:
         axis: 0, 1 or 2.
         angle: radians.
     """
-    one, other = [(1, 2), (2, 0), (0, 1)][axis]
+    first, second = [(1, 2), (2, 0), (0, 1)][axis]
     matrix = np.eye(3)
-    matrix[one, one] = matrix[other, other] = math.cos(angle)
-    matrix[one, other], matrix[other, one] = math.sin(angle), -math.sin(angle)
+    matrix[first, first] = matrix[second, second] = math.cos(angle)
+    matrix[first, second], matrix[second, first] = math.sin(angle), -math.sin(angle)
     return matrix
 
 
@@ -109,7 +114,7 @@ class AffineMap:
     """Map all points by one random matrix.
 
     Args:
-        parts: applied in order to the identity to build the matrix.
+        parts: matrix factors, applied in order to the identity.
         centered: keep the center of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
     """
 
@@ -117,48 +122,55 @@ class AffineMap:
     centered: bool = True
 
     def matrix(self, generator: np.random.Generator) -> np.ndarray:
-        """A random matrix for ``xyz @ matrix``, float64 (3, 3)."""
+        """Return a random matrix for ``xyz @ matrix``, float64 (3, 3)."""
         return apply(self.parts, np.eye(3), generator)
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with mapped points and normals."""
         matrix = self.matrix(generator)
-        scene = with_turned_normals(scene, matrix)
+        scene = transform_normals(scene, matrix)
         if not self.centered:
             return scene._replace(xyz=apply_matrix(scene.xyz.astype(np.float64), matrix).astype(np.float32))
         middle = _middle(scene.xyz)
         return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
 
 
-def with_turned_normals(scene: Any, matrix: np.ndarray) -> Any:
-    """``scene`` with the normals that its surfaces have once its points are ``xyz @ matrix``: mapped by the transposed
-    inverse, which keeps them upright on surfaces that are stretched, and as long as they were."""
+def transform_normals(scene: Any, matrix: np.ndarray) -> Any:
+    """Return ``scene`` with its normals transformed for points ``xyz @ matrix``.
+
+    Normals are mapped by the transposed inverse, which keeps them perpendicular to stretched surfaces, and keep their
+    lengths.
+    """
     if NORMAL not in scene.channels:
         return scene
     normal = scene.channels[NORMAL]
-    turned = apply_matrix(normal.astype(np.float64), np.linalg.inv(matrix).T)
-    lengths = [np.sqrt((vectors**2).sum(axis=1, keepdims=True)) for vectors in (normal, turned)]
-    turned *= lengths[0] / np.maximum(lengths[1], np.finfo(np.float64).tiny)
-    return scene._replace(channels={**scene.channels, NORMAL: turned.astype(np.float32)})
+    transformed = apply_matrix(normal.astype(np.float64), np.linalg.inv(matrix).T)
+    lengths = [np.sqrt((vectors**2).sum(axis=1, keepdims=True)) for vectors in (normal, transformed)]
+    transformed *= lengths[0] / np.maximum(lengths[1], np.finfo(np.float64).tiny)
+    return scene._replace(channels={**scene.channels, NORMAL: transformed.astype(np.float32)})
 
 
 @dataclass(frozen=True)
 class MetersConversion:
-    """Coordinates in a unit of ``unit_m`` meters become meters."""
+    """Convert coordinates in a unit of ``unit_m`` meters to meters."""
 
     unit_m: float
 
     def __call__(self, scene: Any, generator: np.random.Generator | None) -> Any:
+        """Return the scene in meters."""
         return scene._replace(xyz=scene.xyz * np.float32(self.unit_m))
 
 
 def to_meters(unit_m: float) -> tuple[Step, ...]:
-    """The step for coordinates in this unit; none where it is the meter."""
+    """Return the steps that convert coordinates to meters; none if the unit is the meter."""
     return () if unit_m == 1.0 else (MetersConversion(unit_m),)
 
 
 def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS: in a loader process its threads would wait for one another
-    longer than this takes."""
+    """Return ``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS.
+
+    In a loader process, waiting for BLAS threads would take longer than the product.
+    """
     x, y, z = xyz.T
     return np.stack([x * column[0] + y * column[1] + z * column[2] for column in matrix.T], axis=1)
 
@@ -176,6 +188,7 @@ class ElasticDistortion:
     centered: bool = True
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with distorted points."""
         if not len(scene.xyz):
             return scene
         middle = _middle(scene.xyz) if self.centered else np.zeros(3, np.float32)
@@ -192,6 +205,7 @@ class PointJitter:
     deviation_m: float
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with jittered points."""
         noise = generator.standard_normal(scene.xyz.shape, dtype=np.float32)
         return scene._replace(xyz=scene.xyz + np.clip(noise, -3.0, 3.0) * np.float32(self.deviation_m))
 
@@ -203,8 +217,9 @@ class PointDropout:
     share: float
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
-        kept = generator.random(len(scene.xyz)) >= self.share
-        return select(scene, kept) if kept.any() else scene
+        """Return the scene with the remaining points."""
+        keep = generator.random(len(scene.xyz)) >= self.share
+        return select(scene, keep) if keep.any() else scene
 
 
 @dataclass(frozen=True)
@@ -212,17 +227,18 @@ class PointColorJitter:
     """Add noise to each point's colors, and one shift to all of them.
 
     Args:
-        deviation: of a point's noise, on a scale of 255.
-        shift: largest shift of a channel either way, on a scale of 255.
+        deviation: standard deviation of a point's noise, on a scale of 255.
+        shift: largest shift of a channel in either direction, on a scale of 255.
     """
 
     deviation: float
     shift: float
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with jittered colors."""
         shift = generator.uniform(-self.shift, self.shift, 3).astype(np.float32)
         noise = generator.standard_normal(scene.rgb.shape, dtype=np.float32) * np.float32(self.deviation)
-        return scene._replace(rgb=_as_bytes(scene.rgb + noise + shift))
+        return scene._replace(rgb=_to_uint8(scene.rgb + noise + shift))
 
 
 @dataclass(frozen=True)
@@ -232,6 +248,7 @@ class ColorNoise:
     deviation: float
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with shifted colors."""
         return scene._replace(rgb=scene.rgb + (generator.standard_normal(3) * self.deviation).astype(np.float32))
 
 
@@ -240,12 +257,13 @@ class ColorContrast:
     """Stretch each channel to its full range, blended with the original by a random weight."""
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with stretched colors."""
         if not len(scene.rgb):
             return scene
         low, high = scene.rgb.min(axis=0).astype(np.float32), scene.rgb.max(axis=0).astype(np.float32)
         share = np.float32(generator.random())
         stretched = (scene.rgb - low) * (255.0 / np.maximum(high - low, 1.0))
-        return scene._replace(rgb=_as_bytes((1.0 - share) * scene.rgb + share * stretched))
+        return scene._replace(rgb=_to_uint8((1.0 - share) * scene.rgb + share * stretched))
 
 
 @dataclass(frozen=True)
@@ -253,6 +271,7 @@ class ColorDrop:
     """Remove all color: every point becomes gray."""
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene in gray."""
         return scene._replace(rgb=np.full_like(scene.rgb, GRAY))
 
 
@@ -262,7 +281,8 @@ class Mix3D:
 
     Args:
         dataset: source of the other scene.
-        steps: applied to the other scene; this one has already been through them.
+        steps: applied to the other scene; they have already been applied to this one.
+        probability: chance of mixing.
     """
 
     dataset: Any
@@ -270,20 +290,22 @@ class Mix3D:
     probability: float
 
     def __call__(self, scene: Scene, generator: np.random.Generator) -> Scene:
-        # Always drawn, so that the probability changes nothing else about a sample.
+        """Return the scene, mixed or not."""
+        # The partner is always drawn, so that the probability does not change other random numbers of a sample.
         is_mixed = generator.random() < self.probability
         partner = int(generator.integers(len(self.dataset)))
         return mix(scene, apply(self.steps, self.dataset.read(partner), generator)) if is_mixed else scene
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Two scenes superimposed, each centered on the origin on the floor, with the instances of both, and the channels
-    that both have.
+    """Superimpose two scenes, each centered on the origin on the floor.
+
+    The result has the instances of both, and the channels that both have.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
-    beyond = int(scene.instance.max(initial=-1)) + 1
-    shifted = np.where(other.instance == IGNORED, IGNORED, other.instance + max(beyond, 0))
+    next_instance = int(scene.instance.max(initial=-1)) + 1
+    shifted = np.where(other.instance == IGNORED, IGNORED, other.instance + max(next_instance, 0))
     return Scene(
         np.concatenate([part.xyz - _middle(part.xyz) for part in (scene, other)]),
         np.concatenate([scene.rgb, other.rgb]),
@@ -300,10 +322,10 @@ def mix(scene: Scene, other: Scene) -> Scene:
 
 @dataclass(frozen=True)
 class PointCrop:
-    """The points around a random labeled point (around any, if none has a label), in their original order.
+    """Select the points around a random labeled point (around any, if none has a label), in their original order.
 
     Args:
-        shape: "sphere", or "block", which is square on the floor and reaches over all heights.
+        shape: "sphere", or "block", which is square on the floor and unlimited in height.
         size_m: diameter of the sphere, or edge of the block.
     """
 
@@ -311,14 +333,15 @@ class PointCrop:
     size_m: float
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with the selected points."""
         if not len(scene.xyz):
             return scene
         labeled = np.flatnonzero(scene.semantic != IGNORED)
-        chosen = int(generator.integers(len(labeled) or len(scene.xyz)))
-        center = scene.xyz[labeled[chosen] if len(labeled) else chosen]
+        number = int(generator.integers(len(labeled) or len(scene.xyz)))
+        center = scene.xyz[labeled[number] if len(labeled) else number]
         axes = range(3 if self.shape == "sphere" else 2)
         near = np.flatnonzero(np.abs(scene.xyz[:, 0] - center[0]) <= self.size_m / 2)
-        for axis in axes[1:]:  # of ever fewer points
+        for axis in axes[1:]:  # only among the points left
             near = near[np.abs(scene.xyz[near, axis] - center[axis]) <= self.size_m / 2]
         if self.shape == "sphere":
             near = near[((scene.xyz[near] - center) ** 2).sum(axis=1) <= (self.size_m / 2) ** 2]
@@ -327,12 +350,15 @@ class PointCrop:
 
 @dataclass(frozen=True)
 class CropToBudget:
-    """The ``max_points`` points nearest to a random point of the scene, measured along the floor, in their original
-    order; the scene itself if it has no more."""
+    """Select the ``max_points`` points nearest to a random point of the scene, measured along the floor.
+
+    They keep their original order; a scene that has no more points is unchanged.
+    """
 
     max_points: int
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+        """Return the scene with the selected points."""
         if len(scene.xyz) <= self.max_points:
             return scene
         center = scene.xyz[int(generator.integers(len(scene.xyz))), :2]
@@ -344,12 +370,12 @@ class CropToBudget:
 
 def select(scene: Any, points: Any) -> Any:
     """Select points of a scene by mask or index."""
-    chosen = scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
-    return chosen._replace(channels={name: values[points] for name, values in scene.channels.items()})
+    selection = scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
+    return selection._replace(channels={name: values[points] for name, values in scene.channels.items()})
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:
-    """The center of the scene's bounding box on the floor, at its lowest height, float32 (3,)."""
+    """Return the center of the scene's bounding box on the floor, at its lowest height, float32 (3,)."""
     if not len(xyz):
         return np.zeros(3, np.float32)
     x, y, z = (np.ascontiguousarray(xyz[:, axis]) for axis in range(3))  # many times faster than along rows
@@ -357,94 +383,5 @@ def _middle(xyz: np.ndarray) -> np.ndarray:
     return np.array([*middle, z.min()], np.float32)
 
 
-def _as_bytes(values: np.ndarray) -> np.ndarray:
+def _to_uint8(values: np.ndarray) -> np.ndarray:
     return np.clip(np.rint(values), 0.0, 255.0).astype(np.uint8)
-
-
-def elastic_distortion(
-    xyz: np.ndarray, granularity: float, magnitude: float, generator: np.random.Generator
-) -> np.ndarray:
-    """Move each point by a random field.
-
-    The field is normal noise on a grid around the origin, blurred, times ``magnitude``, interpolated linearly. The grid
-    has one node per ``granularity`` of the scene's extent but extends to both sides of the origin, so its nodes are
-    ``2 * granularity`` apart. Both are in the unit of ``xyz``. After the blur a displacement along one axis has a
-    standard deviation of about ``0.11 * magnitude``.
-
-    Source: the data pipeline of SparseConvNet (B. Graham et al., arXiv 1711.10275), as PointGroup (L. Jiang et al.,
-    arXiv 2004.01658) uses it.
-
-    Args:
-        xyz: (N, 3), any float dtype.
-
-    Returns:
-        (N, 3) in the dtype of ``xyz``.
-    """
-    noise = generator.standard_normal((3, *grid_shape(xyz, granularity)), dtype=np.float32)
-    return displace(xyz, noise, granularity, magnitude)
-
-
-def grid_shape(xyz: np.ndarray, granularity: float) -> tuple[int, ...]:
-    """Nodes along each axis of a grid that encloses all points."""
-    if not len(xyz):
-        return (3, 3, 3)
-    farthest = [np.float64(max(-column.min(), column.max())) for column in xyz.T]  # ten times as fast as along rows
-    return tuple(int(length // granularity) + 3 for length in farthest)
-
-
-def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: float) -> np.ndarray:
-    """``elastic_distortion`` with the given noise.
-
-    Args:
-        xyz: (N, 3), any float dtype.
-        noise: float32 (3, x nodes, y nodes, z nodes), one displacement for each axis, of ``grid_shape`` or larger.
-
-    Returns:
-        (N, 3) in the dtype of ``xyz``.
-
-    Raises:
-        ValueError: the grid does not enclose all points.
-    """
-    needed = grid_shape(xyz, granularity)
-    if noise.shape[0] != 3 or any(nodes < least for nodes, least in zip(noise.shape[1:], needed)):
-        raise ValueError(f"noise has shape {noise.shape}, expected at least {(3, *needed)} for these points")
-    field = np.moveaxis(blur(noise) * np.float64(magnitude), 0, -1)  # (x nodes, y nodes, z nodes, 3)
-    moved = np.empty(xyz.shape, xyz.dtype)
-    _interpolate(xyz, np.ascontiguousarray(field), 2.0 * granularity, moved)
-    return moved
-
-
-@compiled
-def _interpolate(xyz, field, width, moved):
-    """Add the field to each point; the grid is centered on the origin, its cells are ``width`` wide."""
-    cell, lower, upper = np.empty(3, np.int64), np.empty(3), np.empty(3)
-    for n in range(len(xyz)):
-        for axis in range(3):
-            place = np.float64(xyz[n, axis]) / width + (field.shape[axis] - 1) / 2
-            cell[axis] = int(place)
-            upper[axis] = place - cell[axis]
-            lower[axis] = 1.0 - upper[axis]
-        total_x, total_y, total_z = np.float64(xyz[n, 0]), np.float64(xyz[n, 1]), np.float64(xyz[n, 2])
-        for i in range(2):
-            for j in range(2):
-                plane = (upper[0] if i else lower[0]) * (upper[1] if j else lower[1])
-                for k in range(2):
-                    weight = plane * (upper[2] if k else lower[2])
-                    node = field[cell[0] + i, cell[1] + j, cell[2] + k]
-                    total_x += node[0] * weight
-                    total_y += node[1] * weight
-                    total_z += node[2] * weight
-        moved[n, 0], moved[n, 1], moved[n, 2] = total_x, total_y, total_z
-
-
-def blur(noise: np.ndarray) -> np.ndarray:
-    """The mean of three neighbors along each axis, twice, with zeros outside; (3, x, y, z), rounded to float32 after
-    each pass as in the reference."""
-    third = np.float64(np.float32(1.0) / np.float32(3.0))
-    for axis in 2 * (1, 2, 3):
-        rows = np.moveaxis(noise, axis, 0)
-        total = rows.astype(np.float64)
-        total[1:] += rows[:-1]
-        total[:-1] += rows[1:]
-        noise = np.moveaxis((total * third).astype(np.float32), 0, axis)
-    return np.ascontiguousarray(noise)

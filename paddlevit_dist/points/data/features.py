@@ -1,5 +1,4 @@
-"""Features of a point, named by POINTS.FEATURES: its colors, position and height, and whatever channels
-its scene has, such as normals and intensity."""
+"""Point features, named by POINTS.FEATURES: color, position, height, and channels such as normals and intensity."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,55 +9,58 @@ from ...runtime.errors import UserError
 from .scene import Scene, channel_width
 
 COLORS = "rgb"
-_OF_ALL_SCENES = {COLORS: 3, "xyz": 3, "height": 1, "ones": 1}
+_BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, "height": 1, "ones": 1}
 
 
 def build_channels(names: Sequence[str]) -> tuple[str, ...]:
-    """The channels of a scene that these features show."""
-    return tuple(_split_divisor(name)[0] for name in names if name not in _OF_ALL_SCENES)
+    """Return the names of the scene channels that these features use."""
+    return tuple(_split_divisor(name)[0] for name in names if name not in _BUILTIN_FEATURES)
 
 
 def feature_channels(names: Sequence[str]) -> int:
-    """Number of columns of ``point_features``."""
-    return sum(_OF_ALL_SCENES.get(name) or channel_width(_split_divisor(name)[0]) for name in names)
+    """Return the number of columns of ``point_features``."""
+    return sum(_BUILTIN_FEATURES.get(name) or channel_width(_split_divisor(name)[0]) for name in names)
 
 
-def require_channels(names: Sequence[str], channels: Sequence[str], whose: str) -> None:
-    """Check that the features are channels that there are, or what all scenes have.
+def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) -> None:
+    """Check that the features are available channels or built-in features.
 
     Args:
-        whose: channels they are, for the message.
+        names: names of the features.
+        channels: names of the available channels.
+        owner: what the channels belong to, for the message.
 
     Raises:
-        UserError: one is not; lists what there is.
+        UserError: a feature is not available; the message lists those that are.
     """
-    absent = [name for name in build_channels(names) if name not in channels]
-    if absent:
-        there = f"{', '.join(channels)}, and as all scenes" if channels else "no channels, only"
+    missing = [name for name in build_channels(names) if name not in channels]
+    if missing:
+        available = f"{', '.join(channels)}, and the built-in" if channels else "no channels, only"
         raise UserError(
-            f"POINTS.FEATURES names {', '.join(absent)}, but {whose} have {there} {', '.join(_OF_ALL_SCENES)}; choose "
-            "of these, or prepare the scenes again with --channels"
+            f"POINTS.FEATURES names {', '.join(missing)}, but {owner} have {available} {', '.join(_BUILTIN_FEATURES)}; "
+            "choose from these, or prepare the scenes again with --channels"
         )
 
 
 def point_features(
     scene: Scene, points: Any, names: Sequence[str], color_range: tuple[float, float] | None
 ) -> np.ndarray:
-    """Network input for selected points, float32 (points, channels): lengths in meters, colors in ``color_range``.
+    """Return the network input for selected points, float32 (points, channels): meters, and colors in ``color_range``.
 
     Args:
+        scene: the scene, with all channels that the features use.
         points: indices (int64) or a slice.
-        names: of the features, such as "rgb" and "intensity/255", all of which the scene has.
-        color_range: what 0 and 255 are mapped to; None: the colors are mapped already.
+        names: names of the features, such as "rgb" and "intensity/255".
+        color_range: network input for 0 and 255; None: the colors are already scaled.
     """
     columns = []
     for name in names:
         if name == COLORS:
-            shown = scene.rgb[points].astype(np.float32, copy=False)
+            colors = scene.rgb[points].astype(np.float32, copy=False)
             if color_range is not None:
                 low, high = color_range
-                shown = shown / np.float32(255 / (high - low)) + np.float32(low)
-            columns.append(shown)
+                colors = colors / np.float32(255 / (high - low)) + np.float32(low)
+            columns.append(colors)
         elif name == "xyz":
             columns.append(scene.xyz[points])
         elif name == "height":
@@ -73,6 +75,6 @@ def point_features(
 
 
 def _split_divisor(name: str) -> tuple[str, float]:
-    """The name of a feature, and the number that it is divided by."""
+    """Return the name of a feature's channel, and the number that it is divided by."""
     channel, _, divisor = name.partition("/")
     return channel, float(divisor or 1)

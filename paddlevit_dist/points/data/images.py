@@ -14,59 +14,62 @@ from .scannet_classes import CLASS_NAMES, COLORS
 
 UNLABELED_PIXELS = (205, 205, 205)  # color of points without a class or instance
 WIDTH_PX = 720
-CELL_PX = 240  # on a sheet of many scenes
-_ROOM = ("wall", "floor", "ceiling")  # what else would hide the furniture
-_TALLEST = 4  # height over width: anything taller is drawn smaller
-_TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
+CELL_PX = 240  # width of a scene on a sheet of many scenes
+_ROOM = ("wall", "floor", "ceiling")  # classes that would hide the furniture
+_MAX_ASPECT = 4  # height over width: taller scenes are drawn smaller
+_YAW, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
 
 
 def get_palette(class_names: Sequence[str]) -> np.ndarray:
-    """uint8 (classes, 3): ScanNet's own colors for its twenty classes, else ``class_colors``."""
+    """Return uint8 (classes, 3): ScanNet's colors for its twenty classes, else ``class_colors``."""
     if tuple(class_names) == CLASS_NAMES:
         return np.array(COLORS, np.uint8)
     return class_colors(len(class_names))
 
 
 def color(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """uint8 (P, 3): the palette's color of each label (P,), ``UNLABELED_PIXELS`` where it is negative."""
+    """Return the palette's color of each label (P,), uint8 (P, 3), ``UNLABELED_PIXELS`` for negative labels."""
     return np.concatenate([palette, [UNLABELED_PIXELS]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
 
 
 def draw_classes(
     xyz: np.ndarray, classes: np.ndarray, class_names: Sequence[str], width_px: int = WIDTH_PX
 ) -> np.ndarray:
-    """Image by ``draw`` of points (P, 3) in the colors of their classes (P,), negative for none. Points of walls,
-    floors and ceilings are behind all others."""
+    """Draw points (P, 3) in the colors of their classes (P,), negative for none.
+
+    Walls, floors and ceilings are drawn behind all other points.
+    """
     room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
     return draw(xyz, color(classes, get_palette(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
 
 
 def build_legend(classes: np.ndarray, class_names: Sequence[str]) -> list[tuple[str, Color]]:
-    """Name and color of each class that occurs among labels of any shape, in the order of their numbers."""
+    """Return name and color of each class that occurs among labels of any shape, ordered by number."""
     palette = get_palette(class_names)
     return [(class_names[number], tuple(palette[number].tolist())) for number in np.unique(classes[classes >= 0])]
 
 
-def draw(xyz: np.ndarray, colors: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """An image of points viewed obliquely from above, uint8 (height, width_px, 3), on white.
+def draw(xyz: np.ndarray, colors: np.ndarray, is_foreground: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
+    """Draw points viewed obliquely from above on white, uint8 (height, width_px, 3).
 
-    Things are drawn over everything else, so that no wall hides them; nearer ones over farther ones.
+    Foreground points are drawn over all others, so that no wall hides them; nearer ones over farther ones.
 
     Args:
         xyz: float32 (P, 3), meters, P at least 1.
         colors: uint8 (P, 3).
-        is_thing: bool (P,).
+        is_foreground: bool (P,).
+        width_px: width of the image.
     """
-    x = xyz[:, 0] * math.cos(_TURN) - xyz[:, 1] * math.sin(_TURN)
-    away = xyz[:, 0] * math.sin(_TURN) + xyz[:, 1] * math.cos(_TURN)
+    x = xyz[:, 0] * math.cos(_YAW) - xyz[:, 1] * math.sin(_YAW)
+    away = xyz[:, 0] * math.sin(_YAW) + xyz[:, 1] * math.cos(_YAW)
     y = away * math.sin(_TILT) + xyz[:, 2] * math.cos(_TILT)  # upwards in the image
     nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
     wide, high = float(np.ptp(x)), float(np.ptp(y))
-    scale = (width_px - 4) / max(wide, high / _TALLEST, 1e-3)
+    scale = (width_px - 4) / max(wide, high / _MAX_ASPECT, 1e-3)
     height = max(int(high * scale) + 4, 4)
     column = ((x - x.min()) * scale).astype(np.int64)
     row = ((y.max() - y) * scale).astype(np.int64)
-    order = np.lexsort((nearness, is_thing))
+    order = np.lexsort((nearness, is_foreground))
     image = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
     for down in range(3):  # a point is three pixels wide
         for right in range(3):
@@ -74,23 +77,22 @@ def draw(xyz: np.ndarray, colors: np.ndarray, is_thing: np.ndarray, width_px: in
     return image[:height, :width_px]
 
 
-def fit_in_cell(drawn: np.ndarray) -> np.ndarray:
-    """An image ``CELL_PX`` wide on a white square, uint8 (CELL_PX, CELL_PX, 3); any excess at the bottom is cut
-    off."""
-    square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
-    square[: len(drawn)] = drawn[:CELL_PX]
-    return square
+def fit_in_cell(image: np.ndarray) -> np.ndarray:
+    """Return an image of width ``CELL_PX`` on a white square, uint8 (CELL_PX, CELL_PX, 3), cropped at the bottom."""
+    cell = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
+    cell[: len(image)] = image[:CELL_PX]
+    return cell
 
 
 _TITLE_PX, _GAP_PX = 26, 12
 
 
 def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, Color]]) -> np.ndarray:
-    """One image, uint8 (height, width, 3), on white.
+    """Arrange images and a legend on white, uint8 (height, width, 3).
 
     Args:
         views: title and image, uint8 (height, width, 3), from left to right.
-        entries: name and color of what is shown, from top to bottom; the legend goes on in a further column.
+        entries: name and color of the legend, from top to bottom; a long legend continues in a further column.
     """
     height = max(*(image.shape[0] for _, image in views), LINE_PX * min(len(entries), 20), 1)
     names = legend(entries, height)

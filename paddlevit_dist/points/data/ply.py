@@ -1,7 +1,7 @@
 """PLY files: reading the vertices of any file, and writing colored points for a viewer.
 
-Written from scratch, since the usual library (plyfile) is under the GPL, and a scene needs only its vertices: faces are
-skipped without being parsed if they come after the vertices, as they do in every file that we know of.
+Written from scratch: the usual library (plyfile) is under the GPL, and a scene needs only its vertices. Faces are
+skipped without being parsed if they come after the vertices, as in all files we know of.
 
 Source: G. Turk, "The PLY Polygon File Format", 1994.
 """
@@ -41,19 +41,19 @@ _TYPES = {
 }
 _NAMES = {dtype: name for name, dtype in reversed(list(_TYPES.items()))}
 _BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
-_LONGEST_HEADER = 1 << 16
+_MAX_HEADER_BYTES = 1 << 16
 _WINDOWS_NAN = re.compile(rb"[-+]?(?:nan\([a-z]*\)|1\.#(?:QNAN|SNAN|IND)\d*)", re.IGNORECASE)
 _WINDOWS_INF = re.compile(rb"1\.#INF\d*", re.IGNORECASE)
-_KEPT_DIGITS = 1e-6  # text numbers that float32 would change by more are kept as float64
+_MAX_ROUNDING = 1e-6  # text numbers that float32 would change by more stay float64
 
 
 class DamagedPlyError(Exception):
-    """The file is not a PLY file, or is truncated; the message says where."""
+    """The file is not a PLY file, or is truncated; the message names the position."""
 
 
 @contextmanager
 def ply_errors_as_user_errors(path: str | Path, kind: str) -> Iterator[None]:
-    """``DamagedPlyError`` becomes a UserError with the file and its kind."""
+    """Raise a UserError with the path and the kind of file instead of a ``DamagedPlyError``."""
     try:
         yield
     except DamagedPlyError as error:
@@ -61,7 +61,7 @@ def ply_errors_as_user_errors(path: str | Path, kind: str) -> Iterator[None]:
 
 
 class PlyProperty(NamedTuple):
-    """One value of an element, or a list of values if ``count_type`` is given."""
+    """A scalar property of an element, or a list property if ``count_type`` is given."""
 
     name: str
     dtype: str
@@ -69,7 +69,7 @@ class PlyProperty(NamedTuple):
 
 
 class PlyElement(NamedTuple):
-    """A kind of record: how many there are and what each contains."""
+    """A kind of record: its name, the number of records and their properties."""
 
     name: str
     count: int
@@ -77,9 +77,9 @@ class PlyElement(NamedTuple):
 
 
 def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
-    """The values of all vertices, (vertices,) for each property, in the machine's byte order.
+    """Return the values of all vertices, (vertices,) for each property, in the machine's byte order.
 
-    Reads ASCII and binary files of both byte orders, with properties in any order; list properties are left out.
+    ASCII and binary files of both byte orders are supported, with properties in any order. List properties are skipped.
 
     Raises:
         UserError: the file cannot be read, is damaged, or has no vertices.
@@ -89,8 +89,8 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
         order, elements, position = _read_header(content)
         for element in elements:
             if element.name == "vertex":
-                read = _read_ascii if not order else _read_binary
-                return read(content, position, element, order)[0]
+                read_element = _read_ascii if not order else _read_binary
+                return read_element(content, position, element, order)[0]
             position = _skip(content, position, element, order)
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
@@ -99,6 +99,7 @@ def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[
     """Atomically write vertices as a binary little-endian PLY file.
 
     Args:
+        path: file to write.
         columns: (points,) for each property by name, of any integer type up to 32 bits or float type; a viewer looks
             for x, y, z, red, green and blue.
         comments: lines for the header.
@@ -125,29 +126,30 @@ def write_colored_ply(
     offset: Sequence[float] = (0.0, 0.0, 0.0),
     classes: np.ndarray | None = None,
 ) -> None:
-    """Write points with colors and labels as a binary PLY file; an existing file is replaced at the end.
+    """Write points with colors and labels as a binary PLY file; an existing file is replaced after writing.
 
     Args:
+        path: file to write.
         xyz: float32 (P, 3), meters.
         colors: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
         offset: ``Scene.offset``, added to restore the coordinates of the source, which are then written as doubles.
-        classes: integers (P,), of at most 16 bits, where labels are something else.
+        classes: integers (P,), of at most 16 bits, if the labels are not classes.
     """
-    moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
-    columns = dict(zip("xyz", moved.T))
+    coordinates = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
+    columns = dict(zip("xyz", coordinates.T))
     columns.update(zip(("red", "green", "blue"), colors.T))
-    named = {"label": labels} if classes is None else {"label": labels, "class": classes}
-    write_points(path, {**columns, **{name: values.astype(np.int16) for name, values in named.items()}})
+    label_columns = {"label": labels} if classes is None else {"label": labels, "class": classes}
+    write_points(path, {**columns, **{name: values.astype(np.int16) for name, values in label_columns.items()}})
 
 
 def _read_header(content: bytes) -> tuple[str, list[PlyElement], int]:
-    """Byte order ("" for ASCII), the elements, and where the first one begins."""
+    """Return the byte order ("" for ASCII), the elements, and the position of the first one."""
     if content[:3] != b"ply":
         raise DamagedPlyError("its first line is not 'ply'")
     order: str | None = None
     elements: list[PlyElement] = []
-    stream = io.BytesIO(content[:_LONGEST_HEADER])
+    stream = io.BytesIO(content[:_MAX_HEADER_BYTES])
     for line in iter(stream.readline, b""):
         words = line.decode("latin1").split()
         if words == ["end_header"]:
@@ -182,24 +184,26 @@ def _property(words: list[str]) -> PlyProperty:
 
 
 def _read_binary(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
-    """The element's scalar properties, and where the next element begins."""
-    plain = [item for item in element.properties if item.count_type is None]
-    if len({item.name for item in plain}) < len(plain):
+    """Return the element's scalar properties, and the position of the next element."""
+    scalars = [item for item in element.properties if item.count_type is None]
+    if len({item.name for item in scalars}) < len(scalars):
         raise DamagedPlyError("two properties of its vertices have the same name")
-    if len(plain) < len(element.properties):
-        return _walk(content, position, element, order)
-    row = np.dtype([(item.name, order + item.dtype) for item in plain])
+    if len(scalars) < len(element.properties):
+        return _read_variable_length(content, position, element, order)
+    row = np.dtype([(item.name, order + item.dtype) for item in scalars])
     end = position + element.count * row.itemsize
     if end > len(content):
-        there = (len(content) - position) // row.itemsize
-        raise DamagedPlyError(f"it ends after {there:,} of {element.count:,} records of '{element.name}'")
+        available = (len(content) - position) // row.itemsize
+        raise DamagedPlyError(f"it ends after {available:,} of {element.count:,} records of '{element.name}'")
     table = np.frombuffer(content, row, element.count, position)
-    columns = {item.name: table[item.name].astype(item.dtype) for item in plain}
+    columns = {item.name: table[item.name].astype(item.dtype) for item in scalars}
     return columns, end
 
 
-def _walk(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
-    """Walk through variable-length records one by one."""
+def _read_variable_length(
+    content: bytes, position: int, element: PlyElement, order: str
+) -> tuple[dict[str, np.ndarray], int]:
+    """Read variable-length records one by one."""
     values = {item.name: bytearray() for item in element.properties if item.count_type is None}
     types = [
         (item, np.dtype(order + item.dtype), np.dtype(order + (item.count_type or "u1"))) for item in element.properties
@@ -222,13 +226,13 @@ def _walk(content: bytes, position: int, element: PlyElement, order: str) -> tup
 
 
 def _read_ascii(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:
-    plain = [item for item in element.properties if item.count_type is None]
-    if len(plain) < len(element.properties):
-        raise DamagedPlyError("its vertices have a list among their properties, which is read in binary files only")
+    scalars = [item for item in element.properties if item.count_type is None]
+    if len(scalars) < len(element.properties):
+        raise DamagedPlyError("its vertices have a list property, which is supported in binary files only")
     if not element.count:
-        return {item.name: np.empty(0, item.dtype) for item in plain}, position
+        return {item.name: np.empty(0, item.dtype) for item in scalars}, position
     text = content[position:]
-    if element.count > len(text) // (2 * len(plain)) + 1:  # numpy takes memory for all rows before it reads one
+    if element.count > len(text) // (2 * len(scalars)) + 1:  # numpy allocates all rows before it reads one
         raise DamagedPlyError(
             f"its {len(text):,} bytes of text cannot hold {element.count:,} records of '{element.name}'"
         )
@@ -236,44 +240,51 @@ def _read_ascii(content: bytes, position: int, element: PlyElement, order: str) 
         text = _WINDOWS_INF.sub(b"inf", _WINDOWS_NAN.sub(b"nan", text))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # no rows at all: reported below
+            warnings.simplefilter("ignore", UserWarning)  # no rows: reported below
             rows = np.loadtxt(io.BytesIO(text), np.float64, max_rows=element.count, ndmin=2)
     except (ValueError, IndexError) as error:
         raise DamagedPlyError(
-            f"its vertices are not rows of {len(plain)} numbers ({' '.join(str(error).split())})"
+            f"its vertices are not rows of {len(scalars)} numbers ({' '.join(str(error).split())})"
         ) from error
     if rows.shape[0] < element.count:
         raise DamagedPlyError(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
-    if rows.shape[1] != len(plain):
-        raise DamagedPlyError(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
+    if rows.shape[1] != len(scalars):
+        raise DamagedPlyError(f"its vertices have {rows.shape[1]} numbers each, its header says {len(scalars)}")
     return {
-        item.name: parse_typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(plain)
+        item.name: parse_typed(rows[:, column], item.name, item.dtype) for column, item in enumerate(scalars)
     }, position
 
 
 def parse_typed(values: np.ndarray, name: str, dtype: str) -> np.ndarray:
-    """The numbers of a text in the type that its header names, such as "f4", or float64 if they have more digits than
-    a float, as some programs write coordinates far from the origin.
+    """Convert numbers of a text file to the type that its header declares, such as "f4".
+
+    Floats with more digits than float32 holds become float64: some programs write coordinates far from the origin as
+    float.
+
+    Args:
+        values: float64 (N,).
+        name: name of the property in messages.
+        dtype: declared type.
 
     Raises:
-        Damaged: an integer type cannot hold one.
+        DamagedPlyError: an integer type cannot hold a value.
     """
     if dtype == "f8":
         return values
-    with np.errstate(over="ignore", invalid="ignore"):  # reported below, or finite numbers overflow to infinity
-        found = values.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # reported below, or finite numbers that overflow to infinity
+        converted = values.astype(dtype)
     if dtype[0] == "f":
         finite = np.isfinite(values)
-        return values if (np.abs(found[finite] - values[finite]) > _KEPT_DIGITS).any() else found
-    wrong = found != values
+        return values if (np.abs(converted[finite] - values[finite]) > _MAX_ROUNDING).any() else converted
+    wrong = converted != values
     if wrong.any():
         row = int(wrong.argmax())
         raise DamagedPlyError(f"vertex {row} has {name} {values[row]:g}, but its header declares it as {_NAMES[dtype]}")
-    return found
+    return converted
 
 
 def _skip(content: bytes, position: int, element: PlyElement, order: str) -> int:
-    """Where the next element begins."""
+    """Return the position of the next element."""
     if order:
         return _read_binary(content, position, element, order)[1]
     stream = io.BytesIO(content)

@@ -1,7 +1,7 @@
 """Furnished rooms generated from a seed, so that a first training run on point clouds needs no download.
 
-Furniture is made of boxes along the axes; its classes differ in shape and place, not in color. What a seed gives is
-part of every result obtained with it: whoever changes it raises ``GENERATOR_VERSION`` and measures again.
+Furniture is made of boxes along the axes; its classes differ in shape and location, not in color. The rooms of a seed
+are part of every result obtained with it: if you change them, raise ``GENERATOR_VERSION`` and measure again.
 """
 
 import colorsys
@@ -21,10 +21,10 @@ GENERATOR_VERSION = 2
 
 _SPLITS = {"train": 0, "val": 1}  # part of each room's seed: the splits share no rooms
 _SPACING_RANGE_M = (0.01, 0.2)
-_PRESENT = 0.9  # probability that a thing of the list is in the room, if it fits
-_TRIES = 40  # of finding a place for it
-_GAP_M, _FRONT_M = 0.08, 0.25  # between things, and in front of what stands at a wall
-_HIDDEN, _MISSED = 0.8, 0.85  # shares of the points behind furniture, and in blind spots, that a scanner does not see
+_PRESENCE_PROBABILITY = 0.9  # that an item of the list is in the room, if it fits
+_MAX_PLACEMENTS = 40  # attempts to find space for an item
+_GAP_M, _FRONT_M = 0.08, 0.25  # between things, and in front of furniture at a wall
+_HIDDEN, _MISSED = 0.8, 0.85  # fraction of points that a scanner misses behind furniture, and in blind spots
 _NOISE_M, _COLOR_NOISE = 0.006, 7.0  # standard deviations of a coordinate, and of a color out of 255
 
 Range = tuple[float, float]
@@ -32,13 +32,13 @@ Boxes = tuple[tuple[float, ...], ...]  # low and high of width, depth and height
 
 
 class FurnitureSpec(NamedTuple):
-    """How things of one class look.
+    """Geometry of the things of one class.
 
     Attributes:
         width, depth, height: meters, drawn between two numbers; the back is at depth 0.
-        boxes: its parts.
+        boxes: parts of the thing.
         lowest: meters from the floor to its lower end.
-        is_free: stands anywhere; else its back is at a wall.
+        is_free: placed anywhere; else with its back at a wall.
     """
 
     width: Range
@@ -50,7 +50,7 @@ class FurnitureSpec(NamedTuple):
 
 
 def _boxes(text: str) -> Boxes:
-    """Boxes separated by semicolons."""
+    """Parse boxes separated by semicolons."""
     return tuple(tuple(map(float, box.split())) for box in text.split(";"))
 
 
@@ -60,13 +60,13 @@ def _legs(top: float, thickness: float = 0.1) -> Boxes:
 
 
 def _frame(side: float, top: float, bottom: float) -> Boxes:
-    """Two posts, a lintel and a sill, around what lies farther back."""
+    """Return two posts, a lintel and a sill, around a recess."""
     posts = ((0.0, side, 0.0, 1.0, 0.0, 1.0), (1.0 - side, 1.0, 0.0, 1.0, 0.0, 1.0))
     return (*posts, (side, 1.0 - side, 0.0, 1.0, 1.0 - top, 1.0), (side, 1.0 - side, 0.0, 1.0, 0.0, bottom))
 
 
 def _folds(count: int, first: float = 0.0, last: float = 1.0) -> Boxes:
-    """A cloth of upright strips, in turn at the back and in front."""
+    """Return a cloth of upright strips, alternating between back and front."""
     edges = np.linspace(first, last, count + 1).tolist()
     return tuple(
         (low, high, n % 2 / 2, n % 2 / 2 + 0.5, 0.0, 1.0) for n, (low, high) in enumerate(zip(edges, edges[1:]))
@@ -178,47 +178,51 @@ FURNITURE = {
 }
 _CLUTTER = FurnitureSpec((0.15, 0.4), (0.12, 0.3), (0.1, 0.35), _boxes("0 1 0 1 0 1"), is_free=True)  # has no label
 
-# Size of the floor in x and y, meters, and what belongs into the room; what needs most space comes first.
+# Size of the floor in x and y, meters, and the furniture of the room, the largest first.
 _ROOMS = (
-    ((3.2, 4.4), (3.0, 4.0), "bed desk cabinet cabinet bookshelf window curtain otherfurniture chair picture picture"),
-    ((2.3, 3.1), (2.2, 3.0), "bathtub toilet sink shower_curtain cabinet window picture"),
-    ((3.2, 4.6), (3.0, 4.0), "counter refrigerator sink cabinet window table chair chair chair picture"),
-    ((3.6, 5.0), (3.4, 4.4), "sofa sofa bookshelf cabinet curtain window table otherfurniture chair picture picture"),
-    ((3.2, 4.6), (3.0, 4.2), "desk desk bookshelf bookshelf cabinet window curtain refrigerator chair chair picture"),
+    ((3.2, 4.4), (3.0, 4.0), "bed,desk,cabinet,cabinet,bookshelf,window,curtain,otherfurniture,chair,picture,picture"),
+    ((2.3, 3.1), (2.2, 3.0), "bathtub,toilet,sink,shower_curtain,cabinet,window,picture"),
+    ((3.2, 4.6), (3.0, 4.0), "counter,refrigerator,sink,cabinet,window,table,chair,chair,chair,picture"),
+    ((3.6, 5.0), (3.4, 4.4), "sofa,sofa,bookshelf,cabinet,curtain,window,table,otherfurniture,chair,picture,picture"),
+    ((3.2, 4.6), (3.0, 4.2), "desk,desk,bookshelf,bookshelf,cabinet,window,curtain,refrigerator,chair,chair,picture"),
 )
 
 
-def make_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str) -> Scene:
-    """Room ``index`` for ``seed`` as a scanner would see it; its kind (bedroom, bathroom, kitchen, living room, office)
-    is ``index`` modulo five.
+def generate_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str) -> Scene:
+    """Generate room ``index`` for ``seed`` as a scanner would record it.
 
-    Furniture has instances from 0 without gaps; floor and walls have none, as in PointGroup's ScanNet; unlabeled
-    things have neither class nor instance.
+    Its kind (bedroom, bathroom, kitchen, living room, office) is ``index`` modulo five. Furniture has instances from 0
+    without gaps; floor and walls have none, as in PointGroup's ScanNet; unlabeled things have neither class nor
+    instance.
 
     Args:
-        seed: numbers that the room depends on besides ``index``.
+        index: number of the room.
+        seed: numbers that the room depends on in addition to ``index``.
         spacing_m: mean distance between neighboring points.
+        name: name of the scene.
     """
     generator = np.random.default_rng([GENERATOR_VERSION, *seed, index])
-    x_range, y_range, wanted = _ROOMS[index % len(_ROOMS)]
+    x_range, y_range, furniture_names = _ROOMS[index % len(_ROOMS)]
     size = np.array([generator.uniform(*limits) for limits in (x_range, y_range, (2.25, 2.5))])
-    things = _structure(size)
+    things = _build_structure(size)
     names: list[str | None] = ["floor", *["wall"] * 4]
-    first = len(things)  # of the furniture
-    for wanted_name in ["door", *wanted.split(), None, None]:
-        own = None if wanted_name is None else wanted_name.replace("_", " ")
-        placed = _place(_CLUTTER if own is None else FURNITURE[own], size, things[first:], generator)
-        if placed is not None and generator.random() < _PRESENT:
-            names.append(own)
-            things.append(placed)
+    first = len(things)  # index of the first furniture
+    for item in ["door", *furniture_names.split(","), None, None]:
+        class_name = None if item is None else item.replace("_", " ")
+        thing_boxes = _place(_CLUTTER if class_name is None else FURNITURE[class_name], size, things[first:], generator)
+        if thing_boxes is not None and generator.random() < _PRESENCE_PROBABILITY:
+            names.append(class_name)
+            things.append(thing_boxes)
     boxes = np.concatenate(things)  # (boxes, 2, 3)
     owner = np.repeat(np.arange(len(things)), [len(thing) for thing in things])  # (boxes,)
     xyz, box, axis = _scatter(boxes, spacing_m, generator)
-    seen = _find_seen(xyz, owner[box] < first, things[first:], size, generator)
-    xyz, box, axis = xyz[seen], box[seen], axis[seen]
-    rgb = _colors(owner, box, axis, generator)
+    visible = _find_visible(xyz, owner[box] < first, things[first:], size, generator)
+    xyz, box, axis = xyz[visible], box[visible], axis[visible]
+    rgb = _draw_colors(owner, box, axis, generator)
     xyz += generator.normal(0.0, _NOISE_M, xyz.shape)
-    classes = np.array([IGNORED if own is None else CLASS_NAMES.index(own) for own in names], np.int16)
+    classes = np.array(
+        [IGNORED if class_name is None else CLASS_NAMES.index(class_name) for class_name in names], np.int16
+    )
     numbers = np.arange(len(things))
     is_instance = np.isin(numbers, owner[box]) & (numbers >= first) & (classes >= 0)
     instances = np.where(is_instance, np.cumsum(is_instance) - 1, IGNORED).astype(np.int16)
@@ -226,8 +230,8 @@ def make_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str) ->
     return Scene(xyz.astype(np.float32), rgb, semantic, instance, name)
 
 
-def _structure(size: np.ndarray) -> list[np.ndarray]:
-    """Floor and walls, each a box without thickness, float64 (1, 2, 3)."""
+def _build_structure(size: np.ndarray) -> list[np.ndarray]:
+    """Return floor and walls, each a box without thickness, float64 (1, 2, 3)."""
     x, y, z = size
     corners = (((0, 0, 0), (x, y, 0)), ((0, 0, 0), (x, 0, z)), ((x, 0, 0), (x, y, z)))
     return [np.array([pair], float) for pair in (*corners, ((0, y, 0), (x, y, z)), ((0, 0, 0), (0, y, z)))]
@@ -236,41 +240,43 @@ def _structure(size: np.ndarray) -> list[np.ndarray]:
 def _place(
     furniture: FurnitureSpec, size: np.ndarray, others: list[np.ndarray], generator: np.random.Generator
 ) -> np.ndarray | None:
-    """Boxes of a thing where there is room for it, low and high corners float64 (boxes, 2, 3), or None."""
-    whole = np.array([generator.uniform(*limits) for limits in furniture[:3]])
+    """Place a thing where it fits; return the corners of its boxes, float64 (boxes, 2, 3), or None."""
+    size_m = np.array([generator.uniform(*limits) for limits in furniture[:3]])
     lowest = generator.uniform(*furniture.lowest)
-    parts = np.array(furniture.boxes, float).reshape(-1, 3, 2).transpose(0, 2, 1) * whole  # (boxes, 2, 3)
-    parts += [-whole[0] / 2, 0.0, lowest]
+    parts = np.array(furniture.boxes, float).reshape(-1, 3, 2).transpose(0, 2, 1) * size_m  # (boxes, 2, 3)
+    parts += [-size_m[0] / 2, 0.0, lowest]
     around = [_extent(other) for other in others]
-    for _ in range(_TRIES):
+    for _ in range(_MAX_PLACEMENTS):
         turns = int(generator.integers(4))
         share = generator.random(2)
         if furniture.is_free:
             foot = share * size[:2]
         else:
-            along = share[0] * size[turns % 2]
-            foot = np.array([(along, 0.02), (size[0] - 0.02, along), (along, size[1] - 0.02), (0.02, along)][turns])
-        thing = _turn(parts, turns) + [*foot, 0.0]
+            position = share[0] * size[turns % 2]
+            foot = np.array(
+                [(position, 0.02), (size[0] - 0.02, position), (position, size[1] - 0.02), (0.02, position)][turns]
+            )
+        thing = _rotate(parts, turns) + [*foot, 0.0]
         low, high = _extent(thing)
         if (low[:2] < 0).any() or (high > size).any():
             continue
         front = 0.0 if furniture.is_free or furniture.lowest[1] else _FRONT_M
-        taken = _extent(_turn(np.array([parts.min(axis=(0, 1)), parts.max(axis=(0, 1)) + [0, front, 0]]), turns))
-        low, high = taken[0] + [*foot, 0.0] - _GAP_M, taken[1] + [*foot, 0.0] + _GAP_M
+        footprint = _extent(_rotate(np.array([parts.min(axis=(0, 1)), parts.max(axis=(0, 1)) + [0, front, 0]]), turns))
+        low, high = footprint[0] + [*foot, 0.0] - _GAP_M, footprint[1] + [*foot, 0.0] + _GAP_M
         if not any((low < other[1]).all() and (other[0] < high).all() for other in around):
             return thing
     return None
 
 
-def _turn(boxes: np.ndarray, turns: int) -> np.ndarray:
-    """Boxes (..., 2, 3) after quarter turns about z, from x toward y."""
+def _rotate(boxes: np.ndarray, turns: int) -> np.ndarray:
+    """Rotate boxes (..., 2, 3) by quarter turns about z, from x toward y."""
     for _ in range(turns):
         boxes = np.stack([-boxes[..., 1], boxes[..., 0], boxes[..., 2]], axis=-1)
     return np.sort(boxes, axis=-2)
 
 
 def _extent(boxes: np.ndarray) -> np.ndarray:
-    """Low and high corner of what encloses all boxes, (2, 3)."""
+    """Return the low and high corner of the bounding box of all boxes, (2, 3)."""
     corners = boxes.reshape(-1, 3)
     return np.stack([corners.min(axis=0), corners.max(axis=0)])
 
@@ -278,8 +284,11 @@ def _extent(boxes: np.ndarray) -> np.ndarray:
 def _scatter(
     boxes: np.ndarray, spacing_m: float, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points on the faces, each at a random place in a cell of a grid: xyz float64 (points, 3), and of each point its
-    box and the axis that its face is perpendicular to, int64 (points,)."""
+    """Sample points on the faces, one at a random position in each cell of a grid.
+
+    Returns:
+        xyz float64 (points, 3), and each point's box and the axis perpendicular to its face, int64 (points,).
+    """
     low, extent = boxes[:, 0], boxes[:, 1] - boxes[:, 0]
     faces = [
         (box, axis, end)
@@ -287,32 +296,32 @@ def _scatter(
         for axis in range(3)
         for end in range(2 if extent[box, axis] else 1)  # the two faces of a box without thickness are one
     ]
-    box_of, axis_of, end_of = np.array(faces).T
-    others = np.array([(1, 2), (0, 2), (0, 1)])[axis_of]  # (faces, 2)
-    lengths = np.take_along_axis(extent[box_of], others, axis=1)
-    # A strip narrower than the spacing gets a point with a probability in proportion to its width.
+    face_box, face_axis, face_end = np.array(faces).T
+    others = np.array([(1, 2), (0, 2), (0, 1)])[face_axis]  # (faces, 2)
+    lengths = np.take_along_axis(extent[face_box], others, axis=1)
+    # A strip narrower than the spacing gets a point with a probability proportional to its width.
     cells = np.floor(lengths / spacing_m + generator.random(lengths.shape)).astype(np.int64)
     number = cells.prod(axis=1)
     face = np.repeat(np.arange(len(faces)), number)
     place = np.arange(len(face)) - np.repeat(np.cumsum(number) - number, number)
     grid = np.stack(np.divmod(place, cells[face, 1]), axis=1)
     shares = (grid + generator.random(grid.shape)) / cells[face]
-    box, axis = box_of[face], axis_of[face]
+    box, axis = face_box[face], face_axis[face]
     xyz, rows = low[box], np.arange(len(face))
-    xyz[rows, axis] += end_of[face] * extent[box, axis]
+    xyz[rows, axis] += face_end[face] * extent[box, axis]
     for column in range(2):
         xyz[rows, others[face, column]] += shares[:, column] * lengths[face, column]
     return xyz, box, axis
 
 
-def _find_seen(
+def _find_visible(
     xyz: np.ndarray,
     is_structure: np.ndarray,
     things: list[np.ndarray],
     size: np.ndarray,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Which points a scanner sees: few of floor and walls behind things, and few in some balls in the room."""
+    """Return which points a scanner sees: few of floor and walls behind things, and few in random blind spots."""
     behind, missed = np.zeros(len(xyz), bool), np.zeros(len(xyz), bool)
     for low, high in map(_extent, things):
         behind |= ((xyz >= low - 0.05) & (xyz <= high + 0.05)).all(axis=1)
@@ -323,12 +332,14 @@ def _find_seen(
     return ~(behind & is_structure & (chance[0] < _HIDDEN)) & ~(missed & (chance[1] < _MISSED))
 
 
-def _colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """uint8 (points, 3): a color for each thing, a shade of it for each of its boxes, directional light and noise.
+def _draw_colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Return uint8 (points, 3): a color for each thing, a shade of it for each box, directional light and noise.
 
     Args:
         owner: (boxes,), the thing that each box belongs to.
-        box, axis: (points,), as of ``_scatter``.
+        box: (points,), the box of each point.
+        axis: (points,), the axis perpendicular to its face.
+        generator: source of randomness.
     """
     draws = generator.random((int(owner[-1]) + 1, 3))
     main = np.array([colorsys.hsv_to_rgb(hue, 0.7 * gray**2, 0.15 + 0.8 * value) for hue, gray, value in draws])
@@ -342,8 +353,8 @@ def _colors(owner: np.ndarray, box: np.ndarray, axis: np.ndarray, generator: np.
 class SyntheticRooms(SceneDataset):
     """Bedrooms, bathrooms, kitchens, living rooms and offices with ScanNet's twenty classes, generated on read.
 
-    About 50,000 points per room at the default spacing, in about 30 ms. A room depends on ``seed``, split and index
-    alone; asking for more appends rooms at the end.
+    About 50,000 points per room at the default spacing, in about 30 ms. A room depends only on ``seed``, split and
+    index; requesting more rooms appends new ones.
     """
 
     class_names = list(CLASS_NAMES)
@@ -364,10 +375,14 @@ class SyntheticRooms(SceneDataset):
         """Serve ``split``, "train" or "val"; rooms are synthetic, so both paths are ignored.
 
         Args:
-            num_train, num_val: rooms of each split.
+            data_path: ignored.
+            split: "train" or "val".
+            cache_folder: ignored.
+            num_train: rooms of the training split.
+            num_val: rooms of the validation split.
             spacing_m: mean distance between neighboring points, 0.01 to 0.2; the number of points scales with its
                 inverse square.
-            seed: of all rooms.
+            seed: seed of all rooms.
         """
         require_split(split, tuple(_SPLITS), "synthetic_rooms")
         low, high = _SPACING_RANGE_M
@@ -378,6 +393,7 @@ class SyntheticRooms(SceneDataset):
 
     @classmethod
     def open(cls, config: PointSettings, split: str, cache_folder: Path) -> "SyntheticRooms":
+        """Return the rooms of ``split`` with the settings of POINTS.ROOMS."""
         rooms = config.POINTS.ROOMS
         return cls(config.DATA.DATA_PATH, split, cache_folder, rooms.TRAIN, rooms.VAL, rooms.SPACING_M)
 
@@ -385,11 +401,11 @@ class SyntheticRooms(SceneDataset):
         return self._number
 
     def read(self, index: int) -> Scene:
-        """Room ``index``."""
+        """Return room ``index``."""
         if not 0 <= index < self._number:
             raise IndexError(f"room {index} is outside 0..{self._number - 1}")
-        return make_room(index, (self.seed, _SPLITS[self.split]), self.spacing_m, f"{self.split}_{index:05d}")
+        return generate_room(index, (self.seed, _SPLITS[self.split]), self.spacing_m, f"{self.split}_{index:05d}")
 
     def describe(self, index: int) -> str:
-        """The room's name and what it was generated from."""
+        """Return the room's name and its seed."""
         return f"synthetic room {self.split}_{index:05d} (seed {self.seed}, generator {GENERATOR_VERSION})"

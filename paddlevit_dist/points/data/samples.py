@@ -1,6 +1,6 @@
-"""From a scene to the network's input: augmentation, then voxelization; and collating these into a batch.
+"""Conversion of a scene to network input: augmentation, then voxelization; and collation into a batch.
 
-Shared by both tasks. Each has its own steps and point features: see ``segmentation/input.py`` and
+Shared by both tasks. Each has its own steps and point features: see ``segmentation/task.py`` and
 ``instances/input.py``.
 """
 
@@ -12,17 +12,18 @@ import numpy as np
 
 from ...tasks.dataset import TransformedDataset
 from ...tasks.sample_checks import BadSample, require_finite
-from .augment import Step, apply, elastic_distortion
+from .augment import Step, apply
+from .elastic import elastic_distortion
 from .features import build_channels, require_channels
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
 from .voxels import first_occurrences, sparse_collate, voxel_means
 
-_LARGEST_INSTANCE = (1 << 24) - 1
+_MAX_INSTANCE = (1 << 24) - 1
 
 
 class SceneView(NamedTuple):
-    """The voxels of a scene, seen from one direction.
+    """The voxels of a scene in one view; test-time augmentation uses several views.
 
     Attributes:
         voxels: int32 (M, 3), in voxels from an arbitrary origin, in the order of their first points.
@@ -40,7 +41,7 @@ class PointSample(NamedTuple):
 
     Attributes:
         scene: P points, as voxelized in the first view.
-        views: its voxels, from one direction or several.
+        views: voxels of the scene, in one view or several.
     """
 
     scene: Scene
@@ -52,9 +53,10 @@ class SceneSamples(TransformedDataset):
     """A dataset of scenes with all their processing, as read by a loader process.
 
     Args:
+        dataset: the scenes.
         steps: applied to a scene in this order before voxelization; see ``augment``.
-        voxel_features: "first": those of a voxel's first point; "mean": the mean over its points.
-        features: what a voxel shows, see ``features``.
+        voxel_features: "first": features of a voxel's first point; "mean": the mean over its points.
+        features: input features of a voxel, see ``features``.
     """
 
     dataset: SceneDataset
@@ -63,63 +65,66 @@ class SceneSamples(TransformedDataset):
     features: tuple[str, ...] = field(default=("rgb",), kw_only=True)
 
     @property
-    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
+    def labeled(self) -> bool:  # type: ignore[override] # a property of the dataset
+        """True if the scenes have labels."""
         return self.dataset.labeled
 
     @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
+    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # a property of the dataset
+        """Names of the dataset's classes."""
         return self.dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
+        """Return scene ``index`` as network input; all randomness comes from ``generator``."""
         scene = self._with_channels(self.dataset.read(index))
-        # Before coordinates become voxels, and instances rows of a table.
+        # Checked before coordinates become voxels, and instances become rows of a table.
         require_finite(scene)
-        if len(scene.instance) and scene.instance.max() > _LARGEST_INSTANCE:
-            raise BadSample(f"instance {scene.instance.max()} is out of range, expected 0 to {_LARGEST_INSTANCE}")
+        if len(scene.instance) and scene.instance.max() > _MAX_INSTANCE:
+            raise BadSample(f"instance {scene.instance.max()} is out of range, expected 0 to {_MAX_INSTANCE}")
         return self.build_sample(scene, generator)
 
     def build_sample(self, scene: Scene, generator: np.random.Generator) -> PointSample:
-        """The sample of an arbitrary scene; all randomness comes from ``generator``."""
-        return self.voxelized(apply(self.steps, self._with_channels(scene), generator))
+        """Return an arbitrary scene as network input; all randomness comes from ``generator``."""
+        return self.voxelize(apply(self.steps, self._with_channels(scene), generator))
 
     def _with_channels(self, scene: Scene) -> Scene:
-        """``scene`` with those channels alone that are shown."""
+        """Return ``scene`` with only the channels that the features use."""
         require_channels(self.features, tuple(scene.channels), f"the points of {scene.name}")
         return scene._replace(channels={name: scene.channels[name] for name in build_channels(self.features)})
 
-    def voxelized(self, scene: Any) -> PointSample:
-        """The sample of a scene after all steps."""
+    def voxelize(self, scene: Any) -> PointSample:
+        """Return the sample of a scene to which all steps have been applied."""
         raise NotImplementedError
 
     def view(self, voxels: np.ndarray, features: Callable[[Any], np.ndarray]) -> SceneView:
-        """The voxels of P points.
+        """Return the voxels of P points.
 
         Args:
             voxels: int32 (P, 3), the voxel of each point.
             features: maps point indices, int64 (n,) or a slice, to features float32 (n, C).
         """
         first, inverse = first_occurrences(voxels)  # (M,), (P,)
-        if self.voxel_features == "first":  # of these points only
+        if self.voxel_features == "first":  # features of the other points are not needed
             return SceneView(voxels[first], features(first), inverse)
         return SceneView(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
 
 
-def join(samples: Sequence[PointSample]) -> dict[str, Any]:
-    """The points and voxels of a batch of B scenes: the first view of every scene, then every second view, and so on.
+def collate_samples(samples: Sequence[PointSample]) -> dict[str, Any]:
+    """Collate the points and voxels of B scenes: the first view of every scene, then every second view, and so on.
 
     Returns:
         ``coordinates`` int32 (M, 4) with the number of the view in column 0, ``features`` float32 (M, C), ``inverse``
         int64 (views x P,), the row of each point in each view, ``labels`` int64 (P,), the class or -100, and
-        ``offsets`` int32 (B + 1,), where each scene begins among the points. If all scenes are empty, M is 1 for each
-        direction and so is P: a dummy voxel and point, past the last offset.
+        ``offsets`` int32 (B + 1,), the first point of each scene. If all scenes are empty, there is one dummy voxel
+        for each view and one dummy point, after the last offset.
     """
     views = [sample.views[number] for number in range(len(samples[0].views)) for sample in samples]
     labels = np.concatenate([sample.scene.semantic for sample in samples]).astype(np.int64)
     offsets = np.cumsum([0, *(len(sample.scene.semantic) for sample in samples)], dtype=np.int32)
     if not len(labels):  # Paddle cannot handle empty tensors here
         channels = views[0].features.shape[1]
-        nobody = SceneView(np.zeros((1, 3), np.int32), np.zeros((1, channels), np.float32), np.zeros(1, np.int64))
-        views = [nobody if position % len(samples) == 0 else view for position, view in enumerate(views)]
+        dummy = SceneView(np.zeros((1, 3), np.int32), np.zeros((1, channels), np.float32), np.zeros(1, np.int64))
+        views = [dummy if position % len(samples) == 0 else view for position, view in enumerate(views)]
         labels = np.array([IGNORED], np.int64)
     ends = np.cumsum([len(view.voxels) for view in views])
     coordinates, features = sparse_collate([view.voxels for view in views], [view.features for view in views])
@@ -133,7 +138,7 @@ def join(samples: Sequence[PointSample]) -> dict[str, Any]:
 
 
 def compile_loops() -> None:
-    """Compile or load the loops that both tasks' loader processes run: once, for all processes forked from this one."""
+    """Compile or load the loops that both tasks' loader processes run: once, before the processes are forked."""
     for dtype in (np.float32, np.float64):
         elastic_distortion(np.zeros((1, 3), dtype), 1.0, 1.0, np.random.default_rng(0))
     _, inverse = first_occurrences(np.zeros((1, 3), np.int32))

@@ -36,27 +36,30 @@ _NYU40_NUMBERS_AND_COLORS = {
 }
 CLASS_NAMES = tuple(_NYU40_NUMBERS_AND_COLORS)
 STUFF_CLASSES = ("wall", "floor")  # classes without instances
-# Of each class: its number in ScanNet's submission files, and the color in which its scripts draw it.
+# For each class, its number in ScanNet's submission files, and its color in ScanNet's scripts.
 NYU40_NUMBERS, COLORS = zip(*_NYU40_NUMBERS_AND_COLORS.values())
-# The benchmark's hidden test set, which the download keeps in a folder of its own.
+# The benchmark's hidden test set, which the download keeps in a separate folder.
 TEST_FOLDER = "scans_test"
 TEST_SCENES = tuple(f"scene{number:04d}_00" for number in range(707, 807))
 NUM_NYU40 = 40
 
 
 def submitted_numbers(class_names: Sequence[str]) -> tuple[np.ndarray, str]:
-    """The number of each class in prediction files, int64 (classes,), and what these numbers are: ScanNet's own for its
-    twenty classes, as its benchmark requires, else the class indices themselves."""
+    """Return the number of each class in prediction files, int64 (classes,), and a description of these numbers.
+
+    The numbers are ScanNet's for its twenty classes, as its benchmark requires, or ScanNet200's for its classes, else
+    the class indices.
+    """
     if tuple(class_names) == CLASS_NAMES:
         return np.array(NYU40_NUMBERS, np.int64), "ScanNet's class numbers"
-    if tuple(class_names) == tuple(scannet200()):
-        return np.array(list(scannet200().values()), np.int64), "ScanNet200's class numbers"
+    if tuple(class_names) == tuple(load_scannet200_classes()):
+        return np.array(list(load_scannet200_classes().values()), np.int64), "ScanNet200's class numbers"
     return np.arange(len(class_names)), "class numbers"
 
 
 @functools.cache
-def scannet200() -> dict[str, int]:
-    """The two hundred classes of ScanNet200 in their order, and the number of each in ScanNet's table of labels.
+def load_scannet200_classes() -> dict[str, int]:
+    """Return the two hundred classes of ScanNet200 in their order, and the number of each in ScanNet's label table.
 
     Source: D. Rozenberszki et al., "Language-Grounded Indoor 3D Semantic Segmentation in the Wild", ECCV 2022, arXiv
     2204.07761, and its benchmark's table of classes.
@@ -66,7 +69,7 @@ def scannet200() -> dict[str, int]:
 
 
 def from_nyu40(numbers: np.ndarray) -> np.ndarray:
-    """Class of each NYU40 id, int16, -100 for 0 (no annotation) and for classes outside the benchmark.
+    """Return the class of each NYU40 id, int16, -100 for 0 (no annotation) and for classes outside the benchmark.
 
     Args:
         numbers: (points,) integers from 0 to 40.

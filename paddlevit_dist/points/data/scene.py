@@ -1,14 +1,14 @@
-"""The value that every point cloud dataset returns."""
+"""``Scene``, the type that every point cloud dataset returns."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-CENTERED = "mean of a scene at the origin"  # possible coordinates of a dataset
+CENTERED = "mean of a scene at the origin"  # coordinate conventions of a dataset
 AS_GIVEN = "as given"
 IGNORED = -100  # label of a point without a class or instance
-NORMAL = "normal"  # the channel of three columns, which turns with the points
+NORMAL = "normal"  # the channel with three columns, which is rotated with the points
 
 
 class Scene(NamedTuple):
@@ -19,12 +19,12 @@ class Scene(NamedTuple):
         rgb: uint8 (points, 3).
         semantic: int16 (points,), class number, -100 for none.
         instance: int16 (points,), object number from 0 within the scene, -100 for none.
-        name: of the scene, such as "scene0000_00".
-        offset: meters, float64 each: xyz plus this are the coordinates of the source, which may lie too far from the
+        name: name of the scene, such as "scene0000_00".
+        offset: meters, float64 each: xyz plus this are the coordinates of the source, which may be too far from the
             origin for float32.
-        channels: whatever else its source has of the points, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
+        channels: other values of the points in the source, by name: float32 (points, 3) for ``NORMAL``, x, y and z of
             a unit vector, (points, 1) for all others. Not to be modified.
-        left_out: rows of its source without finite coordinates, ascending, which are no points here.
+        skipped_rows: rows of the source without finite coordinates, ascending; the scene has no points for them.
     """
 
     xyz: np.ndarray
@@ -34,14 +34,14 @@ class Scene(NamedTuple):
     name: str
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     channels: Mapping[str, np.ndarray] = {}
-    left_out: tuple[int, ...] = ()
+    skipped_rows: tuple[int, ...] = ()
 
-    def as_source(self, values: np.ndarray, nothing: int = IGNORED) -> np.ndarray:
-        """Values (points, ...) by the rows of the source, with ``nothing`` for those left out."""
-        places = np.array(self.left_out, np.int64) - np.arange(len(self.left_out))
-        return np.insert(values, places, nothing, axis=0) if len(places) else values
+    def to_source_rows(self, values: np.ndarray, fill_value: int = IGNORED) -> np.ndarray:
+        """Return values (points, ...) by the rows of the source, with ``fill_value`` for the skipped rows."""
+        places = np.array(self.skipped_rows, np.int64) - np.arange(len(self.skipped_rows))
+        return np.insert(values, places, fill_value, axis=0) if len(places) else values
 
 
 def channel_width(name: str) -> int:
-    """Columns of a channel."""
+    """Return the number of columns of a channel."""
     return 3 if name == NORMAL else 1

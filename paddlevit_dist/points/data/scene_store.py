@@ -1,15 +1,17 @@
-"""One scene in one memory-mapped file, 18 bytes a point, so that reading involves no copying or parsing; plus a store's
-other files: ``classes.txt`` and a list of scene names for each split.
+"""A scene in one memory-mapped file, 18 bytes a point, and the other files of a store.
+
+Reading a scene involves no copying or parsing. A store also has ``classes.txt`` and a list of scene names for each
+split.
 
 Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) |
-semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. With
-channels it is of version 3: after the header it has the length of their names, uint32, the names as UTF-8, each with a
-newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns).
+semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. A
+scene with channels has version 3: after the header it has the length of their names, uint32, the names as UTF-8, each
+with a newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns).
 
 The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labeled points and of
-instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, the offset
-subtracted from the source coordinates, a key of what the scene was made from, and the CRC-32 of the data after the
-header and of the header itself.
+instances, the highest class, whether the mean of the points is the origin, the bounds of xyz, the offset
+subtracted from the source coordinates, a key of the scene's sources, and the CRC-32 of the data after the header and of
+the header itself.
 """
 
 import mmap
@@ -39,26 +41,26 @@ SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
 _LENGTH = struct.Struct("<I")  # of the names of channels
-_MOST_NAMES = 1 << 14  # bytes
+_MAX_NAME_BYTES = 1 << 14
 _CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and meters: float32 means can be off by this much
-_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in meters
-_HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
-_REMEDY = "delete it and prepare the data again: what is there is kept"
+_MIN_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely found together in scenes in meters
+_MAX_HEIGHT_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
+_ADVICE = "delete it and prepare the data again: existing scenes are kept"
 
 
 class SceneHeader(NamedTuple):
     """Header of a scene file.
 
     Attributes:
-        label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
-        num_points: in the file.
+        label_bytes: bytes of a semantic label, 1 or 2; 0 for a scene without labels.
+        num_points: points in the file.
         num_labeled: points with a class.
-        num_instances: numbered from 0.
-        highest_class: -1 where there is none.
+        num_instances: instances, numbered from 0.
+        highest_class: -1 if there is none.
         is_centered: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
         low, high: bounding box of xyz, meters.
         offset: ``Scene.offset``.
-        key: 32 bytes identifying what the scene was made from.
+        key: 32 bytes that identify the scene's sources.
         checksum: CRC-32 of the arrays, and of the names of channels.
         channels: names of ``Scene.channels``.
     """
@@ -100,16 +102,21 @@ class SceneHeader(NamedTuple):
 
     @property
     def looks_too_large(self) -> bool:
-        """Whether the unit is unlikely to be meters: rooms in millimeters or centimeters are far too high however dense
-        they are, and flat scenes too wide for their number of points."""
+        """True if the unit is unlikely to be meters.
+
+        Rooms in millimeters or centimeters are far too high at any point density, and flat scenes too wide for their
+        number of points.
+        """
         is_tall = self.height >= max(_TALL_M, _TALL_SHARE * self.extent)
-        return is_tall or self.height >= _HIGH_M or (self.extent >= _WIDE_M and self.spacing >= _SPARSE_M)
+        return is_tall or self.height >= _MAX_HEIGHT_M or (self.extent >= _MIN_WIDE_M and self.spacing >= _SPARSE_M)
 
 
 def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
     """Write a scene atomically.
 
     Args:
+        path: file to write.
+        scene: the scene.
         labeled: False omits the labels.
         key: 32 bytes for ``SceneHeader.key``.
 
@@ -118,7 +125,7 @@ def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_
             full.
     """
     _check(path, scene)
-    header = load_header(scene, labeled, key)
+    header = build_header(scene, labeled, key)
     names = _pack_names(header.channels)
     arrays = [np.ascontiguousarray(scene.xyz, "<f4")]
     arrays += [np.ascontiguousarray(scene.channels[name], "<f4") for name in header.channels]
@@ -136,8 +143,8 @@ def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_
     return header
 
 
-def load_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeader:
-    """The header of a scene's file, without the checksum; the scene has a point at least."""
+def build_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeader:
+    """Return the header of a scene's file, without the checksum; the scene must have at least one point."""
     xyz, semantic, instance = np.asarray(scene.xyz), np.asarray(scene.semantic), np.asarray(scene.instance)
     highest = int(semantic.max()) if labeled else -1
     return SceneHeader(
@@ -157,28 +164,29 @@ def load_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeader
 
 
 def read_header(path: str | Path) -> SceneHeader:
-    """The header of a scene file, after checking the file's length; the arrays are not read.
+    """Return the header of a scene file, after checking the file's length; the arrays are not read.
 
     Raises:
-        UserError: the file is missing, cut off, damaged, or of another version.
+        UserError: the file is missing, truncated, damaged, or of another version.
     """
     try:
         with open_regular(path, "rb") as stream:
-            start = stream.read(HEADER_BYTES + _LENGTH.size + _MOST_NAMES)
+            start = stream.read(HEADER_BYTES + _LENGTH.size + _MAX_NAME_BYTES)
             return _parse(start, os.fstat(stream.fileno()).st_size, str(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
 
 
 def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
-    """A scene whose arrays are read-only views of the file; one-byte semantic labels are copied.
+    """Return a scene whose arrays are read-only views of the file; one-byte semantic labels are copied.
 
     Args:
-        name: of the scene.
+        path: the scene's file.
+        name: name of the scene.
         verify: compare the checksum, 1 ms for a million bytes.
 
     Raises:
-        UserError: as ``read_header``, or the checksum of the arrays does not match.
+        UserError: the file is missing, truncated, damaged, or of another version.
     """
     try:
         with open_regular(path, "rb") as stream:
@@ -187,10 +195,10 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
         raise _unreadable(path, error) from error
     except ValueError:  # an empty file cannot be mapped
         content = b""
-    header = _parse(bytes(content[: HEADER_BYTES + _LENGTH.size + _MOST_NAMES]), len(content), str(path))
+    header = _parse(bytes(content[: HEADER_BYTES + _LENGTH.size + _MAX_NAME_BYTES]), len(content), str(path))
     with memoryview(content) as view:
         if verify and zlib.crc32(view[HEADER_BYTES:]) != header.checksum:
-            raise UserError(f"scene {path} is damaged: its points do not have their checksum; {_REMEDY}")
+            raise UserError(f"scene {path} is damaged: the checksum of its points does not match; {_ADVICE}")
     number, position = header.num_points, HEADER_BYTES + len(_pack_names(header.channels))
     xyz = np.frombuffer(content, "<f4", 3 * number, position).reshape(number, 3)
     position += 12 * number
@@ -202,8 +210,8 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     if header.label_bytes:
         instance = np.frombuffer(content, "<i2", number, position)
         position += 2 * number
-        stored = np.frombuffer(content, f"<i{header.label_bytes}", number, position)
-        semantic = stored.astype(np.int16, copy=False)
+        labels = np.frombuffer(content, f"<i{header.label_bytes}", number, position)
+        semantic = labels.astype(np.int16, copy=False)
         position += header.label_bytes * number
     else:
         semantic = instance = np.full(number, IGNORED, np.int16)
@@ -219,7 +227,7 @@ def _is_centered(xyz: np.ndarray) -> bool:
 
 def _check(path: Path, scene: Scene) -> None:
     if not len(scene.xyz):
-        raise UserError(f"scene {path.stem} has no points; leave it out of the list of its split")
+        raise UserError(f"scene {path.stem} has no points; remove it from the list of its split")
     if not np.isfinite(scene.xyz).all():
         row = int(np.flatnonzero(~np.isfinite(scene.xyz).all(axis=1))[0])
         raise UserError(f"scene {path.stem}: point {row} has a coordinate that is not a finite number; remove it")
@@ -229,10 +237,10 @@ def _check(path: Path, scene: Scene) -> None:
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             raise UserError(
-                f"scene {path.stem}: point {row} has no finite number as {name}; repair it, or leave {name} out of "
+                f"scene {path.stem}: {name} of point {row} is not a finite number; repair it, or remove {name} from "
                 "--channels"
             )
-    if len(_pack_names(tuple(scene.channels))) > _MOST_NAMES:
+    if len(_pack_names(tuple(scene.channels))) > _MAX_NAME_BYTES:
         raise UserError(f"scene {path.stem} has {len(scene.channels):,} channels; choose fewer with --channels")
     for kind, labels in (("class", scene.semantic), ("instance", scene.instance)):
         wrong = (labels > np.iinfo(np.int16).max) | ((labels < 0) & (labels != IGNORED))
@@ -245,19 +253,19 @@ def _check(path: Path, scene: Scene) -> None:
 
 
 def _pack_names(channels: tuple[str, ...]) -> bytes:
-    """Pack what stands between header and points, nothing without channels."""
+    """Pack the data between header and points, empty without channels."""
     if not channels:
         return b""
     names = "".join(f"{name}\n" for name in channels).encode("utf-8", "surrogateescape")
     return _LENGTH.pack(len(names)) + names + bytes(-len(names) % 4)
 
 
-def _names_in(content: bytes, path: str) -> tuple[str, ...]:
-    """The channels of a scene of version 3, given the beginning of its file."""
+def _parse_names(content: bytes, path: str) -> tuple[str, ...]:
+    """Return the channels of a scene of version 3 from the beginning of its file."""
     length = _LENGTH.unpack_from(content.ljust(HEADER_BYTES + _LENGTH.size, b"\0"), HEADER_BYTES)[0]
     names = content[HEADER_BYTES + _LENGTH.size :][:length]
-    if not 0 < length <= _MOST_NAMES or len(names) < length or not names.endswith(b"\n"):
-        raise UserError(f"scene {path} is damaged: the names of its channels are not complete; {_REMEDY}")
+    if not 0 < length <= _MAX_NAME_BYTES or len(names) < length or not names.endswith(b"\n"):
+        raise UserError(f"scene {path} is damaged: the names of its channels are incomplete; {_ADVICE}")
     return tuple(names.decode("utf-8", "surrogateescape").split("\n")[:-1])
 
 
@@ -272,24 +280,27 @@ def _pack(header: SceneHeader) -> bytes:
 
 def _parse(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     if content[: len(MAGIC)] != MAGIC[: len(content)] or not content:
-        raise UserError(f"scene {path} is not a prepared scene; {_REMEDY}")
+        raise UserError(f"scene {path} is not a prepared scene; {_ADVICE}")
     if len(content) < HEADER_BYTES:
         raise UserError(
-            f"scene {path} is cut off: expected at least {HEADER_BYTES} bytes, found {file_bytes}; {_REMEDY}"
+            f"scene {path} is truncated: expected at least {HEADER_BYTES} bytes, found {file_bytes}; {_ADVICE}"
         )
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
     body = content[: HEADER_BYTES - _CHECKSUM.size]
     checksum = _CHECKSUM.unpack_from(content, len(body))[0]
-    if version not in (VERSION, VERSION_WITH_CHANNELS):  # before the checksum, which may be elsewhere in another one
-        known = f"versions {VERSION} and {VERSION_WITH_CHANNELS}"
-        raise UserError(f"scene {path} is of version {version}, this program reads {known}; {_REMEDY}")
+    if version not in (
+        VERSION,
+        VERSION_WITH_CHANNELS,
+    ):  # checked first: other versions may store the checksum elsewhere
+        supported = f"versions {VERSION} and {VERSION_WITH_CHANNELS}"
+        raise UserError(f"scene {path} has version {version}, this program reads {supported}; {_ADVICE}")
     if zlib.crc32(body) != checksum:
-        raise UserError(f"scene {path} is damaged: its header does not have its checksum; {_REMEDY}")
+        raise UserError(f"scene {path} is damaged: the checksum of its header does not match; {_ADVICE}")
     fields = HEADER.unpack_from(content)
-    names = _names_in(content, path) if version == VERSION_WITH_CHANNELS else ()
+    names = _parse_names(content, path) if version == VERSION_WITH_CHANNELS else ()
     header = SceneHeader(*fields[2:7], bool(fields[7]), fields[8:11], fields[11:14], fields[14:17], *fields[17:], names)
     if file_bytes != header.file_bytes:
-        raise UserError(f"scene {path} is cut off: expected {header.file_bytes} bytes, found {file_bytes}; {_REMEDY}")
+        raise UserError(f"scene {path} is truncated: expected {header.file_bytes} bytes, found {file_bytes}; {_ADVICE}")
     return header
 
 
@@ -299,30 +310,33 @@ def _unreadable(path: str | Path, error: Exception) -> UserError:
 
 
 def scene_file(root: str | Path, name: str) -> str:
-    """Path of the scene of this name in a store."""
+    """Return the path of the scene of this name in a store."""
     return os.path.join(root, SCENES_FOLDER, name + SUFFIX)
 
 
 def list_file(root: str | Path, split: str) -> str:
-    """Path of the list of a split's scene names in a store."""
+    """Return the path of the list of a split's scene names in a store."""
     return os.path.join(root, f"{split}.txt")
 
 
 def list_splits(root: str | Path) -> list[str]:
-    """The splits that a store has lists of: the usual ones first."""
+    """Return the splits that a store has lists of: train, val and test first."""
     lists = [name[: -len(".txt")] for name in os.listdir(root) if name.endswith(".txt") and name != CLASSES_FILE]
     return sorted(lists, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
 
 
 def store_is_centered(root: str | Path) -> bool:
-    """Whether all scenes in all splits of a store are centered: as recorded by its preparation, else according to their
-    headers; unreadable scenes are ignored until their own split is opened."""
+    """Return True if all scenes in all splits of a store are centered.
+
+    The value is recorded by ``prepare``, or else read from the scenes' headers. Unreadable scenes are ignored until
+    their split is opened.
+    """
     try:
-        noted = read_json(os.path.join(root, RECORD_FILE))["centered"]
+        is_centered = read_json(os.path.join(root, RECORD_FILE))["centered"]
     except (OSError, ValueError, LookupError, TypeError):
-        noted = None
-    if isinstance(noted, bool):
-        return noted
+        is_centered = None
+    if isinstance(is_centered, bool):
+        return is_centered
     for name in {name for split in SPLITS for name in read_lines(list_file(root, split)) or ()}:
         try:
             if not read_header(scene_file(root, name)).is_centered:
@@ -333,10 +347,10 @@ def store_is_centered(root: str | Path) -> bool:
 
 
 def read_lines(path: str | Path) -> list[str] | None:
-    """The stripped, non-empty lines of a text file; None if there is no such file.
+    """Return the stripped, non-empty lines of a text file; None if there is no such file.
 
     Raises:
-        UserError: it exists but cannot be read.
+        UserError: the file exists but cannot be read.
     """
     try:
         with open_regular(path, encoding="utf-8", errors="surrogateescape") as stream:

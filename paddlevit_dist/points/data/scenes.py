@@ -1,5 +1,6 @@
-"""Datasets of scenes: the base class, and those in a prepared store, which has ``classes.txt``,
-``train.txt``, ``val.txt`` and ``scenes/NAME.scene``.
+"""Datasets of scenes: the base class, and the scenes of a prepared store.
+
+A store has ``classes.txt``, ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``.
 """
 
 import hashlib
@@ -26,25 +27,25 @@ from .scene_store import (
     store_is_centered,
 )
 
-#: scans of one place, as ScanNet calls them; rooms of one area, as S3DIS does
+#: scans of the same place: a scene in ScanNet's naming, an area in S3DIS's
 GROUPS_BY = {"scene": r"(?:^|/)(scene\d{4})_\d\d", "area": r"(?:^|/)(Area_\d+)_"}
-_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel without neighbors
+_MIN_WIDE_VOXELS, _MIN_SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every voxel has one point and no neighbors
 
 
 class SceneDataset(Dataset):
-    """Scenes of points: ``read(index)`` gives a ``Scene``, in which ``IGNORED`` means no class or no instance."""
+    """Scenes of points: ``read(index)`` returns a ``Scene``; the label ``IGNORED`` means no class or no instance."""
 
     holds = "scenes"
-    #: where its scenes are: CENTERED if each is centered on the origin, else AS_GIVEN
+    #: coordinate convention: CENTERED if each scene is centered on the origin, else AS_GIVEN
     coordinates: str = AS_GIVEN
-    #: classes of all datasets of its kind; None: each has its own
+    #: classes shared by all datasets of this kind; None: each has its own
     fixed_classes: tuple[str, ...] | None = None
     #: names of the channels that all its scenes have; None: unknown
     channels: tuple[str, ...] | None = None
     groups_by = GROUPS_BY
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
-        """A warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
+        """Return a warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
         return None
 
 
@@ -57,7 +58,12 @@ class PreparedScenes(SceneDataset):
     dataset_name = "scenes"
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
-        """Open the list of ``split``; the index of its names is kept in ``cache_folder``.
+        """Open the list of ``split``; the index of its names is stored in ``cache_folder``.
+
+        Args:
+            data_path: folder of the store.
+            split: name of the split.
+            cache_folder: folder for the index.
 
         Raises:
             UserError: the folder is not a store, the split or a scene is missing, or a scene has too many classes.
@@ -69,12 +75,12 @@ class PreparedScenes(SceneDataset):
         headers = self._check_headers(names, len(class_names))
         #: for the whole store, so that all its splits agree: CENTERED if all its scenes are
         self.coordinates = CENTERED if store_is_centered(self.root) else AS_GIVEN
-        without = [name for name, header in zip(names, headers) if not header.num_labeled]
-        self.labeled = len(without) < len(names)
-        if without and self.labeled:
+        unlabeled = [name for name, header in zip(names, headers) if not header.num_labeled]
+        self.labeled = len(unlabeled) < len(names)
+        if unlabeled and self.labeled:
             self.notices = [
-                f"note: {len(without):,} of {len(names):,} scenes of {split} have no labels and count in no loss or "
-                f"score, the first is {without[0]}"
+                f"note: {len(unlabeled):,} of {len(names):,} scenes of {split} have no labels and are not part of any "
+                f"loss or score, the first is {unlabeled[0]}"
             ]
         self.channels = tuple(
             name for name in headers[0].channels if all(name in header.channels for header in headers)
@@ -91,7 +97,7 @@ class PreparedScenes(SceneDataset):
         return len(self._index)
 
     def read(self, index: int) -> Scene:
-        """Scene ``index``; its arrays are read-only views of the file.
+        """Return scene ``index``; its arrays are read-only views of the file.
 
         Raises:
             UserError: the file is missing or damaged; its checksum is verified once per process.
@@ -104,10 +110,11 @@ class PreparedScenes(SceneDataset):
         return scene
 
     def describe(self, index: int) -> str:
-        """The file of scene ``index``."""
+        """Return the file of scene ``index``."""
         return scene_file(self.root, self._index.path(index))
 
     def listed(self) -> dict[str, Iterable[Any]]:
+        """Return what identifies the dataset, including the checksums of its scenes."""
         return {**super().listed(), "points": [self._contents.encode()]}
 
     @property
@@ -121,23 +128,25 @@ class PreparedScenes(SceneDataset):
         return len(self.class_names)
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
-        """A warning if voxels are far too small for the scenes, as for scenes in millimeters."""
+        """Return a warning if voxels are far too small for the scenes, as for scenes in millimeters."""
         header, name = self._largest
         extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
-        if extent < _WIDE_VOXELS or (spacing < _SPARSE_VOXELS and not header.looks_too_large):
+        if extent < _MIN_WIDE_VOXELS or (spacing < _MIN_SPARSE_VOXELS and not header.looks_too_large):
             return None
         return (
-            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M, with about {spacing:,.0f} from one point "
-            "to the next"
+            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M, with about {spacing:,.0f} voxels between "
+            "neighboring points"
         )
 
     def _folder(self, data_path: str | None) -> str:
-        wanted = f"that '{program('prepare')}' (scenes, scannet, ply or pth) has made"
+        description = f"written by '{program('prepare')}' (scenes, scannet, ply or pth)"
         if data_path is None:
-            raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
+            raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {description}")
         folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
         if not os.path.isdir(folder):
-            raise UserError(f"data path {folder} is not a folder; dataset {self.dataset_name} expects one {wanted}")
+            raise UserError(
+                f"data path {folder} is not a folder; dataset {self.dataset_name} expects one {description}"
+            )
         return folder
 
     def _class_names(self) -> tuple[str, ...]:
@@ -154,16 +163,16 @@ class PreparedScenes(SceneDataset):
         path = list_file(self.root, split)
         names = read_lines(path)
         if names is None:
-            there = list_splits(self.root)
+            splits = list_splits(self.root)
             raise UserError(
-                f"{path} is missing, the list of the scenes of '{split}'; {self.root} has "
-                f"{', '.join(there) if there else 'no list at all'}; write it, one scene name per line"
+                f"{path}, the list of the scenes of '{split}', is missing; {self.root} has "
+                f"{', '.join(splits) if splits else 'no list'}; write it with one scene name per line"
             )
         if not names:
-            raise UserError(f"{path} names no scene; write one scene name per line")
+            raise UserError(f"{path} is empty; write one scene name per line")
         if len(set(names)) < len(names):
-            twice = next(name for position, name in enumerate(names) if name in names[:position])
-            raise UserError(f"{path} names scene {twice} twice; remove one of the lines")
+            repeated = next(name for position, name in enumerate(names) if name in names[:position])
+            raise UserError(f"{path} names scene {repeated} twice; remove one of the lines")
         return names
 
     def _ensure_index(self, names: list[str], class_names: tuple[str, ...], cache_folder: Path) -> PathIndex:
@@ -174,7 +183,7 @@ class PreparedScenes(SceneDataset):
         )
 
     def _check_headers(self, names: list[str], num_classes: int) -> list[SceneHeader]:
-        """Read all headers, so that an incomplete store is reported now and not after an hour."""
+        """Read all headers, so that an incomplete store is reported at the start and not after an hour."""
         headers = []
         for name in names:
             path = scene_file(self.root, name)
@@ -198,8 +207,8 @@ class ScanNet(PreparedScenes):
         folder = super()._folder(data_path)
         if not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
             raise UserError(
-                f"{folder} holds ScanNet's raw files; prepare them once with '{program('prepare scannet')} "
-                f"{folder} OUT' and give -data_path=OUT"
+                f"{folder} contains ScanNet's raw files; prepare them once with '{program('prepare scannet')} "
+                f"{folder} OUT' and set -data_path=OUT"
             )
         return folder
 
@@ -207,13 +216,13 @@ class ScanNet(PreparedScenes):
         names = super()._class_names()
         if names != CLASS_NAMES:
             raise UserError(
-                f"{os.path.join(self.root, CLASSES_FILE)} does not name ScanNet's {len(CLASS_NAMES)} classes; take "
+                f"{os.path.join(self.root, CLASSES_FILE)} does not name ScanNet's {len(CLASS_NAMES)} classes; use "
                 "-dataset=scenes for other classes"
             )
         return names
 
 
 def looks_raw(folder: str) -> bool:
-    """Whether a folder looks like a download of ScanNet."""
+    """Return True if a folder looks like a download of ScanNet."""
     entries = os.listdir(folder)
     return "scans" in entries or any(entry.startswith("scene") for entry in entries)

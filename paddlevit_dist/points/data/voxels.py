@@ -30,24 +30,25 @@ def sparse_quantize(
 ) -> Any:
     """Keep the first point of each voxel; voxels are in order of first occurrence.
 
-    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are those of the kept
-    point, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they differ; a
-    point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the same, but
-    writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one once an
-    earlier point has shared a voxel; that bug is not reproduced.
+    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are the
+    first point's, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they
+    differ; a point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the
+    same, but writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one
+    once an earlier point has shared a voxel; that bug is not reproduced.
 
     Args:
         coordinates: (N, D) of any real dtype, D at least 1; in voxels if ``quantization_size`` is not given.
         features: (N, C), any dtype.
         labels: (N,) integers.
-        return_index: also return the map to the kept points.
+        ignore_label: label of voxels whose points disagree.
+        return_index: also return the map to the first points.
         return_inverse: also return the map from points to voxels.
-        return_maps_only: return only the map to the kept points, or both maps with ``return_inverse``.
+        return_maps_only: return only the map to the first points, or both maps with ``return_inverse``.
         quantization_size: edge of a voxel in the unit of ``coordinates``, a scalar or one per dimension.
 
     Returns:
-        Those requested of the following, in this order, for M voxels; not a tuple if only one: coordinates int32 (M,
-        D); features (M, C), if given; labels (M,) in the dtype of ``labels``, in int32 if that cannot hold
+        The requested of the following, in this order, for M voxels; not a tuple if only one: coordinates int32 (M, D);
+        features (M, C), if given; labels (M,) in the dtype of ``labels``, or int32 if that cannot hold
         ``ignore_label``, if given; index int64 (M,), increasing; inverse int64 (N,), so that
         ``coordinates[inverse]`` are the voxels of all points.
 
@@ -82,25 +83,25 @@ def sparse_collate(
     """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
     Args:
-        coords: (N_b, D) of each scene; fractional values are rounded down, unless ``dtype`` holds them.
-        feats: (N_b, C) of each scene, tensors too, which are joined to one with its gradient; None: coordinates alone
-            are collated, as MinkowskiEngine's ``batched_coordinates`` does.
-        labels: (N_b,) of each scene, or (1,) for the whole scene; of any dtype, tensors too. A scene may be empty.
-        dtype: of the coordinates, NumPy's or Paddle's: an integer type, or a floating one as ``TensorField`` takes.
+        coords: (N_b, D) of each scene; fractional values are rounded down, unless ``dtype`` is floating.
+        feats: (N_b, C) of each scene; tensors are concatenated with their gradients. None: only coordinates are
+            collated, like MinkowskiEngine's ``batched_coordinates``.
+        labels: (N_b,) of each scene, or (1,) for the whole scene; any dtype, arrays or tensors. A scene may be empty.
+        dtype: dtype of the coordinates, NumPy's or Paddle's: an integer type, or a floating one for ``TensorField``.
 
     Returns:
-        coordinates (sum of N_b, 1 + D) of ``dtype``; with features a tuple: these, features (sum of N_b, C) and, if
-        given, labels, joined, in the common dtype of the scenes.
+        coordinates (sum of N_b, 1 + D) of ``dtype``; with features a tuple: coordinates, features (sum of N_b, C) and,
+        if given, labels, concatenated, in the common dtype of the scenes.
 
     Raises:
-        ValueError: no scenes, lengths or dimensions that do not match, or a ``dtype`` that holds no coordinates.
+        ValueError: no scenes, lengths or dimensions that do not match, or a ``dtype`` that is not numeric.
         UserError: coordinates that are not finite or outside int32.
     """
     coords = [np.asarray(voxels) for voxels in coords]
-    rows_of = [voxels[:, :0] for voxels in coords] if feats is None else feats
-    if not len(coords) or len(coords) != len(rows_of) or (labels is not None and len(labels) != len(coords)):
-        raise ValueError("sparse_collate needs at least one scene, and as many arrays of features and labels as scenes")
-    for scene, (voxels, rows) in enumerate(zip(coords, rows_of)):
+    rows_by_scene = [voxels[:, :0] for voxels in coords] if feats is None else feats
+    if not len(coords) or len(coords) != len(rows_by_scene) or (labels is not None and len(labels) != len(coords)):
+        raise ValueError("sparse_collate needs at least one scene, and one array of features and labels per scene")
+    for scene, (voxels, rows) in enumerate(zip(coords, rows_by_scene)):
         _check_shapes(voxels, rows, None)
         if labels is not None and tuple(np.shape(labels[scene])) not in ((len(voxels),), (1,)):
             raise ValueError(f"labels have shape {np.shape(labels[scene])}, expected ({len(voxels)},) or (1,)")
@@ -114,30 +115,34 @@ def sparse_collate(
     batch = np.empty((ends[-1], 1 + dimensions.pop()), kind)
     for scene, (end, voxels) in enumerate(zip(ends, coords)):
         batch[end - len(voxels) : end, 0] = scene
-        places = discretize(voxels)  # checks them, too
+        places = discretize(voxels)  # also checks them
         batch[end - len(voxels) : end, 1:] = places if kind.kind == "i" else voxels
-    joined = [_join(parts) for parts in (feats, labels) if parts is not None]
-    return (batch, *joined) if joined else batch
+    concatenated = [_concatenate(parts) for parts in (feats, labels) if parts is not None]
+    return (batch, *concatenated) if concatenated else batch
 
 
-def _join(parts: Sequence[Any]) -> Any:
+def _concatenate(parts: Sequence[Any]) -> Any:
     if all(isinstance(part, (np.ndarray, list, tuple)) for part in parts):
         return np.concatenate(parts)
-    import paddle  # whose tensors these are; loader processes, which have arrays, do without
+    import paddle  # only for tensors; loader processes have arrays and do not need Paddle
 
     return paddle.concat([part if isinstance(part, paddle.Tensor) else paddle.to_tensor(part) for part in parts])
 
 
 def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | np.ndarray = None) -> np.ndarray:
-    """``floor(coordinates / size)`` as int32 (N, D), divided in the precision of ``coordinates``.
+    """Return ``floor(coordinates / size)`` as int32 (N, D), divided in the precision of ``coordinates``.
+
+    Args:
+        coordinates: (N, D) of any real dtype.
+        size: edge of a voxel, a scalar or one per dimension; None: 1.
 
     Raises:
-        UserError: as ``sparse_quantize``.
+        UserError: a size that is not positive, coordinates that are not finite or outside int32 as voxels.
     """
     if size is not None:
         size = _check_size(size, coordinates.shape[1])
         kind = coordinates.dtype if coordinates.dtype.kind == "f" else np.float64
-        with np.errstate(over="ignore"):  # what overflows is refused below
+        with np.errstate(over="ignore"):  # overflow is rejected below
             coordinates = coordinates / size.astype(kind)
     if coordinates.dtype.kind == "f":
         coordinates = np.floor(coordinates)
@@ -147,7 +152,7 @@ def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | n
 
 
 def first_occurrences(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first occurrence of each distinct integer row, and which of those each row equals.
+    """Find the first occurrence of each unique integer row, and the unique row that each row equals.
 
     Args:
         rows: (N, D) int32.
@@ -158,18 +163,18 @@ def first_occurrences(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     number = len(rows)
     if not number:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    return _first_of_keys(_pack(rows), 2 * number)
+    return _find_first_keys(_pack(rows), 2 * number)
 
 
 @compiled
-def _first_of_keys(keys, least_slots):
-    """``first_occurrences`` of keys, with a linear-probing hash table of the distinct keys' numbers."""
+def _find_first_keys(keys, min_slots):
+    """Find the first occurrence of each key with a linear-probing hash table of the unique keys' numbers."""
     bits = 4
-    while 1 << bits < least_slots:
+    while 1 << bits < min_slots:
         bits += 1
     mask = (1 << bits) - 1
     slots = np.full(1 << bits, -1, np.int32)
-    different = np.empty(len(keys), np.int64)
+    keys_found = np.empty(len(keys), np.int64)
     first = np.empty(len(keys), np.int64)
     inverse = np.empty(len(keys), np.int64)
     number = 0
@@ -177,11 +182,11 @@ def _first_of_keys(keys, least_slots):
         key = keys[row]
         # The upper bits of a product with 2^64 / golden ratio: D. Knuth, The Art of Computer Programming, 6.4.
         slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
-        while slots[slot] >= 0 and different[slots[slot]] != key:
+        while slots[slot] >= 0 and keys_found[slots[slot]] != key:
             slot = (slot + 1) & mask
         if slots[slot] < 0:
             slots[slot] = number
-            different[number] = key
+            keys_found[number] = key
             first[number] = row
             number += 1
         inverse[row] = slots[slot]
@@ -189,17 +194,17 @@ def _first_of_keys(keys, least_slots):
 
 
 def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ignore_label: int) -> np.ndarray:
-    """The label shared by all points of a voxel, else ``ignore_label``; (M,) for the maps of ``first_occurrences``."""
+    """Return the label shared by all points of a voxel, else ``ignore_label``; (M,) for ``first_occurrences``."""
     limits = np.iinfo(labels.dtype)
-    kept = labels[index]
+    voxel_labels = labels[index]
     if not limits.min <= ignore_label <= limits.max:
-        kept = kept.astype(np.int32)
-    kept[inverse[labels != labels[index][inverse]]] = ignore_label
-    return kept
+        voxel_labels = voxel_labels.astype(np.int32)
+    voxel_labels[inverse[labels != labels[index][inverse]]] = ignore_label
+    return voxel_labels
 
 
 def voxel_means(features: np.ndarray, inverse: np.ndarray, num_voxels: int) -> np.ndarray:
-    """Mean of the features of each voxel's points, float32 (M, C), for the loader; summed in float64."""
+    """Return the mean of the features of each voxel's points, float32 (M, C), for the loader; summed in float64."""
     means = np.zeros((num_voxels, features.shape[1]))
     counts = np.zeros(num_voxels, np.int64)
     _add_to_voxels(features, inverse, means, counts)
@@ -217,10 +222,10 @@ def _add_to_voxels(features, inverse, sums, counts):
 
 
 def _pack(rows: np.ndarray) -> np.ndarray:
-    """Number the cells of the rows' bounding box: keys int64 (N,), distinct for distinct rows.
+    """Compute keys int64 (N,), different for different rows: numbers of the cells of the rows' bounding box.
 
-    A box with too many cells for an int64 is compacted by replacing each value by its rank among those that occur, of
-    which there are no more than rows.
+    A box with too many cells for an int64 is compacted: each value is replaced by its rank among the values that occur.
+    There are at most as many of them as rows.
     """
     columns = np.ascontiguousarray(rows.T, np.int64)  # (D, N): far faster along contiguous memory
     columns -= columns.min(axis=1)[:, None]
@@ -238,8 +243,8 @@ def _pack(rows: np.ndarray) -> np.ndarray:
 
 
 def _ranks(values: np.ndarray) -> tuple[np.ndarray, int]:
-    occurring, ranks = np.unique(values, return_inverse=True)
-    return ranks.astype(np.int64, copy=False), len(occurring)
+    unique_values, ranks = np.unique(values, return_inverse=True)
+    return ranks.astype(np.int64, copy=False), len(unique_values)
 
 
 def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:

@@ -1,6 +1,15 @@
-"""Instances in point clouds with PointGroup (L. Jiang et al., CVPR 2020).
+"""Instance segmentation of point clouds with PointGroup (L. Jiang et al., CVPR 2020).
 
-- ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``batches``: what it needs of instances
+- ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``batches``: instance fields of a batch
 - ``pointgroup``: network and losses; ``grouping``: clustering; ``proposals``: scoring and selection
 - ``metrics``: average precision; ``writer``: predictions as files and figures
 """
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "InstanceSegmentation": "task",
+    "PointGroup": "pointgroup",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

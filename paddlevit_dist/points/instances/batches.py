@@ -14,11 +14,13 @@ from ..data.scene import IGNORED
 from ..data.voxels import first_occurrences
 from .input import InstanceSample
 
-_SMALLEST_SHAPE = 128  # voxels along an axis
+_MIN_SHAPE = 128  # voxels along an axis
 
 
 def instance_fields(samples: Sequence[InstanceSample]) -> dict[str, np.ndarray]:
-    """Fields needed by losses and grouping for a batch of N >= 1 points, besides those of ``data.samples.join``.
+    """Return the fields that losses and grouping need for a batch of N >= 1 points.
+
+    They complement the fields of ``data.samples.collate_samples``.
 
     Returns:
         ``xyz`` float32 (N, 3), meters; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and
@@ -27,18 +29,20 @@ def instance_fields(samples: Sequence[InstanceSample]) -> dict[str, np.ndarray]:
     return {
         "xyz": np.concatenate([sample.scene.xyz for sample in samples]),
         "instance_labels": _shift_instances(samples),
-        "instance_centers": np.concatenate([sample.table.of_points(sample.scene.instance, 3) for sample in samples]),
+        "instance_centers": np.concatenate(
+            [sample.table.gather_for_points(sample.scene.instance, 3) for sample in samples]
+        ),
     }
 
 
 def _shift_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
-    """Instances numbered over all scenes, int32 (N,)."""
+    """Return instances numbered over all scenes, int32 (N,)."""
     parts: list[np.ndarray] = []
-    before = 0
+    offset = 0
     for sample in samples:
-        own = sample.scene.instance
-        parts.append(np.where(own >= 0, own + np.int32(before), np.int32(IGNORED)))
-        before += len(sample.table.sizes)
+        instances = sample.scene.instance
+        parts.append(np.where(instances >= 0, instances + np.int32(offset), np.int32(IGNORED)))
+        offset += len(sample.table.sizes)
     return np.concatenate(parts)
 
 
@@ -57,20 +61,20 @@ class VoxelMaps(NamedTuple):
 
 
 def voxelize(locs: np.ndarray) -> VoxelMaps:
-    """The voxels of points and the maps in both directions.
+    """Return the voxels of points and the maps in both directions.
 
     Args:
         locs: integers (N, 1 + D) within int32, the number of the scene in column 0.
     """
     first, inverse = first_occurrences(locs.astype(np.int32))
-    most = int(np.bincount(inverse).max(initial=0))  # points of a voxel
-    members = np.zeros((len(first), 1 + most), np.int32)
-    _enter_members(inverse, members)
+    max_points = int(np.bincount(inverse).max(initial=0))  # in a voxel
+    members = np.zeros((len(first), 1 + max_points), np.int32)
+    _fill_members(inverse, members)
     return VoxelMaps(locs[first], inverse.astype(np.int32), members)
 
 
 @compiled
-def _enter_members(p2v_map, table):
+def _fill_members(p2v_map, table):
     for point in range(len(p2v_map)):
         row = table[p2v_map[point]]
         row[0] += 1
@@ -78,11 +82,12 @@ def _enter_members(p2v_map, table):
 
 
 def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: int) -> paddle.Tensor:
-    """Differentiable mean of the features of each voxel's points, (M, C).
+    """Return the differentiable mean of the features of each voxel's points, (M, C).
 
     Args:
         features: floating (N, C).
         p2v_map: int32 or int64 (N,); every voxel occurs.
+        num_voxels: M.
     """
     channels = features.shape[1]
     if not features.shape[0]:
@@ -95,11 +100,11 @@ def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: 
 
 
 def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
-    """A batch with the fields of the original; N points, M voxels, B scenes, I instances.
+    """Return a batch with the fields of the original; N points, M voxels, B scenes, I instances.
 
     Returns:
         ``locs`` int64 (N, 4), scene number and voxel coordinates, in the order of the scenes;
-        ``voxel_locs`` int64 (M, 4), the distinct rows of ``locs`` in the order of their first points;
+        ``voxel_locs`` int64 (M, 4), the unique rows of ``locs`` in the order of their first points;
         ``p2v_map`` int32 (N,), row of ``voxel_locs`` of each point;
         ``v2p_map`` int32 (M, 1 + most points of a voxel), number of points and their indices, then zeros;
         ``locs_float`` float32 (N, 3), meters;
@@ -110,7 +115,7 @@ def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
         -100 if it has none;
         ``instance_pointnum`` int32 (I,), points of each instance;
         ``id`` list of B names;
-        ``offsets`` int32 (B + 1,), where each scene starts;
+        ``offsets`` int32 (B + 1,), first point of each scene;
         ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least 128.
     """
     scenes = [sample.scene for sample in samples]
@@ -129,9 +134,9 @@ def collate_scenes(samples: Sequence[InstanceSample]) -> dict[str, Any]:
         "feats": np.concatenate([scene.rgb for scene in scenes]),
         "labels": np.concatenate([scene.semantic for scene in scenes]).astype(np.int64),
         "instance_labels": _shift_instances(samples).astype(np.int64),
-        "instance_info": np.concatenate([sample.table.of_points(sample.scene.instance) for sample in samples]),
+        "instance_info": np.concatenate([sample.table.gather_for_points(sample.scene.instance) for sample in samples]),
         "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
         "id": [scene.name for scene in scenes],
         "offsets": np.cumsum([0, *sizes], dtype=np.int32),
-        "spatial_shape": np.maximum(extent, _SMALLEST_SHAPE),
+        "spatial_shape": np.maximum(extent, _MIN_SHAPE),
     }

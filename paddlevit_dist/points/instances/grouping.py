@@ -12,86 +12,89 @@ from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 
 REACH = 2  # cells that the radius can span along one axis
-_FARTHEST_M = 1e3  # maximum distance from the origin of a point in a cluster
-_KEY_LIMIT = 1 << 62  # of cell numbers, int64
+_MAX_DISTANCE_M = 1e3  # from the origin, of a point in a cluster
+_MAX_KEY = 1 << 62  # of cell numbers, int64
 
 
 class PointClusters(NamedTuple):
-    """Groups of points.
+    """Clusters of points.
 
     Attributes:
-        cluster_of: int32 (S,), cluster number of each member, ascending.
+        cluster_numbers: int32 (S,), cluster number of each member, ascending.
         points: int32 (S,), number of the point, ascending within a cluster.
-        offsets: int32 (clusters + 1,), where each cluster starts in ``points``.
+        offsets: int32 (clusters + 1,), first member of each cluster in ``points``.
     """
 
-    cluster_of: np.ndarray
+    cluster_numbers: np.ndarray
     points: np.ndarray
     offsets: np.ndarray
 
     @property
     def number(self) -> int:
+        """Number of clusters."""
         return len(self.offsets) - 1
 
-    def followed_by(self, other: "PointClusters") -> "PointClusters":
+    def concat(self, other: "PointClusters") -> "PointClusters":
         """Concatenate both, numbering the other's clusters after these."""
         return PointClusters(
-            np.concatenate([self.cluster_of, other.cluster_of + np.int32(self.number)]),
+            np.concatenate([self.cluster_numbers, other.cluster_numbers + np.int32(self.number)]),
             np.concatenate([self.points, other.points]),
             np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]]),
         )
 
 
 def cluster_points(
-    xyz: np.ndarray, classes: np.ndarray, scenes: np.ndarray, radius_m: float, smallest: int
+    xyz: np.ndarray, classes: np.ndarray, scenes: np.ndarray, radius_m: float, min_points: int
 ) -> PointClusters:
-    """Connected components, of at least ``smallest`` points, of the points of each class and scene.
+    """Find connected components, of at least ``min_points`` points, among the points of each class and scene.
 
     Two points are connected if they are less than ``radius_m`` apart, in float32 as the original computes it. Clusters
     are numbered by their smallest point, the order in which a breadth-first search from each point finds them.
 
-    The original lists at most 1,000 neighbors of a point, those with the smallest indices, regardless of class; there
-    is no such limit here. Below it the results are identical. Above it, where points have been shifted onto the center
-    of a large object, the original's search misses points of the object or breaks it into pieces, depending on the
-    order of the points; here the object stays whole.
+    The original lists at most 1,000 neighbors of a point, those with the smallest indices, regardless of class; here
+    there is no limit. Up to it the results are identical. With more neighbors, when points have been shifted onto the
+    center of a large object, the original's search misses points of the object or splits it, depending on the order of
+    the points; here the object remains one cluster.
 
     Args:
         xyz: float32 (N, 3), meters. Points that are not finite or more than 1 km from the origin are in no cluster.
         classes: integers (N,), from 0.
         scenes: integers (N,), from 0.
-        radius_m: of the ball around each point.
-        smallest: minimum points of a cluster.
+        radius_m: radius of the ball around each point.
+        min_points: minimum points of a cluster.
 
     Raises:
         UserError: the radius is so small that its cells cannot be numbered.
     """
     xyz = np.ascontiguousarray(xyz, np.float32)
-    chosen = np.flatnonzero((np.abs(xyz) < _FARTHEST_M).all(axis=1))
-    if not len(chosen):
+    valid = np.flatnonzero((np.abs(xyz) < _MAX_DISTANCE_M).all(axis=1))
+    if not len(valid):
         return PointClusters(*(np.zeros(size, np.int32) for size in (0, 0, 1)))
-    groups = np.asarray(scenes, np.int64)[chosen] * (int(np.max(classes)) + 1) + np.asarray(classes, np.int64)[chosen]
-    keys, steps = _cell_keys(xyz[chosen], groups, radius_m)
+    groups = np.asarray(scenes, np.int64)[valid] * (int(np.max(classes)) + 1) + np.asarray(classes, np.int64)[valid]
+    keys, steps = _cell_keys(xyz[valid], groups, radius_m)
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     starts = np.append(begins, len(keys))
     squared = np.float32(radius_m) * np.float32(radius_m)
-    of_cell = connect(keys[begins], starts, xyz[chosen[order]], steps, squared)
-    component = np.empty(len(chosen), np.int64)
-    component[order] = np.repeat(of_cell, np.diff(starts))
-    return _large_components(component, chosen, smallest)
+    cell_components = connect(keys[begins], starts, xyz[valid[order]], steps, squared)
+    component = np.empty(len(valid), np.int64)
+    component[order] = np.repeat(cell_components, np.diff(starts))
+    return _large_components(component, valid, min_points)
 
 
 def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np.ndarray, np.ndarray]:
-    """A number for the cell of each point, consecutive along z, and the offsets in these numbers to the rows of cells
-    that can contain a point within the radius."""
+    """Return the number of each point's cell, consecutive along z, and the offsets to rows of neighboring cells.
+
+    The rows contain all points within the radius.
+    """
     # The diagonal of a cell is shorter than the radius by more than float32 rounding.
     edge = 0.999 * radius_m / math.sqrt(3)
     axes = [np.floor(column.astype(np.float64) / edge).astype(np.int64) for column in xyz.T]
     axes = [column - column.min() for column in axes]
     # A margin on each side, so that no row of neighbors wraps around into the next row.
     widths = [int(column.max()) + 1 + 2 * REACH for column in axes]
-    if (int(groups.max()) + 1) * math.prod(widths) > _KEY_LIMIT:
+    if (int(groups.max()) + 1) * math.prod(widths) > _MAX_KEY:
         raise UserError(
             f"a cluster radius of {radius_m} m is too small for points {edge * max(widths):.0f} m apart: set "
             "POINTS.INSTANCES.RADIUS_M to about twice the distance of neighboring points"
@@ -106,14 +109,14 @@ def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np
 
 
 def connect(cells: np.ndarray, starts: np.ndarray, xyz: np.ndarray, steps: np.ndarray, squared: float) -> np.ndarray:
-    """The component of each cell, named by the smallest cell in it, int64 (C,).
+    """Return the component of each cell, named by the smallest cell in it, int64 (C,).
 
     Args:
         cells: int64 (C,), ascending keys of the occupied cells, consecutive along z.
-        starts: int64 (C + 1,), where each cell's points start in ``xyz``.
+        starts: int64 (C + 1,), first point of each cell in ``xyz``.
         xyz: float32 (N, 3), by cell.
         steps: int64 (S,), key of the first cell in a row of 2 * REACH + 1 that a cell is compared with, minus the key
-            of that cell; rows of smaller keys are left out, as they were compared before.
+            of that cell; rows of smaller keys are omitted because they have already been compared.
         squared: the squared radius; closer points are connected.
     """
     return _connect(cells, starts, xyz, steps, np.float32(squared))
@@ -132,16 +135,16 @@ def _connect(cells, starts, xyz, steps, squared):
             other = candidate
             while other < len(cells) and cells[other] <= highest:
                 if other > cell:
-                    # Find the roots, with path compression.
-                    one = cell
-                    while parents[one] != one:
-                        parents[one] = parents[parents[one]]
-                        one = parents[one]
-                    two = other
-                    while parents[two] != two:
-                        parents[two] = parents[parents[two]]
-                        two = parents[two]
-                    if one != two:
+                    # Find the roots, with path halving.
+                    root = cell
+                    while parents[root] != root:
+                        parents[root] = parents[parents[root]]
+                        root = parents[root]
+                    other_root = other
+                    while parents[other_root] != other_root:
+                        parents[other_root] = parents[parents[other_root]]
+                        other_root = parents[other_root]
+                    if root != other_root:
                         is_near = False
                         for i in range(starts[cell], starts[cell + 1]):
                             for j in range(starts[other], starts[other + 1]):
@@ -154,19 +157,21 @@ def _connect(cells, starts, xyz, steps, squared):
                             if is_near:
                                 break
                         if is_near:
-                            parents[max(one, two)] = min(one, two)
+                            parents[max(root, other_root)] = min(root, other_root)
                 other += 1
     for cell in range(len(cells)):  # parents are smaller, so each parent already points to its root
         parents[cell] = parents[parents[cell]]
     return parents
 
 
-def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int) -> PointClusters:
-    """Members by cluster; ``component`` (n,) gives the components of the points ``numbers`` (n,), in ascending
-    order."""
+def _large_components(component: np.ndarray, numbers: np.ndarray, min_points: int) -> PointClusters:
+    """Return the components of at least ``min_points`` points.
+
+    ``component`` (n,) is the component of each point of ``numbers`` (n,), which are ascending.
+    """
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
     inverse = inverse.reshape(-1)
-    is_large = sizes >= smallest
+    is_large = sizes >= min_points
     rank = np.full(len(sizes), -1, np.int64)
     large = np.flatnonzero(is_large)
     rank[large[np.argsort(first[large])]] = np.arange(len(large))
@@ -178,18 +183,19 @@ def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int)
 
 
 def proposal_ious(clusters: PointClusters, instances: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Intersection over union of each cluster with each true instance, float32 (clusters, instances).
+    """Compute the intersection over union of each cluster with each true instance, float32 (clusters, instances).
 
-    As in the original: ``shared / (points + instance points - shared + 1e-5)``.
+    The formula is the original's: ``shared / (points + instance points - shared + 1e-5)``.
 
     Args:
+        clusters: the predicted clusters.
         instances: integers (N,), true instance of each point; outside 0 .. I - 1 means none.
         sizes: integers (I,), points of each instance.
     """
     number = len(sizes)
-    member_of = np.asarray(instances, np.int64)[clusters.points]
-    inside = (member_of >= 0) & (member_of < number)
-    places = clusters.cluster_of[inside].astype(np.int64) * number + member_of[inside]
+    member_instances = np.asarray(instances, np.int64)[clusters.points]
+    inside = (member_instances >= 0) & (member_instances < number)
+    places = clusters.cluster_numbers[inside].astype(np.int64) * number + member_instances[inside]
     shared = np.bincount(places, minlength=clusters.number * number).reshape(clusters.number, number)
     points = np.diff(clusters.offsets).astype(np.int64)[:, None]
     return (shared / (points + np.asarray(sizes, np.int64) - shared + 1e-5)).astype(np.float32)

@@ -28,15 +28,15 @@ from ..data.samples import SceneSamples, SceneView
 from ..data.scene import IGNORED, Scene
 from .settings import InstancePointSection
 
-_STEP_VOXELS = 32  # by which the crop shrinks on each try
+_SHRINK_VOXELS = 32  # of the crop, on each try
 _SLACK = 0.001
 _REFERENCE_SCALE = 50  # voxels per meter for which the granularities and magnitudes were chosen
-_COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE; the published program's
-_ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
+_COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE; from the published program
+_ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of the reference scale
 
 
 class VoxelizedScene(NamedTuple):
-    """A scene with voxel coordinates besides its positions: only the former are distorted and moved.
+    """A scene with voxel coordinates in addition to its positions: only the former are distorted and moved.
 
     Attributes:
         xyz: float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``.
@@ -57,17 +57,18 @@ class VoxelizedScene(NamedTuple):
 
 @dataclass(frozen=True)
 class VoxelPlacement:
-    """Scale a ``Scene`` to voxels and its colors to their range, giving a ``VoxelizedScene``.
+    """Scale a ``Scene`` to voxels and its colors to their range, resulting in a ``VoxelizedScene``.
 
     Args:
         scale: voxels per meter.
-        color_range: what 0 and 255 are mapped to.
+        color_range: network input for colors of 0 and 255.
     """
 
     scale: float
     color_range: tuple[float, float]
 
     def __call__(self, scene: Scene, generator: np.random.Generator | None) -> VoxelizedScene:
+        """Return the scaled scene."""
         low, high = self.color_range
         colors = scene.rgb.astype(np.float32)
         colors *= np.float32((high - low) / 255)
@@ -78,28 +79,30 @@ class VoxelPlacement:
 
 
 @dataclass(frozen=True)
-class ToOrigin:
+class ShiftToOrigin:
     """Shift the minimum along each axis to 0."""
 
     def __call__(self, scene: VoxelizedScene, generator: np.random.Generator | None) -> VoxelizedScene:
-        moved = scene.xyz.copy()
-        for axis in range(3 if len(moved) else 0):  # numpy is slow along rows
-            moved[:, axis] -= moved[:, axis].min()
-        return scene._replace(xyz=moved)
+        """Return the shifted scene."""
+        shifted = scene.xyz.copy()
+        for axis in range(3 if len(shifted) else 0):  # numpy is slow along rows
+            shifted[:, axis] -= shifted[:, axis].min()
+        return scene._replace(xyz=shifted)
 
 
 @dataclass(frozen=True)
 class BoxCrop:
-    """``crop`` a scene that has more than ``max_points``."""
+    """Crop a scene that has more than ``max_points`` points."""
 
     max_points: int
     full_scale: int
 
     def __call__(self, scene: VoxelizedScene, generator: np.random.Generator) -> VoxelizedScene:
+        """Return the cropped scene."""
         if len(scene.xyz) <= self.max_points:
             return scene
-        moved, kept = crop(scene.xyz, self.max_points, self.full_scale, generator)
-        return select(scene._replace(xyz=moved), kept)
+        shifted, keep = crop(scene.xyz, self.max_points, self.full_scale, generator)
+        return select(scene._replace(xyz=shifted), keep)
 
 
 def crop(
@@ -108,41 +111,52 @@ def crop(
     """Shift the scene at random relative to a box until at most ``max_points`` points are inside.
 
     Each try draws three numbers, then shrinks the box, initially ``full_scale`` voxels wide, by 32 voxels in x and y. A
-    scene with few enough points is kept whole, however large it is.
+    scene with few enough points is not cropped, at any size.
 
-    A box that would leave nothing, a case that the original does not handle, ends the search: ``max_points`` points of
-    the previous try are chosen at random.
+    A box without points, a case that the original does not handle, ends the search: ``max_points`` points of the
+    previous try are selected at random.
 
     Args:
         xyz: float (n, 3), voxels, none negative.
+        max_points: maximum points of the result.
+        full_scale: initial width of the box in voxels.
+        generator: source of the shifts.
 
     Returns:
-        The moved points (n, 3), non-negative where kept, and which to keep, bool (n,).
+        The shifted points (n, 3), non-negative where kept, and a mask of the points to keep, bool (n,).
     """
-    moved, kept = xyz, np.ones(len(xyz), bool)
+    shifted, keep = xyz, np.ones(len(xyz), bool)
     extent = np.array([np.ptp(column) if len(column) else 0.0 for column in xyz.T])
     limits = np.full(3, float(full_scale))
-    while np.count_nonzero(kept) > max_points:
+    while np.count_nonzero(keep) > max_points:
         offset = np.minimum(limits - extent + _SLACK, 0.0) * generator.random(3)
-        tried = xyz + offset
+        candidate = xyz + offset
         inside = np.ones(len(xyz), bool)
-        for column, limit in zip(tried.T, limits):
+        for column, limit in zip(candidate.T, limits):
             inside &= (column >= 0.0) & (column < limit)
         if not inside.any():
-            chosen = generator.choice(np.flatnonzero(kept), max_points, replace=False)
-            kept = np.zeros(len(xyz), bool)
-            kept[chosen] = True
+            selected = generator.choice(np.flatnonzero(keep), max_points, replace=False)
+            keep = np.zeros(len(xyz), bool)
+            keep[selected] = True
             break
-        moved, kept = tried, inside
-        limits[:2] -= _STEP_VOXELS
-    return moved, kept
+        shifted, keep = candidate, inside
+        limits[:2] -= _SHRINK_VOXELS
+    return shifted, keep
 
 
 def build_steps(points: InstancePointSection, scale: float, is_training: bool, unit_m: float = 1.0) -> tuple[Step, ...]:
-    """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per meter and
-    scenes in units of ``unit_m`` meters; evaluation has no randomness and keeps the whole scene."""
+    """Return the steps configured under POINTS, in the order of the published program.
+
+    Evaluation has no randomness and does not crop.
+
+    Args:
+        points: the POINTS keys.
+        scale: voxels per meter.
+        is_training: include augmentation.
+        unit_m: meters per unit of the scenes' coordinates.
+    """
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
-    turn = RandomRotation(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
+    rotation = RandomRotation(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_directions=False)
     passes = [
         (max(granularity * scale // _REFERENCE_SCALE, 1), magnitude * scale / _REFERENCE_SCALE)
         for granularity, magnitude in _ELASTIC
@@ -153,15 +167,15 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
     steps = [
         (
             is_training,
-            AffineMap((MatrixDistortion(keys.DISTORTION), RandomFlip(keys.FLIP, axes=1), turn), centered=False),
+            AffineMap((MatrixDistortion(keys.DISTORTION), RandomFlip(keys.FLIP, axes=1), rotation), centered=False),
         ),
         (True, VoxelPlacement(scale, color_range)),
         (is_training and keys.ELASTIC, ElasticDistortion(tuple(passes), centered=False)),
-        (True, ToOrigin()),
+        (True, ShiftToOrigin()),
         (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
         (is_training, noise),
     ]
-    return to_meters(unit_m) + tuple(step for is_wanted, step in steps if is_wanted)
+    return to_meters(unit_m) + tuple(step for is_enabled, step in steps if is_enabled)
 
 
 class InstanceSample(NamedTuple):
@@ -170,7 +184,7 @@ class InstanceSample(NamedTuple):
     Attributes:
         scene: positions in meters, mapped but not distorted; colors float32, in the requested range; instances int32,
             contiguous from 0, or -100.
-        views: its voxels, starting at 0; a single view.
+        views: voxels of the scene, starting at 0; a single view.
         table: statistics of the instances.
     """
 
@@ -180,7 +194,7 @@ class InstanceSample(NamedTuple):
 
     @property
     def voxels(self) -> np.ndarray:
-        """The voxel of each point, int32 (n, 3)."""
+        """Voxel of each point, int32 (n, 3)."""
         return self.views[0].voxels[self.views[0].inverse]
 
 
@@ -196,30 +210,36 @@ class InstanceSamples(SceneSamples):
     use_positions: bool
     notices: Sequence[str] = ()
 
-    def voxelized(self, scene: VoxelizedScene) -> InstanceSample:
+    def voxelize(self, scene: VoxelizedScene) -> InstanceSample:
+        """Return the sample of a scene to which all steps have been applied."""
         rest = scene.name, scene.offset, scene.channels
-        instance = without_gaps(scene.instance)
-        own = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest)
+        instance = remove_gaps(scene.instance)
+        voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest)
         names = (*self.features, *(("xyz",) if self.use_positions else ()))
-        shown = point_features(own, slice(None), names, None)  # (n, channels)
-        view = self.view(scene.xyz.astype(np.int32), lambda points: shown[points])  # non-negative, so this rounds down
-        return InstanceSample(own, [view], instance_table(scene.positions, instance))
+        features = point_features(voxelized, slice(None), names, None)  # (n, channels)
+        view = self.view(
+            scene.xyz.astype(np.int32), lambda points: features[points]
+        )  # non-negative, so this rounds down
+        return InstanceSample(voxelized, [view], compute_instance_table(scene.positions, instance))
 
 
 class InstanceTable(NamedTuple):
-    """Statistics of a scene's instances. Attributes:
-    rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points.
-    sizes: int32 (instances,), points of each.
+    """Statistics of a scene's instances.
+
+    Attributes:
+        rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points.
+        sizes: int32 (instances,), points of each.
     """
 
     rows: np.ndarray
     sizes: np.ndarray
 
-    def of_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
-        """The first columns for the instance that each point belongs to, all -100 if it belongs to none.
+    def gather_for_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
+        """Return the first columns for the instance that each point belongs to, all -100 if it belongs to none.
 
         Args:
-            instance: integers (n,), as passed to ``instance_table``.
+            instance: integers (n,), as passed to ``compute_instance_table``.
+            columns: number of columns.
 
         Returns:
             float32 (n, columns).
@@ -228,10 +248,10 @@ class InstanceTable(NamedTuple):
         return np.concatenate([self.rows[:, :columns], last])[np.maximum(instance, -1)]
 
 
-def without_gaps(instance: np.ndarray) -> np.ndarray:
+def remove_gaps(instance: np.ndarray) -> np.ndarray:
     """Renumber instances contiguously from 0, after some have lost all their points.
 
-    As in the original: the largest number moves into the lowest gap, until there are no gaps.
+    Like the original, this moves the largest number into the lowest gap until there are no gaps.
 
     Args:
         instance: integers (n,), -100 for none.
@@ -253,8 +273,8 @@ def without_gaps(instance: np.ndarray) -> np.ndarray:
     return np.where(instance >= 0, renumbered[np.maximum(instance, 0)], instance)
 
 
-def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
-    """Mean, minimum, maximum and number of points of each instance; numbers must be contiguous.
+def compute_instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
+    """Compute mean, minimum, maximum and number of points of each instance; numbers must be contiguous.
 
     A scene without instances has no sizes. (The original reports -99 instances then.)
 
@@ -265,13 +285,13 @@ def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
     number = int(instance.max(initial=-1)) + 1
     rows, sizes = np.zeros((number, 9)), np.zeros(number, np.int64)
     rows[:, 3:6], rows[:, 6:] = np.inf, -np.inf
-    _gather_instances(xyz, instance, rows, sizes)
+    _accumulate_instances(xyz, instance, rows, sizes)
     rows[:, :3] /= sizes[:, None]
     return InstanceTable(rows.astype(np.float32), sizes.astype(np.int32))
 
 
 @compiled
-def _gather_instances(xyz, instance, rows, sizes):
+def _accumulate_instances(xyz, instance, rows, sizes):
     """Accumulate sums, minima and maxima into the rows."""
     for n in range(len(xyz)):
         if instance[n] >= 0:
@@ -285,8 +305,8 @@ def _gather_instances(xyz, instance, rows, sizes):
 
 
 def compile_loop() -> None:
-    """Compile or load the loop of ``instance_table``: once, for all processes forked from this one."""
+    """Compile or load the loop of ``compute_instance_table``: once, before the processes are forked."""
     xyz, instance = np.zeros((1, 3), np.float32), np.zeros(1, np.int32)
-    instance_table(xyz, instance)
+    compute_instance_table(xyz, instance)
     xyz.flags.writeable = False  # like arrays from a file: numba compiles for each kind of array
-    instance_table(xyz, instance)
+    compute_instance_table(xyz, instance)

@@ -1,6 +1,6 @@
-"""Average precision of instances, from matching predictions with the truth in each scene; IoU of classes.
+"""Average precision of instances, from matching predictions with the ground truth in each scene; IoU of classes.
 
-The rules are those of ScanNet's benchmark. Scenes of all ranks are pooled before any division.
+The rules follow ScanNet's benchmark. Scenes of all ranks are pooled before any division.
 """
 
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...distributed import all_gather
-from ...intervals import mean_of_defined, weighted_sums
+from ...intervals import nanmean, weighted_sums
 from ...runtime.compiled import compiled
 from ...tasks.metrics import Metrics, SampleTable
 from ..segmentation.metrics import SemanticMetrics
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
-SMALLEST_INSTANCE = 100  # points; smaller predictions are dropped, smaller true instances are not counted
+MIN_INSTANCE_POINTS = 100  # smaller predictions are dropped, smaller true instances are not counted
 _AT_50, _AT_25 = (int(np.argmin(np.abs(IOU_THRESHOLDS - iou))) for iou in (0.5, 0.25))
-_MEAN_OF = [position for position in range(len(IOU_THRESHOLDS)) if position != _AT_25]
+_MEAN_POSITIONS = [position for position in range(len(IOU_THRESHOLDS)) if position != _AT_25]
 
 
 class InstancePrediction(NamedTuple):
@@ -35,10 +35,10 @@ class InstancePrediction(NamedTuple):
 
 
 class InstanceMatchTable(NamedTuple):
-    """The contribution of one or more scenes to average precision.
+    """Contribution of one or more scenes to average precision.
 
     Attributes:
-        class_numbers: int16 (M,), of each scored decision.
+        class_numbers: int16 (M,), class of each scored decision.
         thresholds: int8 (M,), index into ``IOU_THRESHOLDS``.
         scores: float64 (M,), confidence.
         is_right: bool (M,), true positive or false positive.
@@ -55,11 +55,12 @@ class InstanceMatchTable(NamedTuple):
 
     @classmethod
     def empty(cls, num_classes: int) -> "InstanceMatchTable":
+        """Return a table without decisions."""
         decisions = [np.zeros(0, dtype) for dtype in (np.int16, np.int8, np.float64, bool)]
         return cls(*decisions, np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64), np.zeros(num_classes, np.int64))
 
     @classmethod
-    def joined(cls, tables: "Sequence[InstanceMatchTable]") -> "InstanceMatchTable":
+    def concat(cls, tables: "Sequence[InstanceMatchTable]") -> "InstanceMatchTable":
         """Concatenate the decisions and sum the counts of one or more tables."""
         columns = list(zip(*tables))
         return cls(*(np.concatenate(column) for column in columns[:4]), *(sum(column) for column in columns[4:]))
@@ -70,32 +71,34 @@ def match_scene(
 ) -> InstanceMatchTable:
     """Match the predictions of one scene with its true instances.
 
-    Predictions are taken in the order given: if several overlap a true instance enough, the first one finds it and the
-    others are false positives (the instance keeps the highest of their scores, the false positive gets the lower one).
-    A prediction that overlaps nothing enough is a false positive too, unless the fraction of its points on void or on
-    true instances of its class that are too small exceeds the threshold.
+    Predictions are processed in the given order. If several overlap a true instance sufficiently, the first one finds
+    it and the others are false positives (the instance keeps the highest of their scores, the false positive gets the
+    lower one). A prediction without sufficient overlap is also a false positive, unless the fraction of its points on
+    void or on true instances of its class that are too small exceeds the threshold.
 
     Args:
         true_class: integers (N,), evaluated class of each point; anything outside 0 .. num_classes - 1 is void.
         true_instance: integers (N,); points of the same class and number form one instance.
+        predictions: predicted instances.
+        num_classes: number of evaluated classes.
     """
     truth = _InstanceGroundTruth(true_class, true_instance, num_classes)
     table = InstanceMatchTable.empty(num_classes)
     candidates: list[list[_CandidateMatch]] = [[] for _ in range(num_classes)]
     for prediction in predictions:
-        if len(prediction.points) >= SMALLEST_INSTANCE and 0 <= prediction.class_number < num_classes:
+        if len(prediction.points) >= MIN_INSTANCE_POINTS and 0 <= prediction.class_number < num_classes:
             candidates[prediction.class_number].append(truth.compare(prediction))
     decisions: list[tuple] = []
-    for number, found in enumerate(candidates):
+    for number, matches in enumerate(candidates):
         sizes = truth.get_sizes(number)
-        table.num_true[number] = np.count_nonzero(sizes >= SMALLEST_INSTANCE)
+        table.num_true[number] = np.count_nonzero(sizes >= MIN_INSTANCE_POINTS)
         for position, threshold in enumerate(IOU_THRESHOLDS):
-            scored, missed = _decide(found, sizes, threshold)
+            scored, missed = _decide(matches, sizes, threshold)
             decisions += [(number, position, *decision) for decision in scored]
             table.missed[number, position] = missed
     if not decisions:
         return table
-    columns = [np.array(c, like.dtype) for c, like in zip(zip(*decisions), table[:4])]
+    columns = [np.array(column, template.dtype) for column, template in zip(zip(*decisions), table[:4])]
     return InstanceMatchTable(*columns, *table[4:])
 
 
@@ -103,7 +106,7 @@ class _CandidateMatch(NamedTuple):
     """A prediction compared with the true instances of its class.
 
     Attributes:
-        confidence: as predicted.
+        confidence: confidence of the prediction.
         iou: float64 (instances of the class,).
         ignored: fraction of its points on void or on instances of its class that are too small.
     """
@@ -114,7 +117,7 @@ class _CandidateMatch(NamedTuple):
 
 
 class _InstanceGroundTruth:
-    """The true instances of a scene, sorted by class, then by their own number."""
+    """The true instances of a scene, sorted by class, then by number."""
 
     def __init__(self, true_class: np.ndarray, true_instance: np.ndarray, num_classes: int) -> None:
         true_class = np.asarray(true_class, np.int64)
@@ -122,36 +125,38 @@ class _InstanceGroundTruth:
         valid = np.flatnonzero(~self.is_void)
         pairs = np.stack([true_class[valid], np.asarray(true_instance, np.int64)[valid]], axis=1)
         instances, number, self.sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-        self.number_of_point = np.full(len(true_class), -1, np.int64)
-        self.number_of_point[valid] = number.reshape(-1)
-        self.first_of_class = np.searchsorted(instances[:, 0], np.arange(num_classes + 1))  # (classes + 1,)
+        self.instance_rows = np.full(len(true_class), -1, np.int64)
+        self.instance_rows[valid] = number.reshape(-1)
+        self.class_starts = np.searchsorted(instances[:, 0], np.arange(num_classes + 1))  # (classes + 1,)
 
     def get_sizes(self, class_number: int) -> np.ndarray:
-        return self.sizes[self.first_of_class[class_number] : self.first_of_class[class_number + 1]]
+        """Return the number of points of each instance of a class."""
+        return self.sizes[self.class_starts[class_number] : self.class_starts[class_number + 1]]
 
     def compare(self, prediction: InstancePrediction) -> _CandidateMatch:
-        first, end = self.first_of_class[prediction.class_number : prediction.class_number + 2]
-        numbers = self.number_of_point[prediction.points]
+        """Compute the overlap of a prediction with the instances of its class."""
+        first, end = self.class_starts[prediction.class_number : prediction.class_number + 2]
+        numbers = self.instance_rows[prediction.points]
         inside = numbers[(numbers >= first) & (numbers < end)]
         shared = np.bincount(inside - first, minlength=end - first)  # (instances of the class,)
         sizes, total = self.sizes[first:end], len(prediction.points)
-        void = np.count_nonzero(self.is_void[prediction.points]) + shared[sizes < SMALLEST_INSTANCE].sum()
+        void = np.count_nonzero(self.is_void[prediction.points]) + shared[sizes < MIN_INSTANCE_POINTS].sum()
         return _CandidateMatch(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
 
 
 def _decide(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
-    """(score, is right) of each decision for one class and threshold, and the number of missed instances."""
+    """Return (score, is right) of each decision for one class and threshold, and the number of missed instances."""
     decisions = []
     missed = 0
-    is_taken = [False] * len(candidates)
-    for instance in np.flatnonzero(sizes >= SMALLEST_INSTANCE):
+    is_matched = [False] * len(candidates)
+    for instance in np.flatnonzero(sizes >= MIN_INSTANCE_POINTS):
         best = None
         for number, candidate in enumerate(candidates):
-            if is_taken[number] or not candidate.iou[instance] > threshold:
+            if is_matched[number] or not candidate.iou[instance] > threshold:
                 continue
             if best is None:
                 best = candidate.confidence
-                is_taken[number] = True  # it cannot find a later instance; it may still be a false positive
+                is_matched[number] = True  # it cannot match a later instance; it may still be a false positive
             else:
                 decisions.append((min(best, candidate.confidence), False))
                 best = max(best, candidate.confidence)
@@ -166,53 +171,58 @@ def _decide(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold:
 
 
 def average_precisions(table: InstanceMatchTable) -> np.ndarray:
-    """Average precision of each class and threshold, float64 (classes, thresholds).
+    """Compute the average precision of each class and threshold, float64 (classes, thresholds).
 
-    NaN for a class without a sufficiently large true instance, 0 for one without predictions.
+    It is NaN for a class without a sufficiently large true instance, and 0 for one without predictions.
     """
     result = np.full(table.missed.shape, np.nan)
     for number, position in np.ndindex(*result.shape):
         if table.num_true[number] == 0:
             continue
-        chosen = (table.class_numbers == number) & (table.thresholds == position)
+        selected = (table.class_numbers == number) & (table.thresholds == position)
         missed = int(table.missed[number, position])
-        result[number, position] = _average_precision(table.scores[chosen], table.is_right[chosen], missed)
+        result[number, position] = _average_precision(table.scores[selected], table.is_right[selected], missed)
     return result
 
 
 def ap(precisions: np.ndarray) -> np.ndarray:
-    """Mean of each class over the thresholds 0.5 to 0.9, (..., classes), from ``average_precisions``
-    (..., classes, thresholds)."""
-    return precisions[..., _MEAN_OF].mean(axis=-1)
+    """Return the mean of each class over the thresholds 0.5 to 0.9, (..., classes).
+
+    ``precisions`` (..., classes, thresholds) are those that ``average_precisions`` returns.
+    """
+    return precisions[..., _MEAN_POSITIONS].mean(axis=-1)
 
 
 def ap50(precisions: np.ndarray) -> np.ndarray:
-    """At an IoU of 0.5, (..., classes)."""
+    """Return the average precision at an IoU of 0.5, (..., classes)."""
     return precisions[..., _AT_50]
 
 
 def ap25(precisions: np.ndarray) -> np.ndarray:
-    """At an IoU of 0.25, (..., classes)."""
+    """Return the average precision at an IoU of 0.25, (..., classes)."""
     return precisions[..., _AT_25]
 
 
 def mean_over_classes(per_class: np.ndarray) -> float:
-    """Mean over the classes that have a value, 0 if none do."""
+    """Return the mean over the classes that have a value, 0 if none do."""
     values: list[float] = per_class[~np.isnan(per_class)].tolist()
     return float(np.mean(values)) if values else 0.0
 
 
 def _average_precision(scores: np.ndarray, is_right: np.ndarray, missed: int) -> float:
-    """Area under the precision-recall curve, by the benchmark's rule: precision at each distinct score times half the
-    difference between the recalls of its two neighbors, with an extra last point of precision 1, recall 0."""
+    """Compute the area under the precision-recall curve by the benchmark's rule.
+
+    It sums the precision at each distinct score times half the difference between the recalls of its two neighbors,
+    with an extra last point of precision 1, recall 0.
+    """
     if not len(scores):
         return 0.0
     order = np.argsort(scores, kind="stable")
-    _, first = np.unique(scores[order], return_index=True)  # all from there on have at least that score
+    _, first = np.unique(scores[order], return_index=True)  # all decisions from this index on have at least that score
     below = np.concatenate([[0], np.cumsum(is_right[order])])[first]  # true positives below the score
-    found = np.count_nonzero(is_right) - below
-    precision = np.append(found / (len(scores) - first), 1.0)
-    recall = np.append(found / (np.count_nonzero(is_right) + missed), 0.0)
+    true_positives = np.count_nonzero(is_right) - below
+    precision = np.append(true_positives / (len(scores) - first), 1.0)
+    recall = np.append(true_positives / (np.count_nonzero(is_right) + missed), 0.0)
     padded = np.concatenate([recall[:1], recall, [0.0]])
     return float(precision @ (padded[:-2] - padded[2:]) / 2)
 
@@ -222,7 +232,7 @@ class InstanceMetrics(Metrics):
 
     Args:
         class_names: one per semantic class.
-        instance_classes: those that have instances, in any order; all others are void for matching.
+        instance_classes: classes that have instances, in any order; all others are void for matching.
     """
 
     def __init__(self, class_names: list[str], instance_classes: Sequence[int]) -> None:
@@ -242,28 +252,31 @@ class InstanceMetrics(Metrics):
             true_class: integers (N,), semantic class of each point, any other number if it has none.
             true_instance: integers (N,), negative for none. All points of an instance are assigned the class of its
                 first point, as in the ground truth that PointGroup writes.
-            predictions: with semantic classes.
+            predictions: predicted instances with semantic classes.
         """
         position = {number: place for place, number in enumerate(self.instance_classes)}
-        places = _class_of_instance(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
+        places = _map_instance_classes(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
         renumbered = [p._replace(class_number=position.get(p.class_number, -1)) for p in predictions]
         self.tables.append(match_scene(places, true_instance, renumbered, len(self.instance_classes)))
 
     def update_semantic(self, predictions: Any, labels: Any, loss: Any, offsets: Any = None) -> None:
-        """Add points, as in ``SemanticMetrics.update``."""
+        """Add points, see ``SemanticMetrics.update``."""
         self.semantic.update(predictions, labels, loss, offsets)
         self.state = self.semantic.state
 
-    def merge(self, other: "InstanceMetrics") -> None:  # type: ignore[override] # one of this class
+    def merge(self, other: "InstanceMetrics") -> None:  # type: ignore[override] # narrower type
+        """Add the scenes of other metrics."""
         self.semantic.merge(other.semantic)
         self.state = self.semantic.state
         self.tables += other.tables[1:]
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """AP, AP50 and AP25 as fractions, mean and per class that occurs, plus the semantic metrics. Every rank must
-        call this."""
-        gathered = all_gather(InstanceMatchTable.joined(self.tables))
-        precisions = average_precisions(InstanceMatchTable.joined(gathered))  # (instance classes, thresholds)
+        """Return AP, AP50 and AP25 as fractions, mean and per class that occurs, and the semantic metrics.
+
+        Every rank must call this.
+        """
+        gathered = all_gather(InstanceMatchTable.concat(self.tables))
+        precisions = average_precisions(InstanceMatchTable.concat(gathered))  # (instance classes, thresholds)
         kinds = _by_kind(precisions)
         values = {kind: mean_over_classes(per_class) for kind, per_class in kinds.items()}
         values.update(self.semantic.compute(state))
@@ -274,20 +287,22 @@ class InstanceMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """Return what the semantic metrics keep, and a ``InstanceMatchTable``, for each scene."""
+        """Return the per-sample arrays of the semantic metrics, and an ``InstanceMatchTable`` for each scene."""
         tables = np.empty(len(self.tables) - 1, object)
         tables[:] = self.tables[1:]
         return [*self.semantic.per_sample(), tables]
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the value of each metric in each bootstrap draw, (draws,)."""
         values = self.semantic.bootstrap_values(table[:-1], weights)
-        for kind, per_class in _by_kind(resampled_precisions(table[-1], weights)).items():  # (draws, classes) each
-            values[kind] = np.nan_to_num(mean_of_defined(per_class))  # 0 without any true instance, as in ``compute``
+        for kind, per_class in _by_kind(resample_precisions(table[-1], weights)).items():  # (draws, classes) each
+            values[kind] = np.nan_to_num(nanmean(per_class))  # 0 without any true instance, as in ``compute``
             for place, number in enumerate(self.instance_classes):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
         return values
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
+        """Return the per-sample arrays as a table that can be saved."""
         statistics, losses, tables = table
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
@@ -301,8 +316,10 @@ class InstanceMetrics(Metrics):
         )
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """How many instances there are, were found, made up and missed at an IoU of 0.5; AP of each scene, not a number
-        where there is none to find; the columns of the semantic metrics, and AP of each class."""
+        """Return counts of true, found, false and missed instances at an IoU of 0.5, AP, and semantic metrics by scene.
+
+        AP of a scene is NaN if it has no true instances.
+        """
         *semantic, tables = table
         values = {**self.semantic.columns(semantic), **super().columns(table)}
         number = np.array([scene.num_true.sum() for scene in tables])
@@ -317,33 +334,34 @@ class InstanceMetrics(Metrics):
         }
 
     def summary(self, values: dict[str, float]) -> str:
-        shown = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
-        shown = f"AP {values['AP']:.4f}{self.format_interval('AP', 3)} {shown}"
-        return f"{shown} loss {values['loss']:.4f}"
+        """Return the main metrics as one line for the log."""
+        text = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
+        text = f"AP {values['AP']:.4f}{self.format_interval('AP', 3)} {text}"
+        return f"{text} loss {values['loss']:.4f}"
 
 
 def _by_kind(precisions: np.ndarray) -> dict[str, np.ndarray]:
-    """AP, AP50 and AP25 of each class (..., classes), from ``average_precisions`` (..., classes, thresholds)."""
+    """Return AP, AP50 and AP25 of each class (..., classes), for precisions (..., classes, thresholds)."""
     return {"AP": ap(precisions), "AP50": ap50(precisions), "AP25": ap25(precisions)}
 
 
-def _class_of_instance(true_class: np.ndarray, true_instance: np.ndarray, position: dict[int, int]) -> np.ndarray:
-    """Index of each point's class among the instance classes, -1 for void; int64 (N,)."""
+def _map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, position: dict[int, int]) -> np.ndarray:
+    """Return the index of each point's class among the instance classes, -1 for void; int64 (N,)."""
     places = np.full(len(true_class), -1, np.int64)
     members = np.flatnonzero(true_instance >= 0)
     if len(members):
         _, first, inverse = np.unique(true_instance[members], return_index=True, return_inverse=True)
-        of_instance = [position.get(int(number), -1) for number in true_class[members[first]]]
-        places[members] = np.array(of_instance)[inverse.reshape(-1)]
+        class_positions = [position.get(int(number), -1) for number in true_class[members[first]]]
+        places[members] = np.array(class_positions)[inverse.reshape(-1)]
     return places
 
 
-def resampled_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarray:
-    """``metrics.average_precisions`` of the scenes of each draw, float64 (draws, classes, thresholds).
+def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarray:
+    """Compute ``average_precisions`` of the scenes of each bootstrap draw, float64 (draws, classes, thresholds).
 
     Args:
-        tables: a ``metrics.MatchTable`` for each scene; at least one.
-        weights: float64 (draws, scenes), how often a draw has each scene.
+        tables: an ``InstanceMatchTable`` for each scene; at least one.
+        weights: float64 (draws, scenes), how often each scene is drawn.
     """
     classes, thresholds = tables[0].missed.shape
     numbers, places, scores, is_right = (np.concatenate([table[column] for table in tables]) for column in range(4))
@@ -351,7 +369,7 @@ def resampled_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarr
     curves = numbers.astype(np.int64) * thresholds + places  # a curve for each class and threshold
     order = np.lexsort((-scores, curves))
     curves, scores = curves[order], scores[order]
-    # Decisions of one score count together, as the benchmark looks at distinct scores.
+    # Decisions with the same score count together: the benchmark uses distinct scores.
     is_last = np.ones(len(order), bool)
     is_last[:-1] = (curves[1:] != curves[:-1]) | (scores[1:] != scores[:-1])
     bounds = np.searchsorted(curves, np.arange(classes * thresholds + 1))
@@ -366,8 +384,10 @@ def resampled_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarr
 
 @compiled(needs_numba=False, error_model="numpy")
 def _areas(weights, scenes, is_right, is_last, bounds, missed, areas):
-    """Area under each curve of precision over recall, by trapezoids from precision 1 at recall 0 on: the benchmark's
-    sum, in another order."""
+    """Compute the area under each precision-recall curve, by trapezoids that start at precision 1 and recall 0.
+
+    This is the benchmark's sum in a different order.
+    """
     for draw in range(len(weights)):
         for curve in range(len(bounds) - 1):
             to_find = missed[draw, curve]

@@ -15,15 +15,15 @@ _MARGIN = 0.001  # in voxels, between a cluster and the border of its grid
 
 
 class ClusterVoxels(NamedTuple):
-    """The voxels of clusters, each cluster in a grid of its own.
+    """The voxels of clusters, each cluster in a separate grid.
 
     Attributes:
         coordinates: int32 (M, 4), cluster number (ascending) and position in its grid.
-        voxel_of: int32 (S,), the voxel of each member of the clusters.
+        voxel_rows: int32 (S,), the voxel of each member of the clusters.
     """
 
     coordinates: np.ndarray
-    voxel_of: np.ndarray
+    voxel_rows: np.ndarray
 
 
 def voxelize_clusters(
@@ -32,10 +32,11 @@ def voxelize_clusters(
     """Fit each cluster into a cube of ``full_scale`` voxels, as large as possible, at most ``scale`` voxels per meter.
 
     Args:
+        clusters: the clusters.
         xyz: float (N, 3), meters, of all points.
         full_scale: edge of the cube in voxels.
         scale: maximum voxels per meter.
-        shares: float (3,) from 0 to 1, fraction of the free space in its cube that precedes a cluster; the same for all
+        shares: float (3,) from 0 to 1, fraction of the free space in its cube that precedes a cluster; shared by all
             clusters. Random in training, one half otherwise.
     """
     if not clusters.number:
@@ -45,22 +46,25 @@ def voxelize_clusters(
     low, high = np.minimum.reduceat(places, starts), np.maximum.reduceat(places, starts)  # (clusters, 3)
     extent = (high - low).max(axis=1)
     with np.errstate(divide="ignore"):
-        own_scale = np.minimum(full_scale / extent - 0.01, scale)[:, None]  # (clusters, 1), voxels per meter
-    free = np.maximum(full_scale - (high - low) * own_scale - _MARGIN, 0.0)
-    of_member = clusters.cluster_of
-    voxels = (places - low[of_member]) * own_scale[of_member] + (free * shares)[of_member]
+        cluster_scale = np.minimum(full_scale / extent - 0.01, scale)[:, None]  # (clusters, 1), voxels per meter
+    free = np.maximum(full_scale - (high - low) * cluster_scale - _MARGIN, 0.0)
+    member_clusters = clusters.cluster_numbers
+    voxels = (places - low[member_clusters]) * cluster_scale[member_clusters] + (free * shares)[member_clusters]
     voxels = np.clip(np.floor(voxels), 0, full_scale - 1).astype(np.int32)  # guards against rounding
-    rows = np.concatenate([of_member[:, None], voxels], axis=1)
+    rows = np.concatenate([member_clusters[:, None], voxels], axis=1)
     first, inverse = first_occurrences(rows)
     return ClusterVoxels(rows[first], inverse.astype(np.int32))
 
 
 def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float) -> np.ndarray:
-    """Target scores of clusters, float32 (clusters,): 0 if the IoU with the best true instance is below
-    ``background_iou``, 1 above ``foreground_iou``, and linear in between.
+    """Compute target scores of clusters, float32 (clusters,), from their IoU with the best true instance.
+
+    The target is 0 below ``background_iou``, 1 above ``foreground_iou``, and linear in between.
 
     Args:
         ious: float (clusters, instances); without instances all targets are 0.
+        background_iou: IoU up to which the target is 0.
+        foreground_iou: IoU from which the target is 1.
     """
     best = ious.max(axis=1, initial=0.0)
     share = (best - background_iou) / (foreground_iou - background_iou)
@@ -68,39 +72,45 @@ def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float
 
 
 def select_predictions(
-    clusters: PointClusters, scores: np.ndarray, classes: np.ndarray, threshold: float, smallest: int, nms_iou: float
+    clusters: PointClusters, scores: np.ndarray, classes: np.ndarray, threshold: float, min_points: int, nms_iou: float
 ) -> list[InstancePrediction]:
-    """The clusters to predict as instances, best first.
+    """Select the clusters to predict as instances, best first.
 
-    Clusters with a score above ``threshold`` and more than ``smallest`` points are kept unless a kept one with a better
-    score overlaps them with an IoU above ``nms_iou``, regardless of class.
+    Clusters with a score above ``threshold`` and more than ``min_points`` points are selected unless a selected one
+    with a better score overlaps them with an IoU above ``nms_iou``, regardless of class.
 
     Args:
+        clusters: the clusters.
         scores: float (clusters,), from 0 to 1.
-        classes: integers (N,), predicted class of every point; a cluster takes that of its first point.
+        classes: integers (N,), predicted class of every point; a cluster has the class of its first point.
+        threshold: minimum score.
+        min_points: minimum points.
+        nms_iou: maximum IoU of two predictions.
     """
     sizes = np.diff(clusters.offsets)
     shared = _shared_points(clusters)
     order = np.argsort(-scores, kind="stable")
-    kept: list[int] = []
-    for number in order[(scores[order] > threshold) & (sizes[order] > smallest)].tolist():
-        common = shared[number, kept]
-        if not (common > nms_iou * (sizes[number] + sizes[kept] - common)).any():
-            kept.append(number)
-    members = [clusters.points[clusters.offsets[n] : clusters.offsets[n + 1]].astype(np.int64) for n in kept]
-    return [InstancePrediction(int(classes[points[0]]), float(scores[n]), points) for n, points in zip(kept, members)]
+    selected: list[int] = []
+    for number in order[(scores[order] > threshold) & (sizes[order] > min_points)].tolist():
+        common = shared[number, selected]
+        if not (common > nms_iou * (sizes[number] + sizes[selected] - common)).any():
+            selected.append(number)
+    members = [clusters.points[clusters.offsets[n] : clusters.offsets[n + 1]].astype(np.int64) for n in selected]
+    return [
+        InstancePrediction(int(classes[points[0]]), float(scores[n]), points) for n, points in zip(selected, members)
+    ]
 
 
 def _shared_points(clusters: PointClusters) -> np.ndarray:
-    """Number of points shared by each pair of clusters, int64 (clusters, clusters); 0 on the diagonal."""
+    """Count the points shared by each pair of clusters, int64 (clusters, clusters); 0 on the diagonal."""
     order = np.argsort(clusters.points, kind="stable")
-    points, cluster = clusters.points[order], clusters.cluster_of[order].astype(np.int64)
+    points, cluster_numbers = clusters.points[order], clusters.cluster_numbers[order].astype(np.int64)
     shared = np.zeros((clusters.number, clusters.number), np.int64)
     distance = 1
-    while distance < len(points):  # a point is in few clusters: its entries are adjacent
+    while distance < len(points):  # a point is in few clusters, and its entries are adjacent
         same = np.flatnonzero(points[distance:] == points[:-distance])
         if not len(same):
             break
-        np.add.at(shared, (cluster[same], cluster[same + distance]), 1)
+        np.add.at(shared, (cluster_numbers[same], cluster_numbers[same + distance]), 1)
         distance += 1
     return shared + shared.T

@@ -1,4 +1,4 @@
-"""Configuration keys specific to the instance task. Defaults are those of PointGroup's published program."""
+"""Configuration keys of the instance task. Defaults are PointGroup's, from its published program."""
 
 from typing import Annotated, Literal
 
@@ -8,9 +8,11 @@ from .. import settings
 
 
 class InstanceSection(Section):
-    WIDTH: int = key(16, "channels of the U-Net's first level; level i has i times as many", AT_LEAST_1)
-    BLOCKS: int = key(2, "residual blocks of a level on each way", AT_LEAST_1)
-    USE_POSITIONS: bool = key(True, "voxels show positions beside colors")
+    """Keys of POINTS.INSTANCES."""
+
+    WIDTH: int = key(16, "channels of the U-Net's first level; level i has i times this number", AT_LEAST_1)
+    BLOCKS: int = key(2, "residual blocks of each level, on the way down and on the way up", AT_LEAST_1)
+    USE_POSITIONS: bool = key(True, "add the positions of voxels to the input features")
     FROZEN_MODULES: list[
         Literal[
             "input_conv",
@@ -23,53 +25,57 @@ class InstanceSection(Section):
             "score_outputlayer",
             "score_linear",
         ]
-    ] = key([], "parts of the network that are not trained")
+    ] = key([], "modules of the network that are not trained")
     STUFF_CLASSES: list[str] = key(
-        ["wall", "floor"], "classes that are not objects; names that the dataset does not have are ignored"
+        ["wall", "floor"], "classes without instances; names that the dataset does not have are ignored"
     )
-    FULL_SCALE: int = key(512, "training: width in voxels of the box of the crop", AT_LEAST_1)
+    FULL_SCALE: int = key(512, "training: width of the crop's box in voxels", AT_LEAST_1)
     DISTORTION: float = key(
-        0.1, "training: standard deviation of what is added to the matrix that maps the points", AT_LEAST_0
+        0.1, "training: standard deviation of noise added to the matrix that maps the points", AT_LEAST_0
     )
     FLIP: float = key(0.5, "training: probability of mirroring x", SHARE)
-    ROTATION: bool = key(True, "training: turn around z by any angle")
+    ROTATION: bool = key(True, "training: random rotation around z by any angle")
     ELASTIC: bool = key(True, "training: elastic distortion of the voxels, fine and coarse")
-    PREPARE_EPOCHS: int = key(128, "epochs before clusters are formed and scored", AT_LEAST_0)
+    PREPARE_EPOCHS: int = key(128, "training epochs before clusters are formed and scored", AT_LEAST_0)
     RADIUS_M: float = key(
         0.03,
-        "points of a class that are closer belong together: about twice the distance of neighboring points",
+        "distance below which two points of a class are connected, meters; about twice the point spacing",
         ABOVE_0,
     )
     CLUSTER_POINTS: int = key(50, "minimum points of a cluster", AT_LEAST_1)
-    SCORE_GRID: int = key(14, "voxels along the cube in which a cluster is scored", AT_LEAST_1)
-    SCORE_SCALE: float = key(50.0, "most voxels per meter in that cube", ABOVE_0)
-    BACKGROUND_IOU: float = key(0.25, "target score 0 below this IoU with the truth", SHARE)
-    FOREGROUND_IOU: float = key(0.75, "target score 1 above this IoU with the truth", SHARE)
+    SCORE_GRID: int = key(14, "edge in voxels of the cube in which a cluster is scored", AT_LEAST_1)
+    SCORE_SCALE: float = key(50.0, "maximum voxels per meter in that cube", ABOVE_0)
+    BACKGROUND_IOU: float = key(0.25, "IoU with the truth below which a cluster's target score is 0", SHARE)
+    FOREGROUND_IOU: float = key(0.75, "IoU with the truth above which a cluster's target score is 1", SHARE)
     LOSS_WEIGHTS: Annotated[list[float], 4] = key(
         [1.0, 1.0, 1.0, 1.0],
         "weights of the losses: classes, lengths of offsets, directions of offsets, scores",
         AT_LEAST_0,
     )
-    SCORE_THRESHOLD: float = key(0.09, "keep only predictions with a higher score", SHARE)
-    MIN_PREDICTION_POINTS: int = key(100, "keep only predictions with more points", AT_LEAST_0)
-    NMS_IOU: float = key(0.3, "of predictions that overlap more, the one with the best score", SHARE)
+    SCORE_THRESHOLD: float = key(0.09, "score that a prediction must exceed", SHARE)
+    MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
+    NMS_IOU: float = key(0.3, "IoU above which only the better of two overlapping predictions is kept", SHARE)
 
 
 class InstancePointSection(settings.PointSection):
+    """Keys of POINTS."""
+
     INSTANCES: InstanceSection
 
 
 class InstanceSettings(settings.PointSettings):
+    """Settings of the instance task."""
+
     POINTS: InstancePointSection
 
 
-def _check(given: ConfigView[InstanceSettings]) -> list[str]:
-    preparing = given.values.POINTS.INSTANCES.PREPARE_EPOCHS
-    if given.values.EVAL or given.values.TRAIN.NUM_EPOCHS > preparing:
+def _check(view: ConfigView[InstanceSettings]) -> list[str]:
+    prepare_epochs = view.values.POINTS.INSTANCES.PREPARE_EPOCHS
+    if view.values.EVAL or view.values.TRAIN.NUM_EPOCHS > prepare_epochs:
         return []
     return [
-        f"{given['POINTS.INSTANCES.PREPARE_EPOCHS']}: the network that scores clusters is never trained in "
-        f"{given['TRAIN.NUM_EPOCHS']}: set it lower, or train longer"
+        f"{view['POINTS.INSTANCES.PREPARE_EPOCHS']}: the score network is never trained in "
+        f"{view['TRAIN.NUM_EPOCHS']}: set PREPARE_EPOCHS lower, or train longer"
     ]
 
 

@@ -37,24 +37,24 @@ from .proposals import score_targets, select_predictions
 from .settings import InstanceSettings
 from .writer import InstanceRecord, InstanceWriter, draw_instances, instance_layers, precision_table
 
-_ROW = ("instance", "class", "confidence", "points")  # of the tables of predictions
-_MIDDLE = np.full(3, 0.5)
+_ROW = ("instance", "class", "confidence", "points")  # columns of the tables of predictions
+_CENTERED = np.full(3, 0.5)
 
 
 class InstanceSegmentation(SceneTask):
     """Trains and evaluates a network that labels points and groups them into instances.
 
-    Point losses are means over all valid points of all ranks. The score loss is a mean over a rank's own clusters,
-    which exist only after the forward pass, and then over the ranks.
+    Point losses are means over all valid points of all ranks. The score loss is a mean over a rank's clusters, which
+    exist only after the forward pass, and then over the ranks.
     """
 
     config: InstanceSettings
     best_metric = ("AP", True)
     count_names = ("semantic", "offset", "direction")
-    usual_voxel_features = "mean"
+    default_voxel_features = "mean"
     rank_local_options = {
         "POINTS.INSTANCES.PREPARE_EPOCHS": 10**6
-    }  # each rank shifts the grid that its clusters lie on
+    }  # each rank draws the shift of the grid in which its clusters are scored
 
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
@@ -66,10 +66,11 @@ class InstanceSegmentation(SceneTask):
             )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
+        """Return the dataset's scenes as network input."""
         if not self.instance_classes:
             raise UserError(
-                f"POINTS.INSTANCES.STUFF_CLASSES names all classes of dataset {self.config.DATA.DATASET}: no class is "
-                "left that could have instances"
+                f"POINTS.INSTANCES.STUFF_CLASSES names all classes of dataset {self.config.DATA.DATASET}: remove the "
+                "classes that have instances from it"
             )
         data, notices = self.config.DATA, self.list_notices(dataset)
         steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
@@ -82,14 +83,17 @@ class InstanceSegmentation(SceneTask):
         return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF_CLASSES]
 
     def collate(self, samples: Sequence[InstanceSample]) -> dict[str, Any]:
+        """Return a batch with the instance fields."""
         return {**super().collate(samples), **instance_fields(samples)}
 
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
-        of_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
+        """Return the number of points in each loss."""
+        in_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
         labeled = int(np.count_nonzero(batch["labels"] != IGNORED))
-        return {"semantic": labeled, "offset": of_instances, "direction": of_instances}
+        return {"semantic": labeled, "offset": in_instances, "direction": in_instances}
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Create the network, and freeze FROZEN_MODULES."""
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
@@ -107,30 +111,32 @@ class InstanceSegmentation(SceneTask):
         return model
 
     def preprocess_signature(self) -> dict[str, Any]:
-        own = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
-        return {**super().preprocess_signature(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in own}}
+        """Return the preprocessing settings that the weights depend on."""
+        names = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
+        return {**super().preprocess_signature(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Return the losses of a batch."""
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        points = _ClusteredPoints(batch)
+        points = _HostPoints(batch)
         output = self.forward(model, batch, points, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
         weights = self.keys.LOSS_WEIGHTS
         distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centers"], instances)
         with paddle.no_grad():
-            of_instances = (instances >= 0).astype("float32").sum()
+            in_instances = (instances >= 0).astype("float32").sum()
         semantic, accuracy = semantic_terms(output.semantic_scores, labels, weights[0])
         return {
             "semantic": semantic,
-            "offset": LossTerm(distance, of_instances, weights[1]),
-            "direction": LossTerm(direction, of_instances, weights[2]),
+            "offset": LossTerm(distance, in_instances, weights[1]),
+            "direction": LossTerm(direction, in_instances, weights[2]),
             "accuracy": accuracy,
             "score": self._score_term(output, points, weights[3]),
         }
 
-    def _score_term(self, output: PointGroupOutput, points: "_ClusteredPoints", weight: float) -> LossTerm:
+    def _score_term(self, output: PointGroupOutput, points: "_HostPoints", weight: float) -> LossTerm:
         number = 0 if output.clusters is None else output.clusters.number
         count = paddle.full([], float(number))
         if not number:
@@ -145,11 +151,11 @@ class InstanceSegmentation(SceneTask):
         self,
         model: paddle.nn.Layer,
         batch: dict[str, Any],
-        points: "_ClusteredPoints",
+        points: "_HostPoints",
         shares: np.ndarray,
         epoch: int | None = None,
     ) -> PointGroupOutput:
-        """No grouping in the first epochs of training (PREPARE_EPOCHS), nor in the evaluations after them."""
+        """Run the network; without grouping in the first epochs (PREPARE_EPOCHS) and in the evaluations after them."""
 
         def grouping() -> GroupingInput:
             return GroupingInput(
@@ -166,7 +172,7 @@ class InstanceSegmentation(SceneTask):
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         groups = epoch is None or epoch > self.keys.PREPARE_EPOCHS
         if groups:
-            points.begin()
+            points.start_copy()
         output = model(voxels, batch["inverse"], grouping if groups else None)
         scores = None if output.scores is None else output.scores.astype("float32")  # mixed precision ends here
         return output._replace(
@@ -176,22 +182,23 @@ class InstanceSegmentation(SceneTask):
         )
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
+        """Add a batch to the metrics, and write its predictions if requested."""
         metrics = step.metrics
-        points = _ClusteredPoints(batch)
-        output = self.forward(model, batch, points, _MIDDLE, step.epoch)
+        points = _HostPoints(batch)
+        output = self.forward(model, batch, points, _CENTERED, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         losses = cross_entropies(output.semantic_scores, labels, IGNORED)
         metrics.update_semantic(predicted, labels, losses, batch["offsets"])
         true_class, true_instance = labels.numpy(), points.instances
-        parts, found = get_slices(batch), self._predictions(output, predicted.numpy(), batch)
-        for part, predictions in zip(parts, found):
+        parts, predictions_by_scene = get_slices(batch), self._predictions(output, predicted.numpy(), batch)
+        for part, predictions in zip(parts, predictions_by_scene):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
         if step.writer is not None:
             classes = predicted.numpy()
-            # Known where a point has a class, even where there is no instance.
-            known = [true_instance[part] if (true_class[part] >= 0).any() else None for part in parts]
-            step.writer.add([(classes[part], instances) for part, instances in zip(parts, found)], known)
+            # The truth is known if any point has a class, even if there are no instances.
+            truth = [true_instance[part] if (true_class[part] >= 0).any() else None for part in parts]
+            step.writer.add([(classes[part], instances) for part, instances in zip(parts, predictions_by_scene)], truth)
         if not step.keeps_records:
             return None
         number, classes = len(self.class_names), predicted.numpy()
@@ -204,16 +211,16 @@ class InstanceSegmentation(SceneTask):
     def predict_step(
         self, model: paddle.nn.Layer, batch: dict[str, Any]
     ) -> list[tuple[np.ndarray, list[InstancePrediction]]]:
-        """For each scene the class of each point, int64 (points,), and its instances, best first."""
-        output = self.forward(model, batch, _ClusteredPoints(batch), _MIDDLE)
+        """Return the class of each point, int64 (points,), and the instances, best first, for each scene."""
+        output = self.forward(model, batch, _HostPoints(batch), _CENTERED)
         classes = output.semantic_scores.argmax(axis=-1).numpy()
-        found = self._predictions(output, classes, batch)
-        return [(classes[part], predictions) for part, predictions in zip(get_slices(batch), found)]
+        predictions_by_scene = self._predictions(output, classes, batch)
+        return [(classes[part], predictions) for part, predictions in zip(get_slices(batch), predictions_by_scene)]
 
     def _predictions(
         self, output: PointGroupOutput, classes: np.ndarray, batch: dict[str, Any]
     ) -> list[list[InstancePrediction]]:
-        """The instances of each scene, best first, with point indices within it."""
+        """Return the instances of each scene, best first, with point indices within it."""
         parts = get_slices(batch)
         if output.clusters is None or not output.clusters.number:
             return [[] for _ in parts]
@@ -221,60 +228,70 @@ class InstanceSegmentation(SceneTask):
         scores = F.sigmoid(output.scores).numpy()
         results = []
         for part in parts:
-            own, chosen = _clusters_between(output.clusters, part.start, part.stop)
-            results.append(select_predictions(own, scores[chosen], classes[part], *limits))
+            scene_clusters, numbers = _select_clusters(output.clusters, part.start, part.stop)
+            results.append(select_predictions(scene_clusters, scores[numbers], classes[part], *limits))
         return results
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Return average precision by class, semantic tables, and a few scenes."""
         if not records:
             return []
-        own = [self.class_names[number] for number in self.instance_classes]
+        class_names = [self.class_names[number] for number in self.instance_classes]
         confusions = [(index, record.confusion) for index, record in records]
-        precisions = precision_table([record.matches for _, record in records], own)
+        precisions = precision_table([record.matches for _, record in records], class_names)
         return [precisions, *self.scene_figures(samples, confusions, model)]
 
     def build_layers(self, scene: Scene, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> Layers:
+        """Return the layers of a scene by instance and by class, and their legends."""
         classes, predictions = prediction
         layers, legends = instance_layers(scene, predictions, self.class_names)
         more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
         return {**layers, **more_layers}, {**legends, **more_legends}
 
     def images(self, samples: InstanceSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """The scenes of a training batch from above, colored by instance and beside that by class."""
+        """Return the scenes of a training batch from above, colored by instance (left) and by class (right)."""
         return [
             self._image(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
             for part in get_slices(batch)
         ]
 
     def _image(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
-        """Image and caption of a scene."""
+        """Return image and caption of a scene."""
         views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
-        said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
-        return np.concatenate([fit_in_cell(view) for view in views], axis=1), said
+        caption = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
+        return np.concatenate([fit_in_cell(view) for view in views], axis=1), caption
 
     def evaluation_images(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """The same for scenes as evaluated."""
+        """Return scenes without augmentation from above, colored by instance (left) and by class (right)."""
         scenes = [samples.dataset.read(index) for index in indices]
         return [self._image(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> InstanceWriter:
+        """Return the writer of predicted instances."""
         return InstanceWriter(folder, samples, self.class_names)
 
     def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
-        """A row for each instance, best first; one without values where there is none."""
+        """Return a row for each instance, best first; one without values if there is none."""
         rows = [
-            (number, self.class_names[found.class_number], round(float(found.confidence), 6), len(found.points))
-            for number, found in enumerate(prediction[1])
+            (
+                number,
+                self.class_names[instance.class_number],
+                round(float(instance.confidence), 6),
+                len(instance.points),
+            )
+            for number, instance in enumerate(prediction[1])
         ]
         return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]
 
     def build_metrics(self) -> InstanceMetrics:
+        """Return empty metrics."""
         return InstanceMetrics(self.class_names, self.instance_classes)
 
 
-class _ClusteredPoints:
-    """Facts that clustering needs of a batch's points, on the host; fetched when asked for, or from ``begin``
-    on, while the device goes on with what it is given.
+class _HostPoints:
+    """Positions and labels of a batch's points on the host, as clustering needs them.
+
+    They are copied on first use, or from ``start_copy`` on, while the device continues with its work.
 
     Attributes:
         xyz: float32 (P, 3), meters.
@@ -287,36 +304,39 @@ class _ClusteredPoints:
     def __init__(self, batch: Mapping[str, paddle.Tensor]) -> None:
         self._batch = batch
 
-    def begin(self) -> None:
-        """Begin to fetch; the arrays have to be asked for afterwards, for nobody else waits until they have arrived."""
+    def start_copy(self) -> None:
+        """Start copying; an attribute has to be read afterwards, because only that waits for the arrays."""
         self._arrays = read_later(*(self._batch[name] for name in ("xyz", "instance_labels", "offsets")))
 
     @functools.cached_property
-    def _here(self) -> list[np.ndarray]:
+    def _host_arrays(self) -> list[np.ndarray]:
         if self._arrays is None:
-            self.begin()
+            self.start_copy()
         return self._arrays()
 
     @property
     def xyz(self) -> np.ndarray:
-        return self._here[0]
+        """float32 (P, 3), meters."""
+        return self._host_arrays[0]
 
     @property
     def instances(self) -> np.ndarray:
-        return self._here[1]
+        """int32 (P,), instance from 0 over all scenes, or -100."""
+        return self._host_arrays[1]
 
     @property
     def scenes(self) -> np.ndarray:
-        starts = self._here[2]
+        """int64 (P,), scene of each point."""
+        starts = self._host_arrays[2]
         return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def _clusters_between(clusters: PointClusters, first: int, end: int) -> tuple[PointClusters, np.ndarray]:
-    """The clusters of the scene with points ``first:end``, and their numbers among all."""
+def _select_clusters(clusters: PointClusters, first: int, end: int) -> tuple[PointClusters, np.ndarray]:
+    """Return the clusters of the scene with points ``first:end``, and their numbers among all."""
     leading = clusters.points[clusters.offsets[:-1]]
-    chosen = np.flatnonzero((leading >= first) & (leading < end))
-    sizes = np.diff(clusters.offsets)[chosen]
-    is_member = np.isin(clusters.cluster_of, chosen)
+    selected = np.flatnonzero((leading >= first) & (leading < end))
+    sizes = np.diff(clusters.offsets)[selected]
+    is_member = np.isin(clusters.cluster_numbers, selected)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    cluster_of = np.repeat(np.arange(len(chosen), dtype=np.int32), sizes)
-    return PointClusters(cluster_of, clusters.points[is_member] - np.int32(first), offsets), chosen
+    cluster_numbers = np.repeat(np.arange(len(selected), dtype=np.int32), sizes)
+    return PointClusters(cluster_numbers, clusters.points[is_member] - np.int32(first), offsets), selected

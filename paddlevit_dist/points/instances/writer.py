@@ -1,5 +1,4 @@
-"""Predicted instances as files, the benchmark's text format, colored PLY and an image next to the truth, and in the
-figures of a report."""
+"""Predicted instances as files and figures: the benchmark's text format, colored PLY, and images next to the truth."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,11 +15,11 @@ from ..scene_figures import Layers
 from .metrics import InstanceMatchTable, InstancePrediction, ap, ap25, ap50, average_precisions
 
 MASKS_FOLDER = "predicted_masks"
-_MOST_NAMED = 60  # predictions in an image's legend
+_MAX_LEGEND_ENTRIES = 60  # predictions in an image's legend
 
 
 class InstanceWriter(SceneWriter):
-    """Writes the predicted instances of each scene:
+    """Writes the predicted instances of each scene.
 
     - ``NAME.txt``, a line for each instance, best first: its mask file, class number and confidence; and
       ``predicted_masks/NAME_000.txt`` etc. with a 0 or 1 for each point, as ScanNet's benchmark requires. Class numbers
@@ -30,8 +29,8 @@ class InstanceWriter(SceneWriter):
       that it overlaps most.
     - ``NAME.png``: both, viewed from above, truth on the left, with the class and confidence of each prediction.
 
-    Where the truth is not known, only the prediction is written. Where predictions overlap, a point is shown in the
-    best one. The numbers of true instances may start anywhere.
+    If the truth is unknown, only the prediction is written. If predictions overlap, a point is shown in the best one.
+    The numbers of true instances may start anywhere.
     """
 
     files = (
@@ -40,38 +39,44 @@ class InstanceWriter(SceneWriter):
     )
 
     def point_labels(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> tuple[np.ndarray, np.ndarray]:
-        return prediction[0], instance_of_points(prediction[1], len(prediction[0]))
+        """Return the class and the instance of each point."""
+        return prediction[0], get_point_instances(prediction[1], len(prediction[0]))
 
     def write_scene(
         self, scene: Scene, prediction: tuple[np.ndarray, list[InstancePrediction]], true: np.ndarray | None = None
     ) -> list[str]:
+        """Write all files of a scene; return the names of those directly in the folder."""
         name, xyz, predictions = scene.name, scene.xyz, prediction[1]
         self._write_masks(scene, predictions)
         names = [f"{name}.txt"]
-        drawn = color_instances(true, predictions, len(xyz))
+        colored = color_instances(true, predictions, len(xyz))
         views = []
-        for kind, labels, shown in zip(("truth", "prediction"), (drawn.truth, drawn.predicted), drawn.colors):
+        for kind, labels, colors in zip(("truth", "prediction"), (colored.truth, colored.predicted), colored.colors):
             if kind == "truth" and true is None:
                 continue
             names.insert(0, f"{name}_{kind}.ply")
             classes = prediction[0] if kind == "prediction" else None
-            write_colored_ply(self.folder / names[0], xyz, shown, labels, scene.offset, classes)
+            write_colored_ply(self.folder / names[0], xyz, colors, labels, scene.offset, classes)
             if len(xyz):
-                views.append((kind, draw(xyz, shown, labels >= 0)))
+                views.append((kind, draw(xyz, colors, labels >= 0)))
         if views:
             names.append(f"{name}.png")
-            write_png(self.folder / names[-1], sheet(views, self._legend(predictions, drawn.palette)))
+            write_png(self.folder / names[-1], sheet(views, self._build_scene_legend(predictions, colored.palette)))
         return names
 
-    def _legend(self, predictions: list[InstancePrediction], colors: np.ndarray) -> list[tuple[str, Color]]:
-        """Class and confidence of the predictions, best first."""
-        entries = _legend(predictions, colors, self.class_names)
-        left = len(entries) - _MOST_NAMED
-        return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELED_PIXELS)]
+    def _build_scene_legend(self, predictions: list[InstancePrediction], colors: np.ndarray) -> list[tuple[str, Color]]:
+        """Return name and color of the predictions, best first, at most ``_MAX_LEGEND_ENTRIES``."""
+        entries = _build_legend(predictions, colors, self.class_names)
+        num_hidden = len(entries) - _MAX_LEGEND_ENTRIES
+        return (
+            entries
+            if num_hidden <= 0
+            else [*entries[:_MAX_LEGEND_ENTRIES], (f"and {num_hidden} more", UNLABELED_PIXELS)]
+        )
 
     def _write_masks(self, scene: Scene, predictions: list[InstancePrediction]) -> None:
-        """With a row for each of the source, of which those left out are in no mask."""
-        name, rows = scene.name, scene.as_source(np.arange(len(scene.xyz)))
+        """Write mask files with a row for each point of the source; skipped points are in no mask."""
+        name, rows = scene.name, scene.to_source_rows(np.arange(len(scene.xyz)))
         places = np.flatnonzero(rows >= 0)
         (self.folder / MASKS_FOLDER).mkdir(exist_ok=True)
         lines = []
@@ -87,12 +92,12 @@ class InstanceWriter(SceneWriter):
 
 
 class ColoredInstances(NamedTuple):
-    """True and predicted instances of P points in colors of their own.
+    """True and predicted instances of P points in colors.
 
     Attributes:
-        truth, predicted: int64 (P,), from 0, negative for none; the best prediction where several overlap.
+        truth, predicted: int64 (P,), from 0, negative for none; the best prediction if several overlap.
         true_palette: uint8 (true instances, 3).
-        palette: uint8 (predictions, 3), that of the true instance which a prediction overlaps most.
+        palette: uint8 (predictions, 3), the color of the true instance that a prediction overlaps most.
         colors: uint8 (P, 3) of the truth and of the predictions.
     """
 
@@ -103,8 +108,8 @@ class ColoredInstances(NamedTuple):
     colors: tuple[np.ndarray, np.ndarray]
 
 
-def instance_of_points(predictions: list[InstancePrediction], num_points: int) -> np.ndarray:
-    """The best instance that each point is in, int64 (points,), numbered as the predictions are; -100 for none."""
+def get_point_instances(predictions: list[InstancePrediction], num_points: int) -> np.ndarray:
+    """Return the index of the best prediction that contains each point, int64 (points,); -100 for none."""
     instance = np.full(num_points, IGNORED, np.int64)
     for number, prediction in reversed(list(enumerate(predictions))):
         instance[prediction.points] = number
@@ -114,82 +119,82 @@ def instance_of_points(predictions: list[InstancePrediction], num_points: int) -
 def color_instances(
     true_instance: np.ndarray | None, predictions: list[InstancePrediction], num_points: int
 ) -> ColoredInstances:
-    """Colors of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
-    predicted = instance_of_points(predictions, num_points)
+    """Return colors of a scene's instances; true ones are integers (P,), negative for none, or None if unknown."""
+    predicted = get_point_instances(predictions, num_points)
     truth = np.full(num_points, IGNORED, np.int64) if true_instance is None else _renumber(true_instance)
     num_true = int(truth.max(initial=-1)) + 1
     colors = class_colors(num_true + len(predictions))
-    same = [_find_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
-    palette = colors[np.array(same, np.int64)]
+    color_rows = [_find_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
+    palette = colors[np.array(color_rows, np.int64)]
     return ColoredInstances(
         truth, predicted, colors[:num_true], palette, (color(truth, colors), color(predicted, palette))
     )
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """Image by ``draw`` of points (P, 3) with a color for each instance (P,), gray for none."""
+    """Draw points (P, 3) with a color for each instance (P,), gray for none."""
     numbers = _renumber(instance)
     palette = class_colors(int(numbers.max(initial=-1)) + 1)
     return draw(xyz, color(numbers, palette), numbers >= 0, width_px)
 
 
 def _renumber(instance: np.ndarray) -> np.ndarray:
-    """The same instances renumbered from 0, -100 for none; int64 (P,)."""
-    occurring = np.unique(instance[instance >= 0])
-    return np.where(instance >= 0, np.searchsorted(occurring, instance), IGNORED)
+    """Renumber instances from 0, -100 for none; int64 (P,)."""
+    instances = np.unique(instance[instance >= 0])
+    return np.where(instance >= 0, np.searchsorted(instances, instance), IGNORED)
 
 
-def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> int:
-    """The true instance that most of the points belong to; ``otherwise`` if none of them do."""
-    own = truth[points]
-    own = own[own >= 0]
-    return int(np.bincount(own).argmax()) if len(own) else otherwise
+def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, default: int) -> int:
+    """Return the true instance that most of the points belong to; ``default`` if none of them do."""
+    instances = truth[points]
+    instances = instances[instances >= 0]
+    return int(np.bincount(instances).argmax()) if len(instances) else default
 
 
 class InstanceRecord(NamedTuple):
-    """The record of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
+    """Evaluation record of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
 
     confusion: np.ndarray
     matches: InstanceMatchTable
 
 
 def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> FigureTable:
-    """Average precision of each class that has instances.
+    """Return a table of the average precision of each class that has instances.
 
     Args:
-        tables: of all scenes.
-        class_names: of the classes with instances, in the order of the tables' classes.
+        tables: match tables of all scenes.
+        class_names: names of the classes with instances, in the order of the tables' classes.
     """
-    joined = InstanceMatchTable.joined(tables)
-    precisions = average_precisions(joined)  # (classes, thresholds)
+    match_table = InstanceMatchTable.concat(tables)
+    precisions = average_precisions(match_table)  # (classes, thresholds)
     kinds = [kind(precisions) for kind in (ap, ap50, ap25)]
     rows: list[tuple[Any, ...]] = [
-        (name, *(_percent(kind[number]) for kind in kinds), int(joined.num_true[number]))
+        (name, *(_percent(kind[number]) for kind in kinds), int(match_table.num_true[number]))
         for number, name in enumerate(class_names)
     ]
     columns = ("class", "AP %", "AP50 %", "AP25 %", "true instances")
     return FigureTable("Average precision of instances", columns, rows, "Empty: the class has no true instance.")
 
 
-def _legend(
+def _build_legend(
     predictions: list[InstancePrediction], palette: np.ndarray, class_names: Sequence[str]
 ) -> list[tuple[str, Color]]:
-    """Class and confidence of each prediction beside its color."""
+    """Return class and confidence of each prediction, with its color."""
     colors = map(tuple, palette.tolist())
     return [(f"{class_names[p.class_number]} {p.confidence:.2f}", color) for p, color in zip(predictions, colors)]
 
 
 def instance_layers(scene: Scene, predictions: list[InstancePrediction], class_names: Sequence[str]) -> Layers:
-    """Layers of a scene with their legends: true and predicted instances, those that overlap most in one color."""
-    drawn = color_instances(scene.instance, predictions, len(scene.xyz))
-    first = [int(np.flatnonzero(drawn.truth == number)[0]) for number in range(len(drawn.true_palette))]
+    """Return layers and legends: true and predicted instances; those that overlap most share a color."""
+    colored = color_instances(scene.instance, predictions, len(scene.xyz))
+    first = [int(np.flatnonzero(colored.truth == number)[0]) for number in range(len(colored.true_palette))]
     true_legend = [
         (class_names[label] if label >= 0 else "no class", tuple(color))
-        for label, color in zip(scene.semantic[first].tolist(), drawn.true_palette.tolist())
+        for label, color in zip(scene.semantic[first].tolist(), colored.true_palette.tolist())
     ]
     names = "true instances", "predicted instances"
-    return dict(zip(names, drawn.colors)), dict(
-        zip(names, (true_legend, _legend(predictions, drawn.palette, class_names)))
+    return dict(zip(names, colored.colors)), dict(
+        zip(names, (true_legend, _build_legend(predictions, colored.palette, class_names)))
     )
 
 

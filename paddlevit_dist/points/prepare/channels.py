@@ -1,4 +1,4 @@
-"""Which columns of a file become channels of a scene: normals, and others by their names."""
+"""Selection of a file's columns as channels of a scene: normals, and others by name."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,51 +8,75 @@ from ...runtime.errors import UserError
 from ..data.scene import NORMAL
 
 ALL, WITHOUT = "all", "none"
-USUAL = (NORMAL, "intensity")  # kept where a file has them and nobody has chosen
+USUAL = (NORMAL, "intensity")  # default: kept if a file has them
 _NORMALS = (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z"), ("normalx", "normaly", "normalz"))
-_NO_CHANNELS = {"x", "y", "z", "rgb", "xyz", "red", "green", "blue", "r", "g", "b", "alpha", "height", "ones", NORMAL}
-_NO_CHANNELS |= {"diffuse_red", "diffuse_green", "diffuse_blue"}
+_RESERVED_NAMES = {
+    "x",
+    "y",
+    "z",
+    "rgb",
+    "xyz",
+    "red",
+    "green",
+    "blue",
+    "r",
+    "g",
+    "b",
+    "alpha",
+    "height",
+    "ones",
+    NORMAL,
+}
+_RESERVED_NAMES |= {"diffuse_red", "diffuse_green", "diffuse_blue"}
 
 
-def plain_name(column: str) -> str:
-    """The name of a channel: CloudCompare's scalar_Intensity, LAS's intensity and Intensity are one."""
+def normalize_name(column: str) -> str:
+    """Return the name of a channel: CloudCompare's scalar_Intensity, LAS's intensity and Intensity are the same."""
     return column.lower().removeprefix("scalar_").strip()
 
 
-def channels_in(
-    path: str, columns: Mapping[str, np.ndarray], wanted: Sequence[str] | None, others: Sequence[str | None] = ()
+def select_channels(
+    path: str, columns: Mapping[str, np.ndarray], requested: Sequence[str] | None, excluded: Sequence[str | None] = ()
 ) -> dict[str, np.ndarray]:
-    """The channels of a scene.
+    """Return the channels of a scene.
 
     Args:
-        columns: of its file, by name, (points,) each.
-        wanted: names of channels; ("all",): whatever there is; ("none",); None: ``USUAL``, where they are.
-        others: columns with another meaning, such as the class.
+        path: its file, for messages.
+        columns: columns of its file, by name, (points,) each.
+        requested: names of channels; ("all",): all channels; ("none",): no channels; None: ``USUAL``, if available.
+        excluded: columns with another meaning, such as the class.
 
     Returns:
-        As ``Scene.channels``.
+        Arrays by name, see ``Scene.channels``.
 
     Raises:
-        UserError: the file does not have one that is wanted; lists what it has.
+        UserError: the file does not have a requested channel; the message lists the available ones.
     """
-    there: dict[str, tuple[str, ...]] = {}
+    available: dict[str, tuple[str, ...]] = {}
     for column in columns:
-        name = plain_name(column)
-        if name not in _NO_CHANNELS and column not in others and not any(name in three for three in _NORMALS):
-            there.setdefault(name, (column,))
-    lowered = {plain_name(column): column for column in columns}
-    for three in _NORMALS:
-        if all(name in lowered for name in three):
-            there[NORMAL] = tuple(lowered[name] for name in three)
+        name = normalize_name(column)
+        if (
+            name not in _RESERVED_NAMES
+            and column not in excluded
+            and not any(name in normal_columns for normal_columns in _NORMALS)
+        ):
+            available.setdefault(name, (column,))
+    columns_by_name = {normalize_name(column): column for column in columns}
+    for normal_columns in _NORMALS:
+        if all(name in columns_by_name for name in normal_columns):
+            available[NORMAL] = tuple(columns_by_name[name] for name in normal_columns)
             break
-    if wanted is None or tuple(wanted) == (ALL,):
-        chosen = [name for name in there if wanted is not None or name in USUAL]
+    if requested is None or tuple(requested) == (ALL,):
+        selected = [name for name in available if requested is not None or name in USUAL]
     else:
-        chosen = [name for name in wanted if name != WITHOUT]
-    absent = [name for name in chosen if name not in there]
-    if absent:
-        has = f"only {', '.join(there)}" if there else "nothing but points, colors and labels"
+        selected = [name for name in requested if name != WITHOUT]
+    missing = [name for name in selected if name not in available]
+    if missing:
+        alternatives = f"only {', '.join(available)}" if available else "only points, colors and labels"
         raise UserError(
-            f"{path} has no {', '.join(absent)} for its points, {has}; the channels wanted have to be there"
+            f"{path} has no {', '.join(missing)} for its points, {alternatives}; add it to the file, or "
+            "request other channels"
         )
-    return {name: np.stack([columns[column] for column in there[name]], axis=1).astype(np.float32) for name in chosen}
+    return {
+        name: np.stack([columns[column] for column in available[name]], axis=1).astype(np.float32) for name in selected
+    }

@@ -1,7 +1,7 @@
-"""From the coordinates of raw scenes to those of a store: float32 meters around the origin, plus an offset.
+"""Conversion of raw coordinates to a store's coordinates: float32 meters around the origin, plus an offset.
 
-Networks that take positions (PointGroup) must see every scene around the same place, whatever its source,
-and float32 resolves millimeters only near the origin: at a UTM northing of 5,400 km its step is 0.5 m.
+Networks that use positions (PointGroup) must see every scene around the same location, from any source, and float32
+resolves millimeters only near the origin: at a UTM northing of 5,400 km its step is 0.5 m.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ import numpy as np
 from ...runtime.errors import UserError
 from ..data.scene_store import SceneHeader
 
-_FAR_M, _FAR_MM = 8192.0, 8192e3  # from here on float32 steps are about 1 mm
+_FAR_M, _FAR_MM = 8192.0, 8192e3  # from this distance on, float32 steps are about 1 mm
 _COARSE_M = 0.002
-_MOST_M, _STRAY_SHARE = 1000.0, 0.01  # points are stray if fewer than this fraction, and the others are closer together
+_MAX_EXTENT_M, _STRAY_SHARE = 1000.0, 0.01  # points beyond are stray if fewer than this fraction
 
 
 class StoredPoints(NamedTuple):
-    """Points as kept in a store.
+    """Points in the coordinates of a store.
 
     Attributes:
         xyz: float32 (points, 3), meters.
-        offset: what was subtracted.
+        offset: the vector that was subtracted.
     """
 
     xyz: np.ndarray
@@ -30,70 +30,73 @@ class StoredPoints(NamedTuple):
 
 
 def center(path: str, xyz: np.ndarray) -> StoredPoints:
-    """Points around their mean, computed and subtracted in float64.
+    """Center points on their mean, computed and subtracted in float64.
 
     Args:
+        path: the scene's file, for messages.
         xyz: float (points, 3), at least one point.
 
     Raises:
-        UserError: the centered points are so far apart that float32 would lose a millimeter; in the unit of
-            millimeters, if their heights say that it is.
+        UserError: the centered points are so far apart that float32 would lose a millimeter. The limit is 1,000 times
+            as high if their heights indicate that the unit is millimeters.
     """
     first = xyz[0].astype(np.float64)
-    placed = _around(path, xyz - first)  # near the origin, sums and means lose no precision
-    return placed._replace(offset=tuple(float(length) for length in first + placed.offset))
+    centered = _subtract_mean(path, xyz - first)  # near the origin, sums and means lose no precision
+    return centered._replace(offset=tuple(float(length) for length in first + centered.offset))
 
 
-def center_as_the_original(path: str, xyz: np.ndarray) -> StoredPoints:
-    """Points around their mean, both in the precision of the file, summed sequentially as in PointGroup's preparation:
-    the mean of float32 coordinates is up to a millimeter off, and so are the positions that its networks have learned.
+def center_like_pointgroup(path: str, xyz: np.ndarray) -> StoredPoints:
+    """Center points on their mean, in the precision of the file, summed sequentially like PointGroup's preparation.
+
+    The mean of float32 coordinates is up to a millimeter off, and so are the positions that PointGroup's networks were
+    trained on.
 
     Source: the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, prepare_data_inst.py.
     """
-    return _around(path, np.ascontiguousarray(xyz))
+    return _subtract_mean(path, np.ascontiguousarray(xyz))
 
 
 def as_given(path: str, xyz: np.ndarray) -> StoredPoints:
-    """Points unchanged, or centered if float32 would lose a millimeter."""
+    """Return points unchanged, or centered if float32 would lose a millimeter."""
     if np.abs(xyz).max() >= _FAR_M:
         return center(path, xyz)
     return StoredPoints(xyz.astype(np.float32), (0.0, 0.0, 0.0))
 
 
-def _around(path: str, xyz: np.ndarray) -> StoredPoints:
-    mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy sums them sequentially
+def _subtract_mean(path: str, xyz: np.ndarray) -> StoredPoints:
+    mean = xyz.mean(axis=0)  # numpy sums C-contiguous rows sequentially
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
-        moved = (xyz - mean).astype(np.float32)
-    farthest = np.abs(moved).max()  # or NaN
+        shifted = (xyz - mean).astype(np.float32)
+    farthest = np.abs(shifted).max()  # possibly NaN
     if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimeters(xyz)):
-        raise UserError(f"{path}{_too_far(xyz)}")
-    return StoredPoints(moved, tuple(float(length) for length in mean))
+        raise UserError(f"{path}{_explain_distance(xyz)}")
+    return StoredPoints(shifted, tuple(float(length) for length in mean))
 
 
 def _is_in_millimeters(xyz: np.ndarray) -> bool:
-    """Whether points but for stray ones are so far above one another that the unit cannot be the meter."""
+    """Return True if points, except stray ones, span such a height that the unit cannot be the meter."""
     low, high = np.percentile(xyz[:, 2], (1, 99))
-    return bool(high - low >= _MOST_M)
+    return bool(high - low >= _MAX_EXTENT_M)
 
 
-def _too_far(xyz: np.ndarray) -> str:
-    """Why points reach ``_FAR_M`` from their mean: a few stray ones, or a wrong unit."""
+def _explain_distance(xyz: np.ndarray) -> str:
+    """Explain why points reach ``_FAR_M`` from their mean: a few stray points, or a wrong unit."""
     with np.errstate(over="ignore", invalid="ignore"):
-        distance = np.abs(xyz - np.median(xyz, axis=0)).max(axis=1)  # (points,), along the worst axis
+        distance = np.abs(xyz - np.median(xyz, axis=0)).max(axis=1)  # (points,), along the axis with the largest one
     distance = np.nan_to_num(distance, nan=np.inf)
     farthest = int(distance.argmax())
     length = f"{distance[farthest]:,.0f} m" if distance[farthest] < 1e9 else f"{distance[farthest]:.3g} m"
     limit = f"from {_FAR_M:,.0f} m on 32-bit floats lose a millimeter"
-    if (distance >= _MOST_M).mean() < _STRAY_SHARE:
-        return f": point {farthest} lies {length} from the others, and {limit}: remove stray points"
+    if (distance >= _MAX_EXTENT_M).mean() < _STRAY_SHARE:
+        return f": point {farthest} is {length} from the others, and {limit}: remove stray points"
     return (
-        f" reaches {length} from its middle, and {limit}: if it is in millimeters, export it in meters; else cut it "
+        f" reaches {length} from its center, and {limit}: if it is in millimeters, export it in meters; else split it "
         "into smaller scenes, or remove stray points"
     )
 
 
-def coarse_steps(path: str, xyz: np.ndarray) -> list[str]:
-    """A warning if the source's own coordinates are coarse: float32 far from the origin."""
+def check_resolution(path: str, xyz: np.ndarray) -> list[str]:
+    """Return a warning if the source's coordinates have a coarse resolution: float32 far from the origin."""
     if xyz.dtype != np.float32:
         return []
     farthest = np.abs(xyz).max()
@@ -106,14 +109,14 @@ def coarse_steps(path: str, xyz: np.ndarray) -> list[str]:
     ]
 
 
-def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> list[str]:
-    """Warnings on scenes whose unit or origin does not seem to be what networks expect."""
+def find_remarks(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> list[str]:
+    """Return warnings about scenes whose unit or origin differs from what networks expect."""
     lines = []
     large = [pair for pair in zip(names, headers) if pair[1].looks_too_large]
     if large:
         name, header = large[0]
         lines.append(
-            f"{len(large)} of {len(names)} scenes look as if they were in millimeters or centimeters ({name} spans "
+            f"{len(large)} of {len(names)} scenes seem to be in millimeters or centimeters ({name} spans "
             f"{header.extent:,.0f} m and is {header.height:,.0f} m high, with {header.num_points:,} points); if they "
             "are, train and predict with DATA.UNIT_M 0.001 or 0.01; if a few stray points are so far away, remove them"
         )
@@ -121,8 +124,8 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
     if shifted:
         name, header = shifted[0]
         lines.append(
-            f"{len(shifted)} of {len(names)} scenes do not lie around the origin, where PointGroup's preparation puts "
-            f"them ({name} has x from {header.low[0]:.2f} to {header.high[0]:.2f} m); they are kept as they are: "
-            "networks that are fed positions see others than in centered scenes"
+            f"{len(shifted)} of {len(names)} scenes are not centered on the origin, where PointGroup's preparation "
+            f"puts them ({name} has x from {header.low[0]:.2f} to {header.high[0]:.2f} m); they stay unchanged: "
+            "networks that use positions get other values than in centered scenes"
         )
     return lines

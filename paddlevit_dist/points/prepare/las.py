@@ -1,4 +1,4 @@
-"""LAS and LAZ files of laser scans: their points through laspy, and copies of them with predicted classes."""
+"""LAS and LAZ files of laser scans: reading points through laspy, and writing copies with predicted classes."""
 
 import copy
 import os
@@ -13,18 +13,19 @@ import numpy as np
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, require_regular
 
-_POINTS = 1_000_000  # read at once
-_SHORTEST_HEADER = 227  # bytes
+_CHUNK_POINTS = 1_000_000
+_MIN_HEADER_BYTES = 227
 _COORDINATES = ("X", "Y", "Z")
 _INSTALL = "pip install 'laspy[lazrs]'"
 _COLORS = ("red", "green", "blue")
-PREDICTED = "prediction"  # the extra field of classes that the format's own field cannot hold
+PREDICTED = "prediction"  # extra field for classes that the format's own field cannot hold
 PREDICTED_INSTANCE = "predicted_instance"
 
 
 def read_las(path: str) -> dict[str, np.ndarray]:
-    """The fields of all points, (points,) each: x, y and z as float64, colors as uint8 (16 bits divided by 257 where
-    one exceeds 255), all others as they are.
+    """Read the fields of all points, (points,) each.
+
+    x, y and z are float64, colors uint8 (16 bits divided by 257 if a value exceeds 255), other fields unchanged.
 
     Raises:
         UserError: laspy is not installed, or the file cannot be read.
@@ -34,12 +35,12 @@ def read_las(path: str) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {}
         start, number = 0, reader.header.point_count
         if not number:
-            raise UserError(f"{path} has no points; leave it out")
-        for points in reader.chunk_iterator(_POINTS):
+            raise UserError(f"{path} has no points; remove it")
+        for points in reader.chunk_iterator(_CHUNK_POINTS):
             end = start + len(points)
             for name in ("x", "y", "z", *names):
                 values = np.asarray(points[name])
-                if values.ndim == 1:  # extra fields may have several values for a point
+                if values.ndim == 1:  # extra fields may have several values per point
                     columns.setdefault(name, np.zeros(number, values.dtype))[start:end] = values
             start = end
         if start < number:
@@ -52,18 +53,21 @@ def read_las(path: str) -> dict[str, np.ndarray]:
 
 
 def write_classified(source: str, target: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
-    """Write a copy of a LAS or LAZ file with the classes of its points: as ``classification`` if the file's format can
-    hold them (numbers to 31 before LAS 1.4's formats, to 255 in those), else as an extra field ``prediction``.
+    """Write a copy of a LAS or LAZ file with the classes of its points.
+
+    They are written to ``classification`` if the file's format can hold them (numbers to 31 before LAS 1.4's formats,
+    to 255 in those), else to an extra field ``prediction``.
 
     Args:
-        target: appears once it is complete, compressed if its name ends in .laz.
+        source: the LAS or LAZ file.
+        target: appears when it is complete; compressed if its name ends in .laz.
         classes: integers (points,), from 0.
-        instances: integers (points,) for the extra field ``predicted_instance``, where -1 is none.
+        instances: integers (points,) for the extra field ``predicted_instance``, -1 for none.
 
     Raises:
-        UserError: the file has one of the extra fields, in a type that cannot hold them.
+        UserError: the file already has one of the extra fields, with a type that cannot hold the values.
     """
-    laspy = _library(source)
+    laspy = _import_laspy(source)
     with _open(source) as reader:
         header = copy.deepcopy(reader.header)
         fits = int(classes.max(initial=0)) <= (255 if header.point_format.id >= 6 else 31)
@@ -73,7 +77,7 @@ def write_classified(source: str, target: Path, classes: np.ndarray, instances: 
         for name, values in fields.items():
             if name not in header.point_format.dimension_names:
                 header.add_extra_dim(laspy.ExtraBytesParams(name, values.dtype))
-            dtype = header.point_format.dimension_by_name(name).dtype  # None: some bits of a byte
+            dtype = header.point_format.dimension_by_name(name).dtype  # None: a bit field
             if dtype is not None and (values.astype(dtype.base) != values).any():
                 raise UserError(f"{source} has a field {name} of {dtype}, but predictions reach to {values.max()}")
         with (
@@ -81,7 +85,7 @@ def write_classified(source: str, target: Path, classes: np.ndarray, instances: 
             laspy.open(out, "w", header=header, do_compress=target.suffix.lower() == ".laz", closefd=False) as writer,
         ):
             start = 0
-            for points in reader.chunk_iterator(_POINTS):
+            for points in reader.chunk_iterator(_CHUNK_POINTS):
                 record = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
                 record.copy_fields_from(points)
                 for name, values in fields.items():
@@ -94,24 +98,24 @@ def write_classified(source: str, target: Path, classes: np.ndarray, instances: 
 
 @contextmanager
 def _open(path: str) -> Iterator[Any]:
-    laspy = _library(path)
+    laspy = _import_laspy(path)
     try:
         require_regular(path)
         _check_header(path)
-        # One thread: the parallel decompressor takes memory for all points that a damaged header may announce.
-        backends = [one for one in (laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip) if one.is_available()]
+        # One thread: the parallel decompressor allocates all points that a damaged header may announce.
+        backends = [backend for backend in (laspy.LazBackend.Lazrs, laspy.LazBackend.Laszip) if backend.is_available()]
         with laspy.open(path, laz_backend=backends) as reader:
             scales = reader.header.scales
             if not ((scales > 0) & np.isfinite(scales)).all():
                 raise UserError(
-                    f"{path} has scales {scales.tolist()} for x, y and z, expected positive numbers; mend it"
+                    f"{path} has scales {scales.tolist()} for x, y and z, expected positive numbers; fix its header"
                 )
             yield reader
     except UserError:
         raise
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except BaseException as error:  # laspy raises exceptions of many kinds, and its decompressor panics of Rust
+    except BaseException as error:  # laspy raises many types of exceptions, and its Rust decompressor panics
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         reason = " ".join(str(error).split())
@@ -121,19 +125,21 @@ def _open(path: str) -> Iterator[Any]:
 
 
 def _check_header(path: str) -> None:
-    """Check that a file can hold the records that its header announces, which laspy would read for hours, and the table
-    of chunks of a compressed one, where the decompressor ends the process if there is no memory for it. That table's
-    place is at the beginning of the points, or at the end of the file.
+    """Check that a file is large enough for the records and chunks that its header announces.
+
+    laspy would read missing records for hours, and the decompressor of compressed files ends the process if the table
+    of chunks does not fit into memory. The position of that table is stored at the beginning of the points, or at the
+    end of the file.
 
     Raises:
-        UserError: it cannot.
-        struct.error: the file is cut off.
+        UserError: the file is too small.
+        struct.error: the file is truncated.
     """
     with open(path, "rb") as stream:
         header, size = stream.read(247), os.fstat(stream.fileno()).st_size
-        if len(header) < _SHORTEST_HEADER:
+        if len(header) < _MIN_HEADER_BYTES:
             raise UserError(f"{path} is not a complete LAS file: it ends within its header; copy or export it again")
-        records = struct.unpack_from("<I", header, 100)[0]  # and the extended ones, since LAS 1.4
+        records = struct.unpack_from("<I", header, 100)[0]  # plus the extended ones, since LAS 1.4
         records += struct.unpack_from("<I", header, 243)[0] if header[25] >= 4 else 0
         if records > size:
             raise UserError(f"{path} is not a complete LAS file: {records:,} records; copy or export it again")
@@ -150,7 +156,7 @@ def _check_header(path: str) -> None:
         raise UserError(f"{path} is not a complete LAS file: a table of {chunks:,} chunks; copy or export it again")
 
 
-def _library(path: str) -> Any:
+def _import_laspy(path: str) -> Any:
     try:
         import laspy
     except ImportError as error:

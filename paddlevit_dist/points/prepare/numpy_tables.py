@@ -1,4 +1,4 @@
-"""Points in numpy's files: .npy and .npz."""
+"""Points in numpy's files, .npy and .npz."""
 
 import io
 from typing import Any
@@ -10,17 +10,22 @@ from ...runtime.files import read_content
 
 _POINTS = ("xyz", "coord", "coords", "points", "point", "pos", "positions")
 _COLORS = ("rgb", "color", "colors", "color", "colors")
-# Arrays of three columns, by their names.
-_THREE = {**dict.fromkeys(_POINTS, "x y z"), **dict.fromkeys(_COLORS, "red green blue")}
-_THREE |= {"normal": "nx ny nz", "normals": "nx ny nz"}
+# Column names of arrays with three columns, by the arrays' names.
+_COLUMN_NAMES = {**dict.fromkeys(_POINTS, "x y z"), **dict.fromkeys(_COLORS, "red green blue")}
+_COLUMN_NAMES |= {"normal": "nx ny nz", "normals": "nx ny nz"}
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
-    """A table in an .npy file, with named columns (a structured array) or without; or the arrays of an .npz file, of
-    which those of three columns are points, colors and normals by their names (coord, color, normal, ...).
+    """Read a table from an .npy file, or the arrays of an .npz file.
+
+    An .npy file may have named columns (a structured array). In an .npz file, arrays of three columns are points,
+    colors and normals by their names (coord, color, normal, ...).
+
+    Returns:
+        Columns by name, (points,) each, or an array (points, columns) without names.
 
     Raises:
-        UserError: the file cannot be read, or holds something else; nothing in it is executed.
+        UserError: the file cannot be read, or has other content; nothing in it is executed.
     """
     arrays = _load(path)
     if isinstance(arrays, np.ndarray) and not arrays.dtype.names:
@@ -38,10 +43,10 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
 
 
 def load_array(path: str) -> np.ndarray:
-    """The array in an .npy file; nothing in it is executed.
+    """Load the array in an .npy file; nothing in it is executed.
 
     Raises:
-        UserError: there is none.
+        UserError: the file is not an array.
     """
     array = _load(path)
     if not isinstance(array, np.ndarray):
@@ -50,34 +55,41 @@ def load_array(path: str) -> np.ndarray:
 
 
 def split_columns(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    """The columns of an array called ``name``: (points,), (points, 1), or several, which are numbered unless known.
+    """Split an array called ``name`` into columns, which are numbered unless their names are known.
+
+    Args:
+        path: the file, for messages.
+        name: name of the array.
+        array: (points,), (points, 1), or (points, columns).
 
     Raises:
-        UserError: it has no such shape, or no numbers.
+        UserError: wrong shape, or not numbers.
     """
-    array = np.asarray(array)  # or bytes: what an archive holds beside arrays
+    array = np.asarray(array)  # an archive may also contain bytes
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.dtype.kind not in "iufb" or array.ndim not in (1, 2):
         raise UserError(f"{path}: {name} is {array.dtype} {array.shape}; expected numbers, a row for each point")
     array = array.astype(np.float32) if array.dtype == np.float16 else array
     if array.ndim == 1:
         return {name: array}
-    known = _THREE.get(name.lower(), "").split()
+    column_names = _COLUMN_NAMES.get(name.lower(), "").split()
     if name.lower() in _POINTS and array.shape[1] >= 6:
-        known = [*known, "red", "green", "blue"]
-    if known and array.shape[1] < len(known):
-        raise UserError(f"{path}: {name} is {array.shape}; expected at least {len(known)} columns, {', '.join(known)}")
-    names = known + [f"{name}_{number}" for number in range(len(known), array.shape[1])]
+        column_names = [*column_names, "red", "green", "blue"]
+    if column_names and array.shape[1] < len(column_names):
+        raise UserError(
+            f"{path}: {name} is {array.shape}; expected at least {len(column_names)} columns, {', '.join(column_names)}"
+        )
+    names = column_names + [f"{name}_{number}" for number in range(len(column_names), array.shape[1])]
     return dict(zip(names, array.T))
 
 
 def _load(path: str) -> Any:
-    """An array, or a dict of them by name."""
+    """Load an array, or a dict of arrays by name."""
     content = read_content(path)
     try:
-        found = np.load(io.BytesIO(content), allow_pickle=False)
-        return found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
-    except Exception as error:  # of many kinds: numpy takes the header for Python
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except Exception as error:  # of many types: numpy parses the header as Python
         raise UserError(
-            f"{path} is not a file of numpy's arrays of numbers: {' '.join(str(error).split())}; write it again"
+            f"{path} is not a file of numpy arrays of numbers: {' '.join(str(error).split())}; write it again"
         ) from error

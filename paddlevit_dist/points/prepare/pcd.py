@@ -1,8 +1,8 @@
 """PCD files of the Point Cloud Library: ascii, binary, and binary_compressed (LZF).
 
-Written from scratch: the libraries that read them bring a viewer along, or need a compiler for LZF.
+Written from scratch: the libraries that read them include a viewer, or need a compiler for LZF.
 
-Source: the format's description in PCL's documentation, and liblzf's of its encoding.
+Source: the format's description in PCL's documentation, and the description of LZF in liblzf.
 """
 
 import io
@@ -13,23 +13,24 @@ from ...runtime.compiled import compiled
 from ...runtime.files import read_content
 from ..data.ply import DamagedPlyError, parse_typed, ply_errors_as_user_errors
 
-_LONGEST_HEADER, _MOST_VALUES = 1 << 16, 1 << 16
-_COLORS = ("rgb", "rgba")  # three bytes in a number of four
+_MAX_HEADER_BYTES, _MAX_VALUES = 1 << 16, 1 << 16
+_COLORS = ("rgb", "rgba")  # three bytes packed in a four-byte number
 
-Row = list[tuple[np.dtype, int]]  # the values of a point: of each field their type and number
+Row = list[tuple[np.dtype, int]]  # the values of a point: dtype and number of values of each field
 
 
 def read_pcd(path: str) -> dict[str, np.ndarray]:
-    """The values of all points, (points,) for each field, numbered where it has several; packed colors as red, green
-    and blue, uint8.
+    """Read the values of all points, (points,) for each field.
+
+    Fields with several values get numbered names. Packed colors become red, green and blue, uint8.
 
     Raises:
         UserError: the file cannot be read, or is damaged.
     """
     content = read_content(path)
     with ply_errors_as_user_errors(path, "PCD"):
-        names, row, points, kind, end = _header(content)
-        values = {"ascii": _ascii, "binary": _binary, "binary_compressed": _read_compressed}[kind](
+        names, row, points, kind, end = _parse_header(content)
+        values = {"ascii": _read_ascii, "binary": _read_binary, "binary_compressed": _read_compressed}[kind](
             content[end:], row, points
         )
         columns: dict[str, np.ndarray] = {}
@@ -40,42 +41,44 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
                     columns[color] = (packed >> shift & 255).astype(np.uint8)
             elif name != "_":
                 for number, column in enumerate(np.ascontiguousarray(array.T)):
-                    whole = f"{name}_{number}" if count > 1 else name
-                    columns[whole] = parse_typed(column, whole, dtype.str[1:]) if kind == "ascii" else column
+                    column_name = f"{name}_{number}" if count > 1 else name
+                    columns[column_name] = (
+                        parse_typed(column, column_name, dtype.str[1:]) if kind == "ascii" else column
+                    )
     return columns
 
 
-def _header(content: bytes) -> tuple[list[str], Row, int, str, int]:
-    """The fields' names and row, the number of points, the kind of data, and where they begin."""
-    said: dict[str, list[str]] = {}
-    stream = io.BytesIO(content[:_LONGEST_HEADER])
+def _parse_header(content: bytes) -> tuple[list[str], Row, int, str, int]:
+    """Return the fields' names and row, the number of points, the kind of data, and its position."""
+    fields: dict[str, list[str]] = {}
+    stream = io.BytesIO(content[:_MAX_HEADER_BYTES])
     for line in iter(stream.readline, b""):
         words = line.decode("latin1").split("#")[0].split()
         if words:
-            said[words[0].upper()] = words[1:]
+            fields[words[0].upper()] = words[1:]
         if words and words[0].upper() == "DATA":
             break
     try:
-        names, counts = said["FIELDS"], said.get("COUNT", ["1"] * len(said["FIELDS"]))
+        names, counts = fields["FIELDS"], fields.get("COUNT", ["1"] * len(fields["FIELDS"]))
         row = [
             (np.dtype(f"<{kind.lower()}{int(size)}"), int(count))
-            for _, size, kind, count in zip(names, said["SIZE"], said["TYPE"], counts, strict=True)
+            for _, size, kind, count in zip(names, fields["SIZE"], fields["TYPE"], counts, strict=True)
         ]
-        points = int(said["POINTS"][0]) if "POINTS" in said else int(said["WIDTH"][0]) * int(said["HEIGHT"][0])
-        kind = said["DATA"][0].lower()
+        points = int(fields["POINTS"][0]) if "POINTS" in fields else int(fields["WIDTH"][0]) * int(fields["HEIGHT"][0])
+        kind = fields["DATA"][0].lower()
     except (LookupError, ValueError, TypeError) as error:
-        raise DamagedPlyError(f"its header has no proper FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
-    known = kind in ("ascii", "binary", "binary_compressed")
-    if not known or points < 0 or not row or not all(0 < count <= _MOST_VALUES for _, count in row):
+        raise DamagedPlyError(f"its header has no valid FIELDS, SIZE, TYPE, POINTS and DATA ({error})") from error
+    is_known = kind in ("ascii", "binary", "binary_compressed")
+    if not is_known or points < 0 or not row or not all(0 < count <= _MAX_VALUES for _, count in row):
         raise DamagedPlyError(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
     if len(set(names) - {"_"}) < len(names) - names.count("_"):
         raise DamagedPlyError(f"two of its FIELDS have the same name ({' '.join(names)})")
     return names, row, points, kind, stream.tell()
 
 
-def _ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+def _read_ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     width = sum(count for _, count in row)
-    if points > len(body) // (2 * width - 1) + 1:  # before memory is taken for them
+    if points > len(body) // (2 * width - 1) + 1:  # checked before memory is allocated
         raise DamagedPlyError(f"its {len(body):,} bytes of text cannot hold {points:,} points of {width} numbers")
     try:
         table = np.loadtxt(io.BytesIO(body), np.float64, max_rows=points, ndmin=2) if points else np.empty((0, width))
@@ -88,7 +91,7 @@ def _ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     return np.split(table, np.cumsum([count for _, count in row])[:-1], axis=1)
 
 
-def _binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
+def _read_binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
     packed = np.dtype([(f"f{number}", dtype, (count,)) for number, (dtype, count) in enumerate(row)])
     if len(body) < points * packed.itemsize:
         raise DamagedPlyError(f"it ends after {len(body) // packed.itemsize:,} of {points:,} points")
@@ -97,7 +100,7 @@ def _binary(body: bytes, row: Row, points: int) -> list[np.ndarray]:
 
 
 def _read_compressed(body: bytes, row: Row, points: int) -> list[np.ndarray]:
-    """Each field's values of all points stand behind one another."""
+    """Read fields that are stored one after the other, each with the values of all points."""
     sizes = [points * count * dtype.itemsize for dtype, count in row]
     content = _decompress(body, sum(sizes))
     starts = np.cumsum([0, *sizes]).tolist()
@@ -121,19 +124,19 @@ def _decompress(body: bytes, expected: int) -> bytes:
 
 @compiled
 def _expand(packed, out):
-    """Decode LZF; returns the bytes written, -1 if the input is damaged."""
+    """Decode LZF; return the number of bytes written, -1 if the input is damaged."""
     i, o = 0, 0
     while i < len(packed):
         control = np.int64(packed[i])
         i += 1
-        if control < 32:  # so many bytes and one more as they are
+        if control < 32:  # control + 1 literal bytes
             length = control + 1
             if i + length > len(packed) or o + length > len(out):
                 return -1
             for n in range(length):
                 out[o + n] = packed[i + n]
             i += length
-        else:  # bytes that were there before
+        else:  # a copy of earlier output
             length = control >> 5
             if length == 7:
                 if i >= len(packed):

@@ -1,8 +1,9 @@
-"""SemanticKITTI: ``sequences/00/velodyne/000000.bin`` and ``sequences/00/labels/000000.label``, nineteen classes, the
-standard split of the sequences; and predictions in the form that its benchmark takes.
+"""SemanticKITTI: its files, nineteen classes, and standard split; and predictions in its benchmark's format.
+
+Scans are ``sequences/00/velodyne/000000.bin``, labels ``sequences/00/labels/000000.label``.
 
 Source: J. Behley et al., "SemanticKITTI: A Dataset for Semantic Scene Understanding of LiDAR Sequences", ICCV 2019,
-arXiv 1904.01416; the numbers of its classes are those of the authors' configuration (semantic-kitti.yaml).
+arXiv 1904.01416; the numbers of its classes are from the authors' configuration (semantic-kitti.yaml).
 """
 
 import os
@@ -16,7 +17,7 @@ from ...runtime.files import atomic_file, read_content
 from ..data.scene import IGNORED, Scene
 from .listing import RawScene, SceneChoices, SceneReader, split_scenes
 
-# Each class with its numbers in the files: first the one that predictions are written with.
+# Numbers of each class in the files; predictions are written with the first one.
 _CLASSES = {
     "car": (10, 252),
     "bicycle": (11,),
@@ -39,71 +40,75 @@ _CLASSES = {
     "traffic-sign": (81,),
 }
 CLASS_NAMES = tuple(_CLASSES)
-_NO_CLASS = (0, 1, 52, 99)  # unlabeled, outlier, other structure, other object
+_UNLABELED_NUMBERS = (0, 1, 52, 99)  # unlabeled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
 _POINTS, _LABELS = "velodyne", "labels"
 BIN, LABEL = ".bin", ".label"
 
 
 class SemanticKittiReader(SceneReader):
-    """Reads scans; their channel ``intensity`` goes from 0 to 1, and they have no colors: all points are gray."""
+    """Reads scans; their channel ``intensity`` is between 0 and 1, and they have no colors: all points are gray."""
 
     kind = "semantic_kitti"
     example = f"scan such as sequences/00/{_POINTS}/000000{BIN}"
-    own_classes = CLASS_NAMES
+    default_classes = CLASS_NAMES
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(replace(choices or SceneChoices(), gray=True), kind)
 
-    def scene_at(self, path: str) -> tuple[str, str] | None:
-        """Scans by sequence and number: 08_000000."""
+    def identify(self, path: str) -> tuple[str, str] | None:
+        """Return the name of a scan by sequence and number, such as 08_000000, and its path."""
         is_scan = path.endswith(BIN) and Path(path).parent.name == _POINTS
-        return (scan_name(path), path) if is_scan else None
+        return (get_scan_name(path), path) if is_scan else None
 
-    def splits(self, root: str, found: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
-        return split_scenes(root, found, lists) or {
-            split: [name for name in found if name.split("_")[0] in {f"{number:02d}" for number in numbers}]
+    def splits(self, root: str, paths: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
+        """Return the names of each split, from lists or folders, else the standard split of the sequences."""
+        return split_scenes(root, paths, lists) or {
+            split: [name for name in paths if name.split("_")[0] in {f"{number:02d}" for number in numbers}]
             for split, numbers in _SEQUENCES.items()
         }
 
     def files(self, path: str, labeled: bool) -> tuple[str, ...]:
+        """Return the file of the scan and, if ``labeled``, of its labels."""
         label = Path(path).parents[1] / _LABELS / (Path(path).stem + LABEL)
         if labeled and not label.exists():
             raise UserError(
-                f"{label} is missing, the labels of {path}; extract data_odometry_labels.zip beside the scans"
+                f"{label} is missing, the labels of {path}; extract data_odometry_labels.zip into the scans' folder"
             )
         return (path, str(label)) if labeled else (path,)
 
     def read(self, source: RawScene) -> Scene:
-        table = _numbers(source.files[0], "<f4", 4).reshape(-1, 4)
+        """Read a scan, with labels if ``source`` has them."""
+        table = _read_numbers(source.files[0], "<f4", 4).reshape(-1, 4)
         columns = dict(zip(("x", "y", "z", "intensity"), table.T))
         if not source.labeled:
             return self.build_scene(source, columns)
-        labels = _numbers(source.files[1], "<u4", 1)
+        labels = _read_numbers(source.files[1], "<u4", 1)
         if len(labels) != len(table):
             raise UserError(
                 f"{source.files[1]} has {len(labels):,} labels, its scan {len(table):,} points; extract both again"
             )
-        semantic = _classes(source.files[1], labels & 0xFFFF)
+        semantic = _map_classes(source.files[1], labels & 0xFFFF)
         is_object = (labels >> 16 > 0) & (semantic >= 0)
         return self.build_scene(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
 
 
-def scan_name(path: str) -> str:
-    """Of sequences/08/velodyne/000000.bin: 08_000000."""
+def get_scan_name(path: str) -> str:
+    """Return the name of a scan: 08_000000 for sequences/08/velodyne/000000.bin."""
     return f"{Path(path).parent.parent.name}_{Path(path).stem}"
 
 
-def prediction_name(path: str) -> str:
-    """Where the benchmark and its tools look for the prediction of a scan sequences/11/velodyne/000000.bin."""
+def get_prediction_path(path: str) -> str:
+    """Return where the benchmark expects a prediction, such as sequences/11/predictions/000000.label."""
     return os.path.join("sequences", Path(path).parent.parent.name, "predictions", Path(path).stem + LABEL)
 
 
 def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:
-    """Write predictions with the numbers of the data set's own files; folders are made.
+    """Write predictions with the dataset's class numbers; folders are created.
 
     Args:
-        classes: integers (points,), numbers of ``CLASS_NAMES``; negative, none, is 0 in the file.
+        path: file to write.
+        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none, which is 0 in the file.
         instances: integers (points,) from 0 to 65,534, negative for none; they are counted from 1 in the upper 16 bits.
     """
     labels = np.array([*(numbers[0] for numbers in _CLASSES.values()), 0], "<u4")[np.maximum(classes, -1)]
@@ -114,24 +119,24 @@ def write_labels(path: Path, classes: np.ndarray, instances: np.ndarray | None =
         file.write(labels.tobytes())
 
 
-def _numbers(path: str, dtype: str, of_a_point: int) -> np.ndarray:
+def _read_numbers(path: str, dtype: str, values_per_point: int) -> np.ndarray:
     content = read_content(path)
-    item_bytes = 4 * of_a_point
+    item_bytes = 4 * values_per_point
     if len(content) % item_bytes:
-        raise UserError(f"{path} has {len(content):,} bytes, which are no whole number of {item_bytes}; copy it again")
+        raise UserError(f"{path} has {len(content):,} bytes, not a multiple of {item_bytes}; copy it again")
     return np.frombuffer(content, dtype)
 
 
-def _classes(path: str, numbers: np.ndarray) -> np.ndarray:
-    """The class of each number in the files, int16 (points,)."""
+def _map_classes(path: str, numbers: np.ndarray) -> np.ndarray:
+    """Return the class of each number in the files, int16 (points,)."""
     unknown = IGNORED - 1
     table = np.full(1 << 16, unknown, np.int16)
-    table[list(_NO_CLASS)] = IGNORED
-    for label, own in enumerate(_CLASSES.values()):
-        table[list(own)] = label
+    table[list(_UNLABELED_NUMBERS)] = IGNORED
+    for label, class_numbers in enumerate(_CLASSES.values()):
+        table[list(class_numbers)] = label
     classes = table[numbers]
     wrong = classes == unknown
     if wrong.any():
         row = int(wrong.argmax())
-        raise UserError(f"{path}: point {row} has the number {numbers[row]}, which is no class of SemanticKITTI")
+        raise UserError(f"{path}: point {row} has the number {numbers[row]}, which is not a class of SemanticKITTI")
     return classes

@@ -1,4 +1,4 @@
-"""Any folder of files that are tables of points: x, y, z, and perhaps colors, a class, an object and channels."""
+"""Scenes in files with tables of points: x, y, z, and optionally colors, a class, an object and channels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
 from ..data.ply import read_vertices
 from ..data.scene import Scene
-from .channels import WITHOUT, plain_name
+from .channels import WITHOUT, normalize_name
 from .las import read_las
 from .listing import RawScene, SceneChoices, SceneReader
 from .numpy_tables import read_arrays
@@ -18,13 +18,13 @@ from .text_tables import read_text
 
 LABEL_NAMES = ("label", "class", "semantic", "category", "classification")
 INSTANCE_NAMES = ("instance", "instance_id", "object", "object_id")
-_USUAL = {3: ("x", "y", "z"), 6: ("x", "y", "z", "red", "green", "blue")}
+_DEFAULT_NAMES = {3: ("x", "y", "z"), 6: ("x", "y", "z", "red", "green", "blue")}
 
 Columns = dict[str, np.ndarray]
 
 
 class TableFormat(NamedTuple):
-    """A format: ends of its files, and what reads them: columns by name, (points,) each, or else (points, columns)."""
+    """A file format: its suffixes, and its reader, which returns columns by name, or (points, columns)."""
 
     suffixes: tuple[str, ...]  # in lower case
     read: Callable[[str], Columns | np.ndarray]
@@ -40,85 +40,94 @@ TABLES = {
 
 
 def read_table(
-    path: str, kind: str, names: Sequence[str] | None = None, usual: Mapping[int, Sequence[str]] = _USUAL
+    path: str,
+    kind: str,
+    names: Sequence[str] | None = None,
+    default_names: Mapping[int, Sequence[str]] = _DEFAULT_NAMES,
 ) -> Columns:
-    """The columns of a file, by name.
+    """Read the columns of a file, by name.
 
     Args:
-        kind: of ``TABLES``.
-        names: of the columns, for files that do not name them; a dash for each that is to be left out.
-        usual: names of so many columns, if there are no others.
+        path: the file.
+        kind: key of ``TABLES``.
+        names: names of the columns, for files that do not name them; "-" for each column to skip.
+        default_names: names by number of columns, used if there are no others.
 
     Raises:
-        UserError: the file is damaged, or ``names`` are not as many, missing and needed, or given twice.
+        UserError: the file is damaged, or ``names`` has the wrong length, is missing, not needed, or has duplicates.
     """
     table = TABLES[kind].read(path)
     if not isinstance(table, np.ndarray):
         if names is not None:
-            raise UserError(f"{path} names its columns itself ({', '.join(table)}); leave --columns out")
+            raise UserError(f"{path} already names its columns ({', '.join(table)}); drop --columns")
         return table
     number = table.shape[1]
-    names = names or usual.get(number)
+    names = names or default_names.get(number)
     if not names:
         raise UserError(
             f"{path} has {number} columns without names: name them in its first line, or with --columns, such as "
-            "x,y,z,intensity, and a dash for each that is to be left out"
+            "x,y,z,intensity, with a dash for each column to skip"
         )
     if len(names) != number:
         raise UserError(f"{path} has {number} columns, but --columns names {len(names)} ({','.join(names)})")
-    kept = [name for name in names if name != "-"]
-    if len(set(kept)) < len(kept):
-        raise UserError(f"--columns={','.join(names)} has a name twice; a dash is for columns that are to be left out")
+    used_names = [name for name in names if name != "-"]
+    if len(set(used_names)) < len(used_names):
+        raise UserError(f"--columns={','.join(names)} has a name twice; use a dash for columns to skip")
     return {name: column for name, column in zip(names, table.T) if name != "-"}
 
 
 class TableReader(SceneReader):
-    """Reads scenes of one format of ``TABLES``, each centered on its mean unless they are to stay as given."""
+    """Reads scenes of one format of ``TABLES``, each centered on its mean unless coordinates are AS_GIVEN."""
 
     kind = "ply"
     unique_instances = False
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(choices, kind)
-        self.ends = TABLES[self.kind].suffixes
+        self.suffixes = TABLES[self.kind].suffixes
 
     def find(self, root: str) -> dict[str, str]:
-        found = super().find(root)
-        if self.others:
-            only = f"{' and '.join(self.ends)} {'are' if len(self.ends) > 1 else 'is'}"
-            others = count_by_suffix(self.others)
-            self.remarks.append(f"{root} also holds {others}, which are not read: only {only}")
-        return found
+        """Return the path of each scene below ``root``, by name; add a remark on other files."""
+        paths = super().find(root)
+        if self.other_files:
+            supported = " and ".join(self.suffixes)
+            other_files = count_by_suffix(self.other_files)
+            self.remarks.append(f"{root} also contains {other_files}, which are not read: only {supported}")
+        return paths
 
     def read(self, source: RawScene) -> Scene:
-        path, chosen = source.files[0], self.choices
-        columns = read_table(path, self.kind, chosen.columns)
-        label = self._column(path, columns, "label", chosen.label, LABEL_NAMES) if source.labeled else None
-        name = self._column(path, columns, "instance", chosen.instance, INSTANCE_NAMES) if source.labeled else None
+        """Read a scene, with labels if ``source`` has them."""
+        path, choices = source.files[0], self.choices
+        columns = read_table(path, self.kind, choices.columns)
+        label = self._column(path, columns, "label", choices.label, LABEL_NAMES) if source.labeled else None
+        name = self._column(path, columns, "instance", choices.instance, INSTANCE_NAMES) if source.labeled else None
         if source.labeled and label is None:
-            wanted = chosen.label or " or ".join(LABEL_NAMES)
+            label_names = choices.label or " or ".join(LABEL_NAMES)
             raise UserError(
-                f"{path} has no property {wanted} with a class for each point, only {', '.join(columns)}; "
-                f"name it with --label, or give --label={WITHOUT} for scenes without labels"
+                f"{path} has no property {label_names} with a class for each point, only {', '.join(columns)}; "
+                f"name it with --label, or set --label={WITHOUT} for scenes without labels"
             )
-        labels, instances = (None if one is None else columns[one] for one in (label, name))
+        labels, instances = (None if column is None else columns[column] for column in (label, name))
         return self.build_scene(source, columns, labels, instances, (label, name))
 
     def _column(
-        self, path: str, columns: Columns, meaning: str, chosen: str | None, known: Sequence[str]
+        self, path: str, columns: Columns, meaning: str, requested: str | None, known_names: Sequence[str]
     ) -> str | None:
-        """The column of this meaning: the one that was chosen, or the first with a known name, also CloudCompare's and
-        with capitals; None if there is none."""
-        if chosen == WITHOUT:
+        """Return the column with this meaning: the requested one, or the first with a known name; None for none.
+
+        Names are compared without case, and without CloudCompare's prefix.
+        """
+        if requested == WITHOUT:
             return None
-        if chosen is not None:
-            if chosen not in columns and meaning == "instance":
-                raise UserError(f"{path} has no property {chosen} (--instance), only {', '.join(columns)}")
-            return chosen if chosen in columns else None
-        found = [column for name in known for column in columns if plain_name(column) == name]
-        if len(found) > 1 and meaning == "label":
+        if requested is not None:
+            if requested not in columns and meaning == "instance":
+                raise UserError(f"{path} has no property {requested} (--instance), only {', '.join(columns)}")
+            return requested if requested in columns else None
+        matches = [column for name in known_names for column in columns if normalize_name(column) == name]
+        if len(matches) > 1 and meaning == "label":
             self.remarks.append(
-                f"{path} has several properties that may hold the class ({', '.join(found)}): '{found[0]}' is taken; "
+                f"{path} has several properties that may contain the class ({', '.join(matches)}): '{matches[0]}' is "
+                "used; "
                 "choose another with --label"
             )
-        return found[0] if found else None
+        return matches[0] if matches else None

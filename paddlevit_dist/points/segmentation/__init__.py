@@ -1,1 +1,9 @@
-"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: scenes seen in parts."""
+"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: evaluation in blocks."""
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "SemanticSegmentation": "task",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,4 +1,4 @@
-"""Terms of the loss of points, some of which may be unlabeled, and intersection over union per class."""
+"""Loss terms of points, which may be unlabeled, and intersection over union per class."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,8 +14,7 @@ from ..data.scene import IGNORED
 
 
 class SemanticMetrics(ConfusionMetrics):
-    """Counts of (label, prediction) pairs over points, and the summed cross-entropy; points labeled ``IGNORED`` are
-    excluded."""
+    """Counts of (label, prediction) pairs over points, and the summed cross-entropy, without ``IGNORED`` points."""
 
     lists = ("_scenes",)
 
@@ -26,7 +25,7 @@ class SemanticMetrics(ConfusionMetrics):
             CONFUSION: paddle.zeros([number, number], dtype="int64"),
             "loss": paddle.zeros([], dtype="float64"),
         }
-        self._scenes: list[Callable[[], list[np.ndarray]]] = []  # gives the statistics of the scenes of a batch
+        self._scenes: list[Callable[[], list[np.ndarray]]] = []  # functions that return a batch's statistics by scene
 
     def update(
         self,
@@ -35,25 +34,29 @@ class SemanticMetrics(ConfusionMetrics):
         loss: paddle.Tensor | None = None,
         offsets: paddle.Tensor | None = None,
     ) -> None:
-        """Add points: predictions and labels int64 (points,); ``loss`` is their cross-entropy, 0 of those without a
-        label, (points,), or of one scene also their sum.
+        """Add points.
 
         Args:
-            offsets: int (scenes + 1,), where the points of each scene begin; None: they are of one scene.
+            predictions: int64 (points,).
+            labels: int64 (points,), ``IGNORED`` for none.
+            loss: cross-entropy of each point, (points,), 0 without a label; for a single scene also their sum.
+            offsets: int (scenes + 1,), first point of each scene; None: all points are of one scene.
         """
         number, scenes = len(self.class_names), 1 if offsets is None else offsets.shape[0] - 1
-        none = paddle.zeros([1, labels.shape[0]], "float64")
-        losses = none if loss is None else loss.astype("float64").reshape([1, -1])
-        # An extra bin takes the ignored points, to avoid a data-dependent shape.
+        no_losses = paddle.zeros([1, labels.shape[0]], "float64")
+        losses = no_losses if loss is None else loss.astype("float64").reshape([1, -1])
+        # An extra bin counts the ignored points, to avoid a data-dependent shape.
         pairs = labels * number + predictions
         if scenes > 1:
             scene = paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(pairs.shape[0]), right=True)
             pairs = pairs + scene * number * number
-            is_own = scene.unsqueeze(0) == paddle.arange(scenes).unsqueeze(1)  # (scenes, points)
-            losses = paddle.where(is_own, losses.reshape(none.shape), none)  # ``cumsum`` would wait for a GPU
+            is_in_scene = scene.unsqueeze(0) == paddle.arange(scenes).unsqueeze(1)  # (scenes, points)
+            losses = paddle.where(
+                is_in_scene, losses.reshape(no_losses.shape), no_losses
+            )  # ``cumsum`` would wait for a GPU
         bins = scenes * number * number
         pairs = paddle.where(labels == IGNORED, paddle.full_like(labels, bins), pairs)
-        if pairs.shape[0]:  # Paddle can neither count nor add up empty input
+        if pairs.shape[0]:  # Paddle can neither count nor sum empty input
             counts = paddle.bincount(pairs, minlength=bins + 1)[:bins]
             confusions = counts.astype("int64").reshape([scenes, number, number])
             self.state[CONFUSION] = self.state[CONFUSION] + confusions.sum(axis=0)
@@ -61,31 +64,33 @@ class SemanticMetrics(ConfusionMetrics):
         else:
             confusions = paddle.zeros([scenes, number, number], dtype="int64")
             losses = paddle.zeros([scenes], dtype="float64")
-        right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), as the two sums
+        right = paddle.diagonal(confusions, axis1=1, axis2=2)  # (scenes, classes), like the two sums
         statistics = paddle.stack([right, confusions.sum(axis=2), confusions.sum(axis=1)], axis=1)
         self.state["loss"] = self.state["loss"] + losses.sum()
         self._scenes.append(read_later(statistics, losses))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Beside what every ``ConfusionMetrics`` computes the loss, and the number of points."""
+        """Return the metrics of ``ConfusionMetrics``, the mean loss, and the number of points."""
         total = int(state[CONFUSION].sum())
         return {**super().compute(state), "loss": state["loss"].item() / max(total, 1), "points": total}
 
     def per_sample(self) -> list[np.ndarray]:
-        """int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss, float64 (scenes,)."""
-        none = [np.zeros((0, 3, len(self.class_names)), np.int64), np.zeros(0)]
-        return [np.concatenate(parts) for parts in zip(none, *(read() for read in self._scenes))]
+        """Return int64 (scenes, 3, classes), see ``intervals.confusion_scores``, and the summed loss (scenes,)."""
+        empty = [np.zeros((0, 3, len(self.class_names)), np.int64), np.zeros(0)]
+        return [np.concatenate(parts) for parts in zip(empty, *(read() for read in self._scenes))]
 
     def summary(self, values: dict[str, float]) -> str:
+        """Return the main metrics as one line for the log."""
         return f"{super().summary(values)} loss {values['loss']:.4f}"
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[LossTerm, LossTerm]:
-    """The cross-entropy with its loss weight, and the accuracy, for display only; both over labeled points.
+    """Return the cross-entropy with its loss weight, and the accuracy for the log; both over labeled points.
 
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,), ``IGNORED`` for none.
+        weight: weight of the cross-entropy.
     """
     with paddle.no_grad():
         valid = (labels != IGNORED).astype("float32").sum()

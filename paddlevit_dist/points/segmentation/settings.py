@@ -1,4 +1,4 @@
-"""Configuration keys specific to semantic segmentation of point clouds."""
+"""Configuration keys of semantic segmentation of point clouds."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -10,60 +10,66 @@ from .. import settings
 
 
 class AugmentSection(Section):
+    """Keys of POINTS.AUGMENT."""
+
     FLIP: float = key(0.5, "probability of mirroring, for x and for y", SHARE)
-    ROTATION_DEGREES: float = key(180.0, "largest angle around z", Range(low=0, high=180))
-    TILT_DEGREES: float = key(3.0, "largest angle around x and around y", Range(low=0, high=90))
-    SCALE: Pair[float] = key([0.9, 1.1], "range of the factor of all lengths", Range(low=0.01))
-    JITTER_M: float = key(0.0, "standard deviation of each point's movement, meters", AT_LEAST_0)
+    ROTATION_DEGREES: float = key(180.0, "maximum rotation around z, in either direction", Range(low=0, high=180))
+    TILT_DEGREES: float = key(3.0, "maximum rotation around x and around y, in either direction", Range(low=0, high=90))
+    SCALE: Pair[float] = key([0.9, 1.1], "range of the scale factor", Range(low=0.01))
+    JITTER_M: float = key(0.0, "standard deviation of noise added to each point's coordinates, meters", AT_LEAST_0)
     ELASTIC: float = key(0.0, "probability of an elastic distortion", SHARE)
-    DROPOUT: float = key(0.0, "share of the points left out every other time", SHARE)
-    COLOR_JITTER: float = key(0.0, "standard deviation of each point's colors, of 255", AT_LEAST_0)
-    COLOR_SHIFT: float = key(0.0, "largest common shift of a channel, of 255", AT_LEAST_0)
-    COLOR_CONTRAST: float = key(0.0, "probability of stretched colors", SHARE)
-    COLOR_DROP: float = key(0.0, "probability of no colors", SHARE)
+    DROPOUT: float = key(0.0, "fraction of points dropped; applied with probability 0.5", SHARE)
+    COLOR_JITTER: float = key(0.0, "standard deviation of noise added to each point's colors, out of 255", AT_LEAST_0)
+    COLOR_SHIFT: float = key(0.0, "maximum shift of a color channel of all points, out of 255", AT_LEAST_0)
+    COLOR_CONTRAST: float = key(0.0, "probability of stretching colors to the full range", SHARE)
+    COLOR_DROP: float = key(0.0, "probability of replacing all colors by gray", SHARE)
 
 
 class SegmentationPointSection(settings.PointSection):
-    MIX_PROB: float = key(0.0, "training: probability that a second scene is laid over (Mix3D)", SHARE)
-    LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0)
-    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss beside the cross-entropy", AT_LEAST_0)
+    """Keys of POINTS."""
+
+    MIX_PROB: float = key(0.0, "training: probability of adding a second scene (Mix3D)", SHARE)
+    LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss, added to the cross-entropy", AT_LEAST_0)
+    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss, added to the cross-entropy", AT_LEAST_0)
     CLASS_WEIGHTS: list[float] | None = key(
         None, "training: weight of each class in the cross-entropy; None: all are 1", AT_LEAST_0
     )
     LABEL_SMOOTHING: float = key(
-        0.0, "training: share of a point's label that the cross-entropy gives to all classes alike", SHARE_BELOW_1
+        0.0, "training: fraction of a point's label spread evenly over all classes in the cross-entropy", SHARE_BELOW_1
     )
     FOCAL_GAMMA: float = key(
         0.0,
-        "training: a point's cross-entropy is multiplied by (1 - probability of its class) to this power (focal loss); "
-        "0: it is not",
+        "training: exponent of the focal loss, which multiplies a point's cross-entropy by (1 - probability of its "
+        "class) ** FOCAL_GAMMA; 0: off",
         Range(low=0, high=10),
     )
     TEST_ROTATIONS: int = key(
         1,
-        "evaluation: mean of the predictions for this many directions of the scene; 1: as it is",
+        "evaluation: number of rotations around z over which predictions are averaged; 1: no rotation",
         Range(low=1, high=36),
     )
-    TEST_FLIPS: bool = key(False, "evaluation: each of these directions is also seen mirrored")
+    TEST_FLIPS: bool = key(False, "evaluation: also average over the mirror image of each rotation")
     FRAGMENT_SIZE_M: float | None = key(
         None,
-        "evaluation, prediction: a scene goes through the network in square blocks of this edge, meters; None: as a "
-        "whole",
+        "evaluation, prediction: edge of the square blocks in which the network processes a scene, meters; None: the "
+        "whole scene at once",
         ABOVE_0,
     )
     FRAGMENT_OVERLAP_M: float = key(
         1.0,
-        "FRAGMENT_SIZE_M: how far neighboring blocks overlap, meters; there a point has the mean of their logits",
+        "FRAGMENT_SIZE_M: overlap of neighboring blocks, meters; logits are averaged where blocks overlap",
         AT_LEAST_0,
     )
     CROP: Literal["sphere", "block"] | None = key(
-        None, "training: a scene is cut to a sphere, or a block over all heights, around a random labeled point"
+        None, "training: shape of a crop around a random labeled point; a block is unlimited in height; None: no crop"
     )
-    CROP_SIZE_M: float = key(6.0, "CROP: diameter of a sphere, edge of a block, meters", ABOVE_0)
+    CROP_SIZE_M: float = key(6.0, "CROP: diameter of the sphere, or edge of the block, meters", ABOVE_0)
     AUGMENT: AugmentSection
 
 
 class SceneSegmentationSettings(settings.PointSettings):
+    """Settings of semantic segmentation of point clouds."""
+
     POINTS: SegmentationPointSection
 
 
@@ -72,32 +78,32 @@ _LOSSES = tuple(
 )
 
 
-def _check(given: ConfigView[SceneSegmentationSettings]) -> list[str]:
-    points = given.values.POINTS
+def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
+    points = view.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
-        raise UserError(f"{given['POINTS.CLASS_WEIGHTS']}: expected one above 0, or nothing is learned")
+        raise UserError(f"{view['POINTS.CLASS_WEIGHTS']}: expected at least one weight above 0")
     if points.FRAGMENT_SIZE_M is not None and points.FRAGMENT_OVERLAP_M >= points.FRAGMENT_SIZE_M:
         raise UserError(
-            f"{given['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {given['POINTS.FRAGMENT_SIZE_M']}, or blocks "
-            "never come to an end"
+            f"{view['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {view['POINTS.FRAGMENT_SIZE_M']}, otherwise "
+            "blocks do not advance"
         )
     if points.CROP == "sphere" and "height" in points.FEATURES:
         return [
-            f"{given['POINTS.CROP']}: height in POINTS.FEATURES is above the lowest point of a sphere in the training "
-            "and of the whole scene in evaluations; block reaches down to the floor"
+            f"{view['POINTS.CROP']}: the height in POINTS.FEATURES is measured from the lowest point of the sphere in "
+            "training, but of the whole scene in evaluation; use block, which reaches the floor"
         ]
     return []
 
 
-def _find_unused(given: ConfigView[SceneSegmentationSettings]) -> Iterator[IgnoredKeys]:
-    for chooser, chosen in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
-        if given.values.POINTS[chooser] is None:
-            yield IgnoredKeys((f"POINTS.{chosen}",), f"POINTS.{chooser}", "scenes stay whole: {}")
+def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[IgnoredKeys]:
+    for choosing_key, ignored_key in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
+        if view.values.POINTS[choosing_key] is None:
+            yield IgnoredKeys((f"POINTS.{ignored_key}",), f"POINTS.{choosing_key}", "scenes stay whole: {}")
 
 
 TABLE = KeyTable(
     rows(SceneSegmentationSettings),
     training=("POINTS.MIX_PROB", "POINTS.CROP", "POINTS.CROP_SIZE_M", "POINTS.AUGMENT.", *_LOSSES),
     check=_check,
-    find_ignored=_find_unused,
+    find_ignored=_find_ignored,
 )

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...losses import adjusted_losses, cross_entropies, dice_losses_of_scenes, look_up_weights, lovasz_softmax
+from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...metrics.counts import count_confusion
 from ...models import create_model
 from ...runtime.errors import UserError
@@ -25,11 +25,11 @@ from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import feature_channels, point_features
 from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, fit_in_cell, get_palette, sheet, write_png
 from ..data.ply import write_colored_ply
-from ..data.samples import PointSample, SceneSamples, SceneView, compile_loops, join
+from ..data.samples import PointSample, SceneSamples, SceneView, collate_samples, compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
-from ..inputs import describe_points
+from ..inputs import count_points
 from ..outputs import SceneWriter
 from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, compute_outputs, get_slices
@@ -39,11 +39,11 @@ from .metrics import SemanticMetrics, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
 
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, meters
-_DROPOUT = 0.5  # probability of dropping points
+_DROPOUT_PROBABILITY = 0.5  # of dropping any points of a scene
 
 
 class WholeScene(PointSample):
-    """A scene that the network sees in fragments."""
+    """A scene that the network processes in fragments."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,12 @@ class PointSamples(SceneSamples):
 
     Args:
         voxel_size_m: edge of a voxel.
-        color_range: what 0 and 255 are mapped to.
-        rotations: number of rotations about z in which a scene is seen.
+        color_range: network input for colors of 0 and 255.
+        rotations: number of rotations about z, each giving a view.
         notices: lines for the log.
-        flips: each rotation is seen a second time, mirrored along x.
-        in_fragments: a scene goes through the network in parts, so its batch has no plan of the whole.
+        flips: add a view of each rotation mirrored along x.
+        in_fragments: the network processes a scene in parts, so its batch has no plan of the whole.
+        protocol: description of the evaluation protocol; "" for the usual one.
     """
 
     voxel_size_m: float
@@ -65,19 +66,20 @@ class PointSamples(SceneSamples):
     notices: Sequence[str] = ()
     flips: bool = False
     in_fragments: bool = False
-    protocol: str = ""
+    eval_protocol: str = ""
 
-    def voxelized(self, scene: Scene) -> PointSample:
-        directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]
+    def voxelize(self, scene: Scene) -> PointSample:
+        """Return the sample of a scene to which all steps have been applied."""
+        directions = [2 * math.pi * number / self.rotations for number in range(self.rotations)]
         views = [self._view(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]]
         return (WholeScene if self.in_fragments else PointSample)(scene, views)
 
     def _view(self, scene: Scene, angle: float, is_flipped: bool) -> SceneView:
         matrix = augment.rotation(2, angle)
         if is_flipped:
-            matrix = matrix * np.array([-1.0, 1.0, 1.0])  # of x, once it is turned
+            matrix = matrix * np.array([-1.0, 1.0, 1.0])  # mirrors x after the rotation
         if angle != 0.0 or is_flipped:
-            scene = augment.with_turned_normals(scene._replace(xyz=scene.xyz @ matrix.astype(np.float32)), matrix)
+            scene = augment.transform_normals(scene._replace(xyz=scene.xyz @ matrix.astype(np.float32)), matrix)
         voxels = discretize(scene.xyz, self.voxel_size_m)  # (P, 3)
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
@@ -85,9 +87,11 @@ class PointSamples(SceneSamples):
 def training_steps(
     points: SegmentationPointSection, dataset: SceneDataset, unit_m: float = 1.0
 ) -> tuple[augment.Step, ...]:
-    """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
+    """Return the steps configured under POINTS for a training scene, and for scenes of ``dataset`` mixed into it.
 
     Args:
+        points: the POINTS keys.
+        dataset: source of the scenes to mix in.
         unit_m: meters per unit of the scenes' coordinates.
 
     Raises:
@@ -97,26 +101,26 @@ def training_steps(
     if keys.SCALE[0] > keys.SCALE[1]:
         raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
     tilt = math.radians(keys.TILT_DEGREES)
-    turns = RandomRotation(0, tilt), RandomRotation(1, tilt), RandomRotation(2, math.radians(keys.ROTATION_DEGREES))
-    # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as ever.
+    rotations = RandomRotation(0, tilt), RandomRotation(1, tilt), RandomRotation(2, math.radians(keys.ROTATION_DEGREES))
+    # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as in older versions.
     parts = (
         augment.MatrixDistortion(0.0),
         augment.RandomFlip(keys.FLIP, axes=2),
-        *turns,
+        *rotations,
         augment.RandomScale(*keys.SCALE),
     )
-    wanted = [
+    candidates = [
         (True, augment.AffineMap(parts)),
         (keys.ELASTIC, RandomApply(keys.ELASTIC, augment.ElasticDistortion(_ELASTIC_M))),
         (keys.JITTER_M, augment.PointJitter(keys.JITTER_M)),
-        (keys.DROPOUT, RandomApply(_DROPOUT, augment.PointDropout(keys.DROPOUT))),
+        (keys.DROPOUT, RandomApply(_DROPOUT_PROBABILITY, augment.PointDropout(keys.DROPOUT))),
         (keys.COLOR_CONTRAST, RandomApply(keys.COLOR_CONTRAST, augment.ColorContrast())),
         (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
         (keys.COLOR_DROP, RandomApply(keys.COLOR_DROP, augment.ColorDrop())),
     ]
-    # First, so that a large scene is not turned and distorted as a whole.
-    around = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
-    changes = (*augment.to_meters(unit_m), *around, *(step for is_wanted, step in wanted if is_wanted))
+    # First, so that a large scene is cropped before it is rotated and distorted.
+    crop_around_point = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
+    changes = (*augment.to_meters(unit_m), *crop_around_point, *(step for is_enabled, step in candidates if is_enabled))
     crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
     return (*changes, augment.Mix3D(dataset, changes, points.MIX_PROB), *crop)
 
@@ -124,15 +128,16 @@ def training_steps(
 class SemanticSegmentation(SceneTask):
     """Trains and evaluates a sparse network that labels points.
 
-    The cross-entropy is the mean over all labeled points of all ranks, the Dice loss over the classes of all their
-    scenes; predictions and metrics are per point, each taking those of its voxel.
+    The cross-entropy is the mean over all labeled points of all ranks, the Dice loss the mean over the classes of all
+    their scenes. Predictions and metrics are per point; a point has the prediction of its voxel.
     """
 
     config: SceneSegmentationSettings
     best_metric = ("mIoU", True)
-    rank_local_options = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
+    rank_local_options = {"POINTS.LOVASZ_WEIGHT": 0.0}  # the Lovasz loss sorts the points of one rank by their errors
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
+        """Return the dataset's scenes as network input."""
         points, unit_m = self.config.POINTS, self.config.DATA.UNIT_M
         if points.CLASS_WEIGHTS is not None and is_training and len(points.CLASS_WEIGHTS) != self.num_classes:
             raise UserError(
@@ -154,25 +159,29 @@ class SemanticSegmentation(SceneTask):
         )
 
     def _protocol(self) -> str:
-        """How scenes are evaluated, if not as a whole and from one direction."""
+        """Return a description of the evaluation, "" for whole scenes in a single view."""
         points = self.config.POINTS
         parts = [f"{points.TEST_ROTATIONS} directions"] * (points.TEST_ROTATIONS > 1)
-        parts += ["mirrored too"] * points.TEST_FLIPS
+        parts += ["mirrored views"] * points.TEST_FLIPS
         if points.FRAGMENT_SIZE_M is not None:
             parts.append(f"blocks of {points.FRAGMENT_SIZE_M:g} m, {points.FRAGMENT_OVERLAP_M:g} m overlap")
         return ", ".join(parts)
 
     def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
-        return join(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
+        """Return a batch, with coordinates instead of a plan for scenes in fragments."""
+        return collate_samples(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
 
     @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # as many as there are losses
+    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # depends on the configured losses
+        """Names of the losses' normalizers."""
         return ("loss", "dice") if self.config.POINTS.DICE_WEIGHT else ("loss",)
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the normalizer of each loss."""
         return loss_counts(self.config.POINTS, batch)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Create the network."""
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
@@ -185,10 +194,11 @@ class SemanticSegmentation(SceneTask):
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Return the losses of a batch."""
         return loss_terms(self.config.POINTS, self.point_logits(model, batch), batch)
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Float32 (views x P, classes)."""
+        """Return the logits of each point in each view, float32 (views x P, classes)."""
         logits = compute_outputs(
             model, batch, self.config.MODEL.NAME, batch["features"].shape[0], "voxel"
         )  # (M, classes)
@@ -197,6 +207,7 @@ class SemanticSegmentation(SceneTask):
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
+        """Add a batch to the metrics, and write its predictions if requested."""
         labels = batch["labels"]
         predicted, losses = self._score(model, batch)
         step.metrics.update(predicted, labels, losses, batch["offsets"])
@@ -210,14 +221,14 @@ class SemanticSegmentation(SceneTask):
         return lambda: records
 
     def _score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """The class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
+        """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
         if "coordinates" in batch:
             return self._score_in_fragments(model, batch)
         logits = self._mean_logits(model, batch)
         return logits.argmax(axis=-1), cross_entropies(logits, batch["labels"], IGNORED)
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Float32 (P, classes), over all views of a scene."""
+        """Return float32 (P, classes), the mean over all views of a scene."""
         logits, views = self.point_logits(model, batch), self._num_views()
         if views == 1:
             return logits
@@ -244,32 +255,37 @@ class SemanticSegmentation(SceneTask):
         return [to_device(values) for values in score_fragments(network, blocks, arrays)]
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """The class of each point, int64 (points,), for each scene."""
+        """Return the class of each point, int64 (points,), for each scene."""
         classes = self._score(model, batch)[0].numpy()
         return [classes[part] for part in get_slices(batch)]
 
     def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return what each scene's points are and are taken for, int64 (classes, classes)."""
+        """Return the confusion matrix of each scene's points, int64 (classes, classes)."""
         true, ends = np.asarray(batch["labels"]), np.asarray(batch["offsets"]).tolist()
         parts = zip(ends[:-1], ends[1:], predictions)
-        return [count_confusion(true[first:end], found, len(self.class_names)) for first, end, found in parts]
+        return [count_confusion(true[first:end], predicted, len(self.class_names)) for first, end, predicted in parts]
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Return tables of classes and scenes, and a few scenes."""
         return self.scene_figures(samples, records, model) if records else []
 
     def build_layers(self, scene: Scene, prediction: np.ndarray) -> Layers:
+        """Return the layers of a scene by class, and their legends."""
         return semantic_layers(scene, prediction, self.class_names)
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "SceneClassWriter":
+        """Return the writer of predicted classes."""
         return SceneClassWriter(folder, samples, self.class_names)
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """How many points have which class."""
-        return [describe_points(prediction, self.class_names)]
+        """Return the number of points of each class as a table row."""
+        return [count_points(prediction, self.class_names)]
 
     def images(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """The voxels of a training batch from above, with their counts: in the colors that the network sees, if it
-        sees any, and beside that in the colors of their classes."""
+        """Return the voxels of a training batch from above, with their counts.
+
+        They are shown in the network's input colors, if it has any, and next to that in the colors of their classes.
+        """
         labels = np.full(len(batch["coordinates"]), IGNORED)
         labels[batch["inverse"]] = np.tile(batch["labels"], len(batch["inverse"]) // max(len(batch["labels"]), 1))
         colors, names = None, list(samples.features)
@@ -283,58 +299,64 @@ class SemanticSegmentation(SceneTask):
     def _image(
         self, batch: dict[str, Any], labels: np.ndarray, colors: np.ndarray | None, number: int
     ) -> tuple[np.ndarray, str]:
-        """Image and caption of one scene of a batch, seen from its first direction."""
-        is_own = batch["coordinates"][:, 0] == number
-        voxels = batch["coordinates"][is_own, 1:].astype(np.float32)
+        """Return image and caption of one scene of a batch, in its first view."""
+        is_in_scene = batch["coordinates"][:, 0] == number
+        voxels = batch["coordinates"][is_in_scene, 1:].astype(np.float32)
         points = int(np.diff(batch["offsets"])[number])
-        views = [fit_in_cell(draw_classes(voxels, labels[is_own], self.class_names, CELL_PX))]
+        views = [fit_in_cell(draw_classes(voxels, labels[is_in_scene], self.class_names, CELL_PX))]
         if colors is not None:
-            views.insert(0, fit_in_cell(draw(voxels, colors[is_own], np.ones(len(voxels), bool), CELL_PX)))
+            views.insert(0, fit_in_cell(draw(voxels, colors[is_in_scene], np.ones(len(voxels), bool), CELL_PX)))
         return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
 
     def evaluation_images(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """The same for scenes as evaluated."""
+        """Return scenes without augmentation from above, in their colors and in the colors of their classes."""
         plain = replace(samples, steps=to_meters(self.config.DATA.UNIT_M))
-        nothing_random = np.random.default_rng(0)
-        return self.images(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
+        generator = np.random.default_rng(0)
+        return self.images(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
 
     def build_metrics(self) -> SemanticMetrics:
+        """Return empty metrics."""
         return SemanticMetrics(self.class_names)
 
 
 class SceneClassWriter(SceneWriter):
-    """Writes the predicted classes of each scene:
+    """Writes the predicted classes of each scene.
 
     - ``NAME.ply``, its points colored by class;
-    - ``NAME.png``, the same viewed from above, beside the truth where that is known, with a legend;
+    - ``NAME.png``, the points viewed from above, next to the truth if it is known, with a legend;
     - ``NAME.txt`` with one number per point: ScanNet's class numbers for its twenty classes, as its benchmark requires,
-      else the class index; 0 or -100 for points that were left out, as they have no finite coordinates.
+      else the class index; 0 or -100 for skipped points, which have no finite coordinates.
     """
 
     files = "NAME.ply colored by class, NAME.png from above with truth (left, if known) and prediction, NAME.txt"
 
     def write_scene(self, scene: Scene, prediction: np.ndarray, true: np.ndarray | None = None) -> list[str]:
+        """Write all files of a scene; return their names."""
         names = [f"{scene.name}.ply", f"{scene.name}.txt"]
         colors = color(prediction, get_palette(self.class_names))
         write_colored_ply(self.folder / names[0], scene.xyz, colors, prediction, scene.offset)
         with atomic_file(self.folder / names[1]) as file:
-            nothing = IGNORED if 0 in self.numbers else 0  # which ScanNet has for no class
-            numbers = scene.as_source(self.numbers[prediction].astype(np.int64), nothing)
+            fill_value = IGNORED if 0 in self.numbers else 0  # 0 is ScanNet's number for no class
+            numbers = scene.to_source_rows(self.numbers[prediction].astype(np.int64), fill_value)
             file.writelines(b"%d\n" % number for number in numbers.tolist())
         if len(scene.xyz):
             names.append(f"{scene.name}.png")
-            shown = {"prediction": prediction}
+            labels_by_title = {"prediction": prediction}
             if true is not None and (true >= 0).any():
-                shown = {"truth": true, **shown}
-            views = [(title, draw_classes(scene.xyz, labels, self.class_names)) for title, labels in shown.items()]
-            legend = build_legend(np.concatenate([*shown.values()]), self.class_names)
+                labels_by_title = {"truth": true, **labels_by_title}
+            views = [
+                (title, draw_classes(scene.xyz, labels, self.class_names)) for title, labels in labels_by_title.items()
+            ]
+            legend = build_legend(np.concatenate([*labels_by_title.values()]), self.class_names)
             write_png(self.folder / names[-1], sheet(views, legend))
         return names
 
 
 def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:
-    """Normalizers of a batch: of the cross-entropy the labeled points, or the weights of their classes; of the Dice
-    loss the classes of each scene.
+    """Return the normalizer of each loss of a batch.
+
+    The cross-entropy is divided by the number of labeled points, or the sum of their class weights; the Dice loss by
+    the number of classes in all scenes.
 
     Args:
         points: the POINTS keys.
@@ -354,12 +376,12 @@ def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict
 
 
 def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, LossTerm]:
-    """The terms of a training step.
+    """Return the terms of a training step.
 
     Args:
         points: the POINTS keys.
         logits: float32 (P, classes), P at least 1.
-        batch: as for ``loss_counts``, tensors.
+        batch: ``labels`` int64 (P,) and ``offsets`` int (scenes + 1,), tensors.
     """
     labels, offsets = batch["labels"], batch["offsets"]
     terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
@@ -371,12 +393,12 @@ def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: d
     if points.LOVASZ_WEIGHT:
         terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), weight=points.LOVASZ_WEIGHT)
     if points.DICE_WEIGHT:
-        scenes = find_scenes(offsets, labels.shape[0])
-        found = dice_losses_of_scenes(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
-        terms["dice"] = LossTerm(*found, weight=points.DICE_WEIGHT)
+        scenes = get_scene_numbers(offsets, labels.shape[0])
+        dice = scene_dice_losses(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
+        terms["dice"] = LossTerm(*dice, weight=points.DICE_WEIGHT)
     return terms
 
 
-def find_scenes(offsets: paddle.Tensor, num_points: int) -> paddle.Tensor:
-    """The scene of each point, int64 (P,), from where the scenes begin, int (scenes + 1,)."""
+def get_scene_numbers(offsets: paddle.Tensor, num_points: int) -> paddle.Tensor:
+    """Return the scene of each point, int64 (P,), for first points of scenes, int (scenes + 1,)."""
     return paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(num_points), right=True)

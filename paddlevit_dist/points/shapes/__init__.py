@@ -1,1 +1,12 @@
-"""Classification of shapes: ``task``, ``settings``, ``data`` (the contract, ModelNet) and ``solids``, made up."""
+"""Classification of shapes: ``task``, ``settings``, ``data`` (base class, ModelNet) and ``solids`` (synthetic)."""
+
+from ...runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "ModelNet10": "data",
+    "ModelNet40": "data",
+    "ShapeClassification": "task",
+    "ShapeDataset": "data",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

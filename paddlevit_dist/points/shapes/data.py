@@ -1,4 +1,4 @@
-"""Shapes of which each has a class: what a dataset returns, ModelNet's two layouts, and reading their files."""
+"""Labeled shapes: dataset classes, ModelNet in two layouts, and readers of its files."""
 
 import os
 import re
@@ -14,20 +14,20 @@ from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
 
 MESH = ".off"
-ENDINGS = (MESH, *(suffix for table in TABLES.values() for suffix in table.suffixes))
+SUFFIXES = (MESH, *(suffix for table in TABLES.values() for suffix in table.suffixes))
 _COLUMNS = ("x", "y", "z", "nx", "ny", "nz")
-_HEADER = re.compile("(ST)?C?N?OFF", re.IGNORECASE)  # vertices may have more than their places
-_MESH_POINTS = 10_000  # that are taken of a mesh, as many as the resampled files have
+_HEADER = re.compile("(ST)?C?N?OFF", re.IGNORECASE)  # vertices may have more values than coordinates
+_MESH_POINTS = 10_000  # sampled from a mesh, like in the resampled files
 _SPLITS = ("train", "test", "val")
 
 
 class SampledShape(NamedTuple):
-    """Points on the surface of one thing, in any unit.
+    """Points on the surface of one object, in any unit.
 
     Attributes:
         xyz: float (points, 3).
         normals: float (points, 3), of length 1; None: unknown.
-        label: number of its class.
+        label: class number.
     """
 
     xyz: np.ndarray
@@ -36,7 +36,7 @@ class SampledShape(NamedTuple):
 
 
 class ShapeDataset(Dataset):
-    """Shapes: ``read(index)`` gives a ``SampledShape``; ``class_names`` and ``labels`` are known."""
+    """Shapes: ``read(index)`` returns a ``SampledShape``; ``class_names`` and ``labels`` are known."""
 
     holds = "shapes"
 
@@ -46,7 +46,7 @@ class ModelNet40(ShapeDataset):
 
     - Resampled (modelnet40_normal_resampled): ``modelnet40_shape_names.txt``, ``modelnet40_train.txt``,
       ``modelnet40_test.txt`` and ``CLASS/CLASS_0001.txt`` with ``x,y,z,nx,ny,nz`` in each line.
-    - Meshes: ``CLASS/train/*.off`` and ``CLASS/test/*.off``, of which points are drawn evenly over the area.
+    - Meshes: ``CLASS/train/*.off`` and ``CLASS/test/*.off``; points are sampled evenly over their area.
     """
 
     dataset_name = "modelnet40"
@@ -54,38 +54,43 @@ class ModelNet40(ShapeDataset):
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         """Open ``split``.
 
+        Args:
+            data_path: folder with one of the layouts.
+            split: "train", "val" or "test".
+            cache_folder: ignored.
+
         Raises:
-            UserError: the folder has neither layout, or lists a shape that is not there.
+            UserError: the folder has neither layout, or lists a shape that does not exist.
         """
         if data_path is None or not os.path.isdir(os.path.expanduser(data_path)):
-            said = "needs -data_path=<folder>" if data_path is None else f"expects a folder, and {data_path} is none"
-            raise UserError(f"dataset {self.dataset_name} {said}: modelnet40_normal_resampled, or CLASS/train/*.off")
+            message = "needs -data_path=<folder>" if data_path is None else f"expects a folder, but got {data_path}"
+            raise UserError(f"dataset {self.dataset_name} {message}: modelnet40_normal_resampled, or CLASS/train/*.off")
         self.root = os.path.abspath(os.path.expanduser(data_path))
         require_split(split, _SPLITS, f"{self.dataset_name} at {self.root}")
         split = "train" if split == "train" else "test"
         lists = os.path.join(self.root, f"{self.dataset_name}_")
-        listed = read_lines(f"{lists}{split}.txt")
-        if listed is None:
+        listed_names = read_lines(f"{lists}{split}.txt")
+        if listed_names is None:
             self.names = sorted(
                 file.relative_to(self.root).as_posix() for file in Path(self.root).glob(f"*/{split}/*.off")
             )
             self.class_names = sorted({file.parent.parent.name for file in Path(self.root).glob("*/train/*.off")})
         else:
-            self.names = [f"{name.rpartition('_')[0]}/{name}.txt" for name in listed]
+            self.names = [f"{name.rpartition('_')[0]}/{name}.txt" for name in listed_names]
             self.class_names = read_lines(f"{lists}shape_names.txt") or []
         if not self.names:
             raise UserError(
                 f"{self.root} has no shapes in {self.dataset_name}_{split}.txt or CLASS/{split}/*.off: unpack "
-                f"modelnet40_normal_resampled.zip or {self.dataset_name}'s meshes, and name the folder with the classes"
+                f"modelnet40_normal_resampled.zip or {self.dataset_name}'s meshes, and give the folder with the classes"
             )
         missing = [name for name in self.names if not os.path.isfile(os.path.join(self.root, name))]
         if missing:
-            said = f"{len(missing):,} shapes that are not there, the first is {missing[0]}"
-            raise UserError(f"{lists}{split}.txt names {said}; unpack the download again")
+            message = f"{len(missing):,} shapes that do not exist, the first is {missing[0]}"
+            raise UserError(f"{lists}{split}.txt names {message}; unpack the download again")
         numbers = {name: number for number, name in enumerate(self.class_names)}
         unnamed = [name for name in self.names if name.split("/")[0] not in numbers]
         if unnamed:
-            where = f"{lists}shape_names.txt" if listed else f"{self.root}/CLASS/train"
+            where = f"{lists}shape_names.txt" if listed_names else f"{self.root}/CLASS/train"
             raise UserError(f"{where} does not name the class of {unnamed[0]}; it needs all classes")
         self.labels = np.array([numbers[name.split("/")[0]] for name in self.names], np.int64)
         self.num_classes = len(self.class_names)
@@ -94,9 +99,11 @@ class ModelNet40(ShapeDataset):
         return len(self.names)
 
     def read(self, index: int) -> SampledShape:
+        """Return shape ``index``."""
         return read_shape(self.describe(index), int(self.labels[index]))
 
     def describe(self, index: int) -> str:
+        """Return the path of shape ``index``."""
         return os.path.join(self.root, self.names[index])
 
 
@@ -107,43 +114,52 @@ class ModelNet10(ModelNet40):
 
 
 def read_shape(path: str, label: int = -1) -> SampledShape:
-    """The shape in a mesh (.off), or in a file of points of any format that scenes are read from, whose faces are not
-    looked at. Columns without names are x, y, z, and perhaps nx, ny, nz.
+    """Read a shape from a mesh (.off), or from a file of points in any format of scenes, without its faces.
+
+    Columns without names are x, y, z, and optionally nx, ny, nz.
+
+    Args:
+        path: the file.
+        label: class number; -1 for none.
 
     Raises:
-        UserError: it cannot be read; the message names the file, and the line where it has lines.
+        UserError: the file cannot be read; the message names the file, and the line if it has lines.
     """
     if path.lower().endswith(MESH):
         return SampledShape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
     kind = next(kind for kind, table in TABLES.items() if path.lower().endswith(table.suffixes))
-    table = read_table(path, kind, usual={3: _COLUMNS[:3], 6: _COLUMNS})
+    table = read_table(path, kind, default_names={3: _COLUMNS[:3], 6: _COLUMNS})
     points, normals = (
         np.stack([table[name] for name in names], axis=1).astype(np.float64) if set(names) <= set(table) else None
         for names in (_COLUMNS[:3], _COLUMNS[3:])
     )
     if points is None:
-        raise UserError(f"{path} has columns {', '.join(table)}; expected x, y, z, and perhaps nx, ny, nz")
+        raise UserError(f"{path} has columns {', '.join(table)}; expected x, y, z, and optionally nx, ny, nz")
     if normals is not None:
         normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
     return SampledShape(points, normals, label)
 
 
 def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices float64 (V, 3) and triangles int64 (T, 3) of a mesh in the OFF format; some files of ModelNet have their
-    counts in the line of "OFF". Faces with more corners are divided into triangles around the first.
+    """Parse a mesh in the OFF format: vertices float64 (V, 3) and triangles int64 (T, 3).
+
+    Some files of ModelNet have the counts on the line of "OFF". Faces with more corners are divided into triangles
+    around the first corner.
 
     Raises:
-        UserError: it cannot be read, or is no such mesh; the message names file and line.
+        UserError: the file cannot be read, or is not such a mesh; the message names file and line.
     """
     lines = read_content(path).decode("utf-8", "replace").splitlines()
-    numbered = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, 1)]
-    numbered = [(number, words) for number, words in numbered if words]
-    header = _HEADER.match(numbered[0][1][0]) if numbered else None
+    numbered_lines = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, 1)]
+    numbered_lines = [(number, words) for number, words in numbered_lines if words]
+    header = _HEADER.match(numbered_lines[0][1][0]) if numbered_lines else None
     if header is None:
-        raise UserError(f"{path}, line 1: expected OFF; it is no mesh in that format")
-    first = [numbered[0][1][0][header.end() :], *numbered[0][1][1:]]
-    rest = iter([(numbered[0][0], [word for word in first if word]), *numbered[1:]][0 if any(first) else 1 :])
-    number = numbered[0][0]
+        raise UserError(f"{path}, line 1: expected OFF; it is not a mesh in that format")
+    first = [numbered_lines[0][1][0][header.end() :], *numbered_lines[0][1][1:]]
+    rest = iter(
+        [(numbered_lines[0][0], [word for word in first if word]), *numbered_lines[1:]][0 if any(first) else 1 :]
+    )
+    number = numbered_lines[0][0]
     try:
         number, words = next(rest)
         num_vertices, num_faces = int(words[0]), int(words[1])
@@ -157,32 +173,42 @@ def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
             number, words = next(rest)
             corners = [int(word) for word in words[1 : 1 + int(words[0])]]
             if len(corners) != int(words[0]) or not all(0 <= corner < num_vertices for corner in corners):
-                raise ValueError(f"a corner is missing, or none of {num_vertices} vertices")
+                raise ValueError(f"a corner is missing, or is not one of {num_vertices} vertices")
             triangles += [(corners[0], *pair) for pair in zip(corners[1:-1], corners[2:])]
     except StopIteration:
-        raise UserError(f"{path} ends too early, after line {number}; take it from the download again") from None
+        raise UserError(f"{path} is truncated after line {number}; unpack the download again") from None
     except (ValueError, IndexError) as error:
-        raise UserError(f"{path}, line {number}: not as a mesh in the OFF format has it: {error}") from error
+        raise UserError(f"{path}, line {number}: invalid in the OFF format: {error}") from error
     return np.array(vertices, np.float64).reshape(-1, 3), np.array(triangles, np.int64).reshape(-1, 3)
 
 
 def sample_mesh(
     vertices: np.ndarray, triangles: np.ndarray, number: int, generator: np.random.Generator, name: str = "a mesh"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points drawn evenly over the area of a mesh, and the normals of their triangles, float64 (number, 3) each.
+    """Sample points evenly over the area of a mesh; return them with the normals of their triangles.
 
     Source: R. Osada et al., "Shape Distributions", ACM Transactions on Graphics 21, 2002, section 4.1.
 
+    Args:
+        vertices: float64 (V, 3).
+        triangles: int64 (T, 3).
+        number: number of points.
+        generator: source of randomness.
+        name: name of the mesh in messages.
+
+    Returns:
+        Points and normals, float64 (number, 3) each.
+
     Raises:
-        UserError: it has no area.
+        UserError: the mesh has no area.
     """
     a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
-    with np.errstate(all="ignore"):  # what is not finite is told
+    with np.errstate(all="ignore"):  # values that are not finite are reported below
         crosses = np.cross(b - a, c - a)  # (triangles, 3), twice the area long
         ends = np.cumsum(np.linalg.norm(crosses, axis=1))
     if not len(ends) or not 0 < ends[-1] < np.inf:
         raise UserError(f"{name} has no area, or coordinates that are not finite: expected a mesh of triangles")
-    chosen = np.minimum(np.searchsorted(ends, generator.random(number) * ends[-1], side="right"), len(ends) - 1)
+    selected = np.minimum(np.searchsorted(ends, generator.random(number) * ends[-1], side="right"), len(ends) - 1)
     root, share = np.sqrt(generator.random((number, 1))), generator.random((number, 1))
-    points = (1 - root) * a[chosen] + root * (1 - share) * b[chosen] + root * share * c[chosen]
-    return points, crosses[chosen] / np.linalg.norm(crosses[chosen], axis=1, keepdims=True)
+    points = (1 - root) * a[selected] + root * (1 - share) * b[selected] + root * share * c[selected]
+    return points, crosses[selected] / np.linalg.norm(crosses[selected], axis=1, keepdims=True)

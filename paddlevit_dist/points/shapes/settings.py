@@ -1,4 +1,4 @@
-"""Configuration keys of the classification of shapes."""
+"""Configuration keys of shape classification."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -9,39 +9,47 @@ from ...settings.section import Section, key, rows
 
 
 class SolidSection(Section):
+    """Keys of SHAPES.SOLIDS."""
+
     TRAIN: int = key(640, "synthetic_solids: training shapes", AT_LEAST_1)
     VAL: int = key(160, "synthetic_solids: validation shapes", AT_LEAST_1)
 
 
 class ShapeSection(Section):
+    """Keys of SHAPES."""
+
     VOXEL_SIZE: float = key(
         0.05,
-        "edge of a voxel; a shape is scaled so that its farthest point is at 1 from its middle",
+        "edge of a voxel; shapes are centered and scaled to radius 1",
         Range(low=1e-3, high=1),
     )
     FEATURES: list[Literal["xyz", "normals", "ones"]] = key(
-        ["xyz"], "what the network sees of a voxel: place and normal of its first point (3 channels each), ones (1)"
+        ["xyz"], "input features of a voxel: position and normal of its first point (3 channels each), ones (1)"
     )
     POINTS: int = key(
-        2048, "points of a shape: other random ones in each epoch of a training, else always the same", AT_LEAST_1
+        2048, "points of a shape: a new random sample in each training epoch, otherwise a fixed sample", AT_LEAST_1
     )
-    LABEL_SMOOTHING: float = key(0.0, "training: share of a label that all classes get alike", SHARE_BELOW_1)
+    LABEL_SMOOTHING: float = key(0.0, "training: fraction of a label spread evenly over all classes", SHARE_BELOW_1)
     UP_AXIS: Literal["x", "y", "z"] = key(
-        "z", "axis of ROTATION_DEGREES, upright in images; y for modelnet40_normal_resampled"
+        "z", "axis of ROTATION_DEGREES, vertical in images; y for modelnet40_normal_resampled"
     )
-    ROTATION_DEGREES: float = key(0.0, "training: largest angle around UP_AXIS", Range(low=0, high=180))
+    ROTATION_DEGREES: float = key(
+        0.0, "training: maximum rotation around UP_AXIS, in either direction", Range(low=0, high=180)
+    )
     SOLIDS: SolidSection
 
 
 class ShapeSettings(RunSettings):
+    """Settings of shape classification."""
+
     SHAPES: ShapeSection
 
 
 _TRAINING = ("LABEL_SMOOTHING", "UP_AXIS", "ROTATION_DEGREES")
 
 
-def _find_unused(given: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:
-    if given.values.DATA.DATASET != "synthetic_solids":
+def _find_ignored(view: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:
+    if view.values.DATA.DATASET != "synthetic_solids":
         yield IgnoredKeys(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 
 
@@ -49,5 +57,5 @@ TABLE = KeyTable(
     rows(ShapeSettings),
     training=tuple(f"SHAPES.{name}" for name in _TRAINING),
     effects={"training": ("SHAPES.SOLIDS.",)},
-    find_ignored=_find_unused,
+    find_ignored=_find_ignored,
 )

@@ -1,4 +1,4 @@
-"""Solids made up from a seed, so that a first training on shapes needs no download."""
+"""Synthetic solids generated from a seed, so that a first training run on shapes needs no download."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ _POINTS, _NOISE = 2048, 0.01
 _ARC = np.linspace(-np.pi / 2, np.pi / 2, 13)
 _CIRCLE = np.linspace(0, 2 * np.pi, 17)
 
-#: distance from the axis and height along a line that turns around it, and corners of the solid seen from above
+#: profile (distance from the axis and height), which is revolved around the axis, and number of sides seen from above
 SOLIDS: dict[str, tuple[np.ndarray, int]] = {
     "ball": (np.stack([np.cos(_ARC), np.sin(_ARC)], 1), 32),
     "box": (np.array([(0, -1), (1, -1), (1, 1), (0, 1)]), 4),
@@ -28,7 +28,7 @@ SOLIDS: dict[str, tuple[np.ndarray, int]] = {
 
 
 class SyntheticSolids(ShapeDataset):
-    """Solids of eight classes with random proportions, upright and turned about their axis."""
+    """Solids of eight classes with random proportions, upright and rotated about their axis."""
 
     class_names = list(SOLIDS)
     num_classes = len(SOLIDS)
@@ -39,6 +39,7 @@ class SyntheticSolids(ShapeDataset):
 
     @classmethod
     def open(cls, config: ShapeSettings, split: str, cache_folder: Path) -> "SyntheticSolids":
+        """Return the solids of ``split`` with the settings of SHAPES.SOLIDS."""
         solids = config.SHAPES.SOLIDS
         return cls(solids.TRAIN if split == "train" else solids.VAL, split)
 
@@ -46,23 +47,27 @@ class SyntheticSolids(ShapeDataset):
         return len(self.labels)
 
     def describe(self, index: int) -> str:
+        """Return split, class and number of a solid."""
         return f"{self.split} {self.class_names[self.labels[index]]} {index}"
 
     def read(self, index: int) -> SampledShape:
+        """Return solid ``index``."""
         generator = np.random.default_rng([_SPLITS[self.split], index])
         profile, sides = SOLIDS[self.class_names[self.labels[index]]]
-        vertices, triangles = turn_line(profile, sides)
+        vertices, triangles = revolve_profile(profile, sides)
         vertices = vertices * generator.uniform(0.6, 1.4, 3) @ rotation(2, generator.uniform(0, 2 * np.pi))
         xyz, normals = sample_mesh(vertices, triangles, _POINTS, generator)
         return SampledShape(xyz + _NOISE * generator.standard_normal(xyz.shape), normals, int(self.labels[index]))
 
 
-def turn_line(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:
-    """A mesh from a line that turns around the z axis: vertices (points x sides, 3) and triangles (T, 3), some of which
-    have no area.
+def revolve_profile(profile: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:
+    """Revolve a profile around the z axis; return vertices (points x sides, 3) and triangles (T, 3).
+
+    Some triangles have no area.
 
     Args:
         profile: (points, 2), distance from the axis and height.
+        sides: number of copies of the profile.
     """
     angles = np.arange(sides) * 2 * np.pi / sides
     ring = np.stack([np.cos(angles), np.sin(angles), np.ones(sides)], 1)

@@ -10,11 +10,11 @@ import paddle
 
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, joined
+from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, names_of_classes
+from ...tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
 from ...tasks.sample_checks import BadSample, require_finite, require_label
@@ -25,14 +25,14 @@ from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import compute_outputs
 from ..sparse import PlanSpec, build_plan
-from .data import ENDINGS, SampledShape, ShapeDataset, read_shape
+from .data import SUFFIXES, SampledShape, ShapeDataset, read_shape
 from .settings import ShapeSection, ShapeSettings
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
-# PointNet++'s provider.py: range of the factor, largest shift along each axis, deviation of each point's movement.
+# PointNet++'s provider.py: range of the scale factor, maximum shift along each axis, deviation of each point's noise.
 _SCALE, _SHIFT, _JITTER = (0.8, 1.25), 0.1, 0.01
-_IMAGE_PX = 80  # so few that voxels touch
+_IMAGE_PX = 80  # small enough that neighboring voxels touch
 
 
 class ShapeSample(NamedTuple):
@@ -47,8 +47,9 @@ class ShapeSamples(TransformedDataset):
     """A dataset of shapes as network input.
 
     Args:
+        dataset: the shapes.
         shapes: the SHAPES keys.
-        is_training: they are varied at random.
+        is_training: augment shapes at random.
     """
 
     def __init__(self, dataset: ShapeDataset, shapes: ShapeSection, is_training: bool) -> None:
@@ -56,32 +57,34 @@ class ShapeSamples(TransformedDataset):
         self.class_names = dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
+        """Return shape ``index`` as network input."""
         return build_sample(self.dataset.read(index), self.shapes, generator if self.is_training else None)
 
 
 def build_sample(shape: SampledShape, keys: ShapeSection, generator: np.random.Generator | None = None) -> ShapeSample:
-    """A shape as network input.
+    """Return a shape as network input.
 
     Args:
+        shape: the shape.
         keys: the SHAPES keys.
-        generator: of all that varies in a training; None: nothing does.
+        generator: source of random augmentation; None: no augmentation.
 
     Raises:
-        BadSample: it has no points, or no normals where the network sees them.
+        BadSample: the shape has no points, or no normals although they are a feature.
     """
     xyz, normals, label = shape
     if not len(xyz):
         raise BadSample("the shape has no points")
     require_finite(xyz, "shape")
     if normals is None and "normals" in keys.FEATURES:
-        raise BadSample("SHAPES.FEATURES names normals, which this shape has not: leave them out")
+        raise BadSample('this shape has no normals: remove "normals" from SHAPES.FEATURES')
     normals = np.zeros_like(xyz) if normals is None else normals
-    # The first points of a scan would be a part of it.
-    chosen = (generator or np.random.default_rng(0)).permutation(len(xyz))[: keys.POINTS]
-    xyz, normals = xyz[chosen] - xyz[chosen].mean(axis=0), normals[chosen]
+    # Selected at random: the first points of a scan would cover only a part of it.
+    selected = (generator or np.random.default_rng(0)).permutation(len(xyz))[: keys.POINTS]
+    xyz, normals = xyz[selected] - xyz[selected].mean(axis=0), normals[selected]
     xyz = (xyz / max(float(np.linalg.norm(xyz, axis=1).max()), 1e-12)).astype(np.float32)
     if generator is not None:
-        xyz, normals = _vary(xyz, normals, keys, generator)
+        xyz, normals = _augment(xyz, normals, keys, generator)
     voxels = discretize(xyz, keys.VOXEL_SIZE)
     first, _ = first_occurrences(voxels)
     columns = {"xyz": xyz, "normals": normals, "ones": np.ones((len(xyz), 1))}
@@ -89,18 +92,18 @@ def build_sample(shape: SampledShape, keys: ShapeSection, generator: np.random.G
     return ShapeSample(voxels[first], features.astype(np.float32), label)
 
 
-def _vary(
+def _augment(
     xyz: np.ndarray, normals: np.ndarray, keys: ShapeSection, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     angle = math.radians(keys.ROTATION_DEGREES) * generator.uniform(-1, 1)
     matrix = rotation("xyz".index(keys.UP_AXIS), angle).astype(np.float32)
-    moved = generator.standard_normal(xyz.shape, np.float32) * np.float32(_JITTER)
+    noise = generator.standard_normal(xyz.shape, np.float32) * np.float32(_JITTER)
     shift = generator.uniform(-_SHIFT, _SHIFT, 3)
-    return (xyz @ matrix * generator.uniform(*_SCALE) + moved + shift).astype(np.float32), normals @ matrix
+    return (xyz @ matrix * generator.uniform(*_SCALE) + noise + shift).astype(np.float32), normals @ matrix
 
 
 class ShapeInputs(InputSamples):
-    """Files of shapes to be predicted, as an evaluation would see them."""
+    """Files of shapes to be predicted, without augmentation."""
 
     labeled = False
 
@@ -108,12 +111,15 @@ class ShapeInputs(InputSamples):
         self.shapes, self.names, self.unreadable = shapes, names, unreadable
 
     def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
+        """Return shape ``index`` as network input."""
         return build_sample(read_shape(self.names[index]), self.shapes)
 
 
 class ShapeClassification(ClassifierTask):
-    """Trains and evaluates a sparse network that has one output for each shape. The loss is the mean over all shapes of
-    all ranks."""
+    """Trains and evaluates a sparse network that classifies shapes.
+
+    The loss is the mean over all shapes of all ranks.
+    """
 
     config: ShapeSettings
     sample_name = "shapes"
@@ -128,35 +134,44 @@ class ShapeClassification(ClassifierTask):
         self.plan_spec: PlanSpec | None = None  # known once a worker has built the network
 
     def build_dataset(self, split: str, cache_folder: Path) -> ShapeSamples:
+        """Return the samples of ``split``, with augmentation if the task trains on it."""
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
-        self.class_names = names_of_classes(config, dataset.class_names, number=dataset.num_classes)
+        self.class_names = resolve_class_names(config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
 
     def check_sample(self, sample: ShapeSample) -> None:
+        """Check that features are finite, and the range of the label."""
         require_finite(sample.features, "shape")
         if sample.label != _NO_LABEL:
             require_label(sample.label, self.num_classes)
 
     def collate(self, samples: Sequence[ShapeSample]) -> dict[str, Any]:
-        coordinates, features = sparse_collate([one.voxels for one in samples], [one.features for one in samples])
-        labels = np.array([one.label for one in samples], np.int64)
-        if self.plan_spec is None:  # for display, without a network
+        """Return a batch with the network's plan."""
+        coordinates, features = sparse_collate(
+            [sample.voxels for sample in samples], [sample.features for sample in samples]
+        )
+        labels = np.array([sample.label for sample in samples], np.int64)
+        if self.plan_spec is None:  # a batch for display, without a network
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
 
     def get_classes(self, samples: ShapeSamples) -> np.ndarray | None:
+        """Return the label of each sample."""
         return samples.dataset.labels
 
     def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
+        """Return the properties of the dataset that results depend on."""
         return {**super().dataset_signature(samples), "classes": list(self.class_names)}
 
     def preprocess_signature(self) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on."""
         shapes = self.config.SHAPES
         return {"SHAPES.VOXEL_SIZE": shapes.VOXEL_SIZE, "SHAPES.FEATURES": list(shapes.FEATURES)}
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Create the network."""
         channels = sum(_CHANNELS[name] for name in self.config.SHAPES.FEATURES)
         classes = num_classes or self.num_classes
         model = create_model(self.config.MODEL.NAME, num_classes=classes, in_channels=channels)
@@ -165,15 +180,17 @@ class ShapeClassification(ClassifierTask):
         return model
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Float32 (batch, classes)."""
+        """Return the logits of a batch, float32 (batch, classes)."""
         return compute_outputs(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
 
     def expected_losses(self) -> dict[str, float]:
+        """Return the loss of a network that predicts all classes with the same probability."""
         return {"loss": math.log(self.num_classes)}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Return the loss and the accuracy of a batch."""
         logits, labels = self.logits(model, batch), batch["labels"]
         losses = adjusted_losses(logits, labels, _NO_LABEL, smoothing=self.config.SHAPES.LABEL_SMOOTHING)
         with paddle.no_grad():
@@ -182,60 +199,72 @@ class ShapeClassification(ClassifierTask):
         return {"loss": LossTerm(losses.sum(), number), "accuracy": LossTerm(correct, number, weight=0.0)}
 
     def build_metrics(self) -> "ShapeMetrics":
+        """Return empty metrics."""
         return ShapeMetrics(self.num_classes, self.class_names)
 
     def figures(
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
-        def image_of(index: int) -> np.ndarray | None:
+        """Return galleries of predictions, and tables of classes."""
+
+        def render_image(index: int) -> np.ndarray | None:
             try:
                 return draw_shape(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP_AXIS)
             except (UserError, BadSample, OSError):
                 return None
 
-        evaluated = EvaluatedAnswers(*joined(records), self.num_classes, self.class_names, self.sample_name)
-        return [*galleries(evaluated, image_of, samples.describe), *tables(evaluated)]
+        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, self.class_names, self.sample_name)
+        return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:
+        """Return the shapes of a training batch with their classes."""
         scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
-        of_each = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
+        shapes = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
         up, names = self.config.SHAPES.UP_AXIS, self.class_names
-        return [(draw_shape(one, up), f"{names[label]}, {len(one):,} voxels") for one, label in of_each]
+        return [(draw_shape(shape, up), f"{names[label]}, {len(shape):,} voxels") for shape, label in shapes]
 
     def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labeled]:
+        """Return shapes without augmentation, with their classes."""
         plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
-        nothing_random = np.random.default_rng(0)
-        return self.images(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
+        generator = np.random.default_rng(0)
+        return self.images(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
-        expected = f"expected {', '.join(ENDINGS)}, or a folder of these"
-        found, unreadable = find_inputs(list(map(str, inputs)), _shapes_in, _as_shape, what="shape", expected=expected)
-        return ShapeInputs(self.config.SHAPES, found, unreadable)
+        """Return the samples of the shapes in paths, for ``predict``."""
+        expected = f"expected {', '.join(SUFFIXES)}, or a folder of these"
+        paths, unreadable = find_inputs(
+            list(map(str, inputs)), _find_shapes, _check_suffix, what="shape", expected=expected
+        )
+        return ShapeInputs(self.config.SHAPES, paths, unreadable)
 
 
 class ShapeMetrics(ClassificationMetrics):
-    """Those of images; the last line also has the mean of the classes' accuracies, which papers on ModelNet40 call
-    mean class accuracy."""
+    """Classification metrics; the summary also has the balanced accuracy.
+
+    Papers on ModelNet40 call it mean class accuracy.
+    """
 
     def summary(self, values: dict[str, float]) -> str:
+        """Return the main metrics as one line for the log."""
         return f"{super().summary(values)} balanced accuracy {values['balanced accuracy']:.2f}"
 
 
 def draw_shape(voxels: np.ndarray, up: str) -> np.ndarray:
-    """Voxels (M, 3) seen obliquely from above, in colors of their places, uint8 (height, ``_IMAGE_PX``, 3).
+    """Draw voxels (M, 3) seen obliquely from above, colored by position, uint8 (height, ``_IMAGE_PX``, 3).
 
     Args:
+        voxels: coordinates of the voxels.
         up: SHAPES.UP_AXIS.
     """
-    upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # turned about (1, 1, 1)
+    upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # rotates about (1, 1, 1)
     shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)
     colors = np.rint(40 + 180 * shares).astype(np.uint8)
     return draw(upright, colors, np.ones(len(upright), bool), _IMAGE_PX)
 
 
-def _as_shape(path: str) -> str | None:
-    return path if path.lower().endswith(ENDINGS) else None
+def _check_suffix(path: str) -> str | None:
+    return path if path.lower().endswith(SUFFIXES) else None
 
 
-def _shapes_in(folder: str) -> Iterator[str]:
-    yield from (str(file) for file in sorted(Path(folder).rglob("*")) if _as_shape(str(file)) and file.is_file())
+def _find_shapes(folder: str) -> Iterator[str]:
+    yield from (str(file) for file in sorted(Path(folder).rglob("*")) if _check_suffix(str(file)) and file.is_file())

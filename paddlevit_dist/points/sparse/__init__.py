@@ -16,12 +16,13 @@ Usage in a task. The plan of a batch depends on coordinates only, so the loader 
 For experiments, ``SparseTensor(features, coordinates)`` builds the plan on demand.
 
 - ``coordinate_keys``, ``coordinate_levels``: sorted keys, levels, and the search for neighbors
-- ``coordinate_plan``: what a network needs, built without Paddle and packed into two arrays
-- ``device_plan``: kernel maps on the device; ``convolution``: the arithmetic and its gradient
-- ``tensor``: ``SparseTensor``, and what is computed from several; ``fields``: points between voxels, dense arrays
+- ``coordinate_plan``: the tables that a network needs, built without Paddle and packed into two arrays
+- ``device_plan``: kernel maps on the device; ``convolution``: forward and backward pass
+- ``tensor``: ``SparseTensor`` and operations on several of them; ``fields``: points between voxels, dense arrays
 - ``layers``, ``padded`` (spconv's rule), ``depthwise``, ``pooling``, ``per_scene``, ``functional``: building blocks
 - ``switching``: keyword arguments of other libraries' layers
-- ``weights``: of spconv and torchsparse; ``minkunet``, ``variants``: networks, and their names without Paddle
+- ``weights``: conversion from spconv and torchsparse; ``minkunet``, ``variants``: networks, and their names without
+  Paddle
 """
 
 from ...runtime.lazy_names import lazy_names

@@ -7,51 +7,55 @@ import numpy as np
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 
-_SMALLEST_MARGIN = 256
-_MOST_AXES = 4
+_MIN_MARGIN = 256
+_MAX_AXES = 4
 
-Steps = int | tuple[int, ...]  # a stride, size or dilation: one number for all axes; or one for each, not all equal
+Steps = int | tuple[int, ...]  # a stride, size or dilation: one number for all axes, or one for each if they differ
 
 
 def along_axes(steps: Steps, dimension: int) -> tuple[int, ...]:
-    """One number for each axis.
+    """Return one number for each axis.
+
+    Args:
+        steps: one number for all axes, or one for each.
+        dimension: number of axes.
 
     Raises:
-        ValueError: there are others than ``dimension``.
+        ValueError: the number of entries is not ``dimension``.
     """
-    found = (steps,) * dimension if isinstance(steps, int) else tuple(steps)
-    if len(found) != dimension:
-        raise ValueError(f"{steps} has {len(found)} numbers for {dimension} axes: give one for each, or one for all")
-    return found
+    numbers = (steps,) * dimension if isinstance(steps, int) else tuple(steps)
+    if len(numbers) != dimension:
+        raise ValueError(f"{steps} has {len(numbers)} numbers for {dimension} axes: give one for each, or one for all")
+    return numbers
 
 
-def plainest(numbers: Sequence[int]) -> Steps:
-    """The same as ``Steps``: equal ones are one number, so that what is equal compares equal."""
-    return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
+def simplify_steps(steps: Sequence[int]) -> Steps:
+    """Return one number if all are equal, else a tuple, so that equal steps compare equal."""
+    return steps[0] if len(set(steps)) == 1 else tuple(steps)
 
 
 class KeySpace:
-    """Keys of all voxels in the bounding box of some, and around it.
+    """Keys of all voxels within the bounding box of the given coordinates, plus a margin.
 
     Args:
         coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4, in any order.
 
     Attributes:
         dimension: D.
-        coordinates: those given, int64.
+        coordinates: the given coordinates as int64.
 
     Raises:
-        ValueError: another shape or dtype, or a negative scene number.
+        ValueError: wrong shape or dtype, or a negative scene number.
         UserError: coordinates beyond int32.
     """
 
     def __init__(self, coordinates: np.ndarray) -> None:
         coordinates = np.asarray(coordinates)
-        is_shaped = coordinates.ndim == 2 and 2 <= coordinates.shape[1] <= 1 + _MOST_AXES
+        is_shaped = coordinates.ndim == 2 and 2 <= coordinates.shape[1] <= 1 + _MAX_AXES
         if not is_shaped or coordinates.dtype.kind not in "iu":
             raise ValueError(
                 f"coordinates are {coordinates.dtype} of shape {coordinates.shape}, expected integers (voxels, 1 + D) "
-                f"with the scene number in column 0 and D from 1 to {_MOST_AXES}"
+                f"with the scene number in column 0 and D from 1 to {_MAX_AXES}"
             )
         limits = np.iinfo(np.int32)
         if coordinates.size and (coordinates.min() < limits.min or coordinates.max() > limits.max):
@@ -66,27 +70,26 @@ class KeySpace:
         if low[0] < 0:
             raise ValueError(f"scene number {low[0]} in column 0 of the coordinates is negative")
         self.dimension = coordinates.shape[1] - 1
-        self._margin = _SMALLEST_MARGIN
+        self._margin = _MIN_MARGIN
         self._low, self._high = np.array(low[1:], np.int64), np.array(high[1:], np.int64)
         self._scenes = int(high[0]) + 1 if number else 0
 
     def reserve(self, reach: int) -> bool:
-        """Make room for coordinates up to ``reach`` outside the bounding box; whether that has changed all keys."""
+        """Extend the margin to ``reach`` around the bounding box; return True if this changed all keys."""
         grows = reach > self._margin
         if grows:
             self._margin = 1 << (reach - 1).bit_length()
         return grows
 
-    def have_keys(self, others: np.ndarray) -> np.ndarray:
-        """Which of other voxels (M, 1 + D) are of a scene that is here, and within reach of the bounding box: bool
-        (M,)."""
-        are_here = (others[:, 0] >= 0) & (others[:, 0] < self._scenes)
+    def in_reach(self, others: np.ndarray) -> np.ndarray:
+        """Return which of ``others`` (M, 1 + D) have a known scene and are within the margin: bool (M,)."""
+        is_in_reach = (others[:, 0] >= 0) & (others[:, 0] < self._scenes)
         for column, low, high in zip(others.T[1:], self._low - self._margin, self._high + self._margin):
-            are_here &= (column >= low) & (column <= high)
-        return are_here
+            is_in_reach &= (column >= low) & (column <= high)
+        return is_in_reach
 
     def radices(self) -> np.ndarray:
-        """Key increment of one step along each spatial axis, int64 (D,).
+        """Return the key increment of one step along each spatial axis, int64 (D,).
 
         Raises:
             UserError: the coordinates are too far apart for a 63-bit key.
@@ -98,13 +101,13 @@ class KeySpace:
         if radices[0] * widths[0] * max(1, self._scenes) > np.iinfo(np.int64).max:
             spans = " x ".join(str(int(high) - int(low) + 1) for low, high in zip(self._low, self._high))
             raise UserError(
-                f"the voxels of {self._scenes} scene(s) span {spans}, too far for a key of 63 bits: use a larger voxel "
+                f"the voxels of {self._scenes} scene(s) span {spans}, too large for a 63-bit key: use a larger voxel "
                 "size, or remove stray points"
             )
         return np.array(radices, np.int64)
 
     def pack(self, coordinates: np.ndarray) -> np.ndarray:
-        """Keys int64 (N,) with the same sort order as the coordinates."""
+        """Return keys int64 (N,) with the same sort order as the coordinates."""
         radices = self.radices()
         keys = coordinates[:, 0] * self._scene_step()
         for axis in range(self.dimension):
@@ -112,30 +115,34 @@ class KeySpace:
         return keys
 
     def sort_keys(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The keys in ascending order, and the positions of their voxels, int64 (N,) each."""
+        """Return the keys in ascending order, and the positions of their voxels, int64 (N,) each."""
         return _sort_with_positions(self.pack(coordinates), (self._scene_step() * max(1, self._scenes)).bit_length())
 
     def _scene_step(self) -> int:
-        """Key increment of one scene."""
+        """Return the key increment of one scene."""
         return int(self.radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
 
 
-def distinct(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct voxels in lexicographic order, int32 (M, 1 + D), and which of them each one is, int64 (N,).
+def unique_voxels(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the unique voxels in lexicographic order, int32 (M, 1 + D), and the index of each input, int64 (N,).
+
+    Args:
+        coordinates: integers (N, 1 + D), scene number in column 0, possibly with duplicates.
 
     Raises:
-        ValueError, UserError: as ``KeySpace``.
+        ValueError: wrong shape or dtype, or a negative scene number.
+        UserError: coordinates beyond int32, or too far apart for a 63-bit key.
     """
     space = KeySpace(coordinates)
     keys, order = space.sort_keys(space.coordinates)
-    is_first = first_of_equals(keys)
+    is_first = mark_first(keys)
     inverse = np.empty(len(keys), np.int64)
     inverse[order] = np.cumsum(is_first) - 1
     return space.coordinates[order[is_first]].astype(np.int32), inverse
 
 
-def first_of_equals(sorted_keys: np.ndarray) -> np.ndarray:
-    """bool (N,): differs from the one before."""
+def mark_first(sorted_keys: np.ndarray) -> np.ndarray:
+    """Return bool (N,): True where a key differs from the previous one."""
     is_first = np.ones(len(sorted_keys), bool)
     np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=is_first[1:])
     return is_first
@@ -143,10 +150,10 @@ def first_of_equals(sorted_keys: np.ndarray) -> np.ndarray:
 
 @compiled
 def _sort_with_positions(keys, bits):
-    """Stable sort: sorted keys, and their original positions. What is in order already, as levels are, stays.
+    """Sort stably; return the sorted keys and their original positions. Sorted input is returned unchanged.
 
-    Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): in a fifth of the time of
-    numpy's comparison sort. ``keys`` are non-negative int64 with that many bits, and are overwritten.
+    Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): takes a fifth of the time of
+    numpy's comparison sort. ``keys`` are non-negative int64 with at most ``bits`` bits, and are overwritten.
     """
     order = np.arange(len(keys))
     ascending = 1

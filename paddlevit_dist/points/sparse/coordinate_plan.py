@@ -1,15 +1,15 @@
-"""The coordinate plan of a batch: everything that a network needs to know about its voxels' positions, in arrays.
+"""The coordinate plan of a batch: the tables about voxel positions that a network needs, as arrays.
 
 A loader process builds it with the batch, while the device trains on the previous one. It depends on coordinates only.
 
-A kernel map is kept as lists of pairs: for each kernel offset, the rows that receive and the rows that give. They are
-split into blocks of receiving rows: within a block and an offset no row receives twice, so additions need no locks and
-none is repeated, and a block's rows stay in cache while all offsets add to them.
+A kernel map is stored as lists of pairs: for each kernel offset, the rows that receive and the rows that give. The
+lists are split into blocks of receiving rows. Within a block and an offset no row receives twice, so additions need no
+locks, and a block's rows stay in cache while all offsets add to them.
 
-For GPUs there are no blocks: the lists of about equal lengths form a group and are filled up to the longest of them, so
-that a group is multiplied at once, and nothing has to be arranged on the device. A filling pair gives from
-the row after the last, which holds zeros there. Filling pairs receive in turn, one row after the other: additions to
-one row have to wait for each other.
+Plans for GPUs have no blocks: lists of similar lengths form a group and are padded to the longest of them, so that a
+group is multiplied at once and nothing has to be arranged on the device. A padding pair gives from the row after the
+last one, which holds zeros. The receivers of padding pairs cycle through all rows, because additions to the same row
+have to wait for each other.
 """
 
 import functools
@@ -20,20 +20,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.compiled import compiled
-from .coordinate_keys import Steps, along_axes, plainest
+from .coordinate_keys import Steps, along_axes, simplify_steps
 from .coordinate_levels import CoordinateLevels, VoxelLevel, is_symmetric
 
-PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
+PAIRS, HEADER = "plan_pairs", "plan_header"  # keys of a packed plan in a batch
 _FORMAT = 4
-_FEWEST_BLOCK_ROWS = 1024
+_MIN_BLOCK_ROWS = 1024
 
-_LARGEST_FILL = 0.25  # share of a list that may be filling
-_SMALL = 256  # pairs that may be filling in any case
-_MOST_PAIRS = 1 << 20  # in a group: what is gathered for it takes 256 MB at 64 channels
+_MAX_PADDING_RATIO = 0.25  # fraction of a list that may be padding
+_MIN_PADDING = 256  # padding pairs that are always allowed
+_MAX_GROUP_PAIRS = 1 << 20  # the gathered rows of a group take 256 MB at 64 channels
 
 
 class MapKey(NamedTuple):
-    """One kernel map: which coarse voxel matches which fine voxel at which kernel offset.
+    """Key of a kernel map: two levels and the kernel that connects them.
 
     Attributes:
         fine: tensor stride of the finer level.
@@ -53,7 +53,7 @@ class MapKey(NamedTuple):
         return is_symmetric(self.fine, self.coarse, self.kernel_size)
 
     def num_offsets(self, dimension: int) -> int:
-        """Voxels of the kernel."""
+        """Return the number of voxels of the kernel."""
         return math.prod(along_axes(self.kernel_size, dimension))
 
 
@@ -63,8 +63,8 @@ class PlanSpec(NamedTuple):
     Attributes:
         maps: kernel maps, in the order of their first use.
         scene_levels: tensor strides at which each voxel's scene must be known (global pooling).
-        block_rows: maximum voxels per block; None: no blocks, but groups of filled lists. As the network's device
-            prefers it (``tensor.preferred_block_rows``).
+        block_rows: maximum voxels per block; None: groups of padded lists instead of blocks. Use the value that the
+            network's device prefers (``device_plan.preferred_block_rows``).
     """
 
     maps: tuple[MapKey, ...] = ()
@@ -73,11 +73,11 @@ class PlanSpec(NamedTuple):
 
 
 class SceneRanges(NamedTuple):
-    """Which voxels of a level are whose; arrays, or tensors on the device.
+    """Assignment of a level's voxels to scenes; arrays, or tensors on the device.
 
     Attributes:
         numbers: scene number of each voxel, int32 (rows,).
-        order: int32 (rows,), the rows by scene; empty if they are in that order already.
+        order: int32 (rows,), the rows sorted by scene; empty if they are already sorted.
         sizes: voxels of each scene.
     """
 
@@ -90,10 +90,11 @@ class PairLists(NamedTuple):
     """Pairs of one kernel map in one direction, as arrays, or as tensors on the device.
 
     Attributes:
-        receivers: int32 (P,), by block, then by kernel offset, then ascending; of groups by group, then as
-            ``group_sizes`` orders the offsets, each list filled up to the longest of its group.
-        givers: int32 (P,), the row that each of them receives from; the number of giving rows in a filling pair.
-        counts: int64 (blocks, K), number of pairs without filling; one block if there are groups.
+        receivers: int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group,
+            then in the order of ``group_sizes``, each list padded to the longest of its group.
+        givers: int32 (P,), the row that each receiver gets its features from; the number of giving rows in a padding
+            pair.
+        counts: int64 (blocks, K), number of pairs without padding; one block if there are groups.
         is_exclusive: no row receives more than once over all offsets.
         is_grouped: there are groups instead of blocks.
     """
@@ -111,14 +112,14 @@ class CoordinatePlan:
     Args:
         coordinates: integers (N, 1 + D), scene number in column 0, D from 1 to 4; no duplicate voxels, in any order.
         num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number
-        present.
-        block_rows: as in ``PlanSpec``.
+            present.
+        block_rows: maximum voxels per block; None: groups instead of blocks (``PlanSpec``).
         stride: tensor stride of the coordinates, the finest of the plan.
 
     Raises:
-        ValueError: wrong shape or dtype, duplicate voxels, voxels between those of ``stride``, or a scene number not
-            below ``num_scenes``.
-        UserError: the coordinates lie too far apart for a key.
+        ValueError: wrong shape or dtype, duplicate voxels, coordinates that are not multiples of ``stride``, or a
+            scene number not below ``num_scenes``.
+        UserError: the coordinates are too far apart for a 63-bit key.
     """
 
     def __init__(
@@ -138,42 +139,46 @@ class CoordinatePlan:
             raise ValueError(f"coordinates have scene number {present - 1}, the batch has {self.num_scenes} scenes")
 
     def level(self, stride: Steps) -> VoxelLevel:
-        """The voxels of a tensor stride."""
+        """Return the voxels of a tensor stride."""
         return self._levels.level(stride)
 
-    def find(self, stride: Steps, wanted: np.ndarray) -> np.ndarray:
-        """As ``CoordinateLevels.find``."""
-        return self._levels.find(stride, wanted)
+    def find(self, stride: Steps, voxels: np.ndarray) -> np.ndarray:
+        """Return the row of each of ``voxels`` (M, 1 + D) in a level, int64 (M,), -1 for voxels that do not exist."""
+        return self._levels.find(stride, voxels)
 
     def scenes(self, stride: Steps) -> SceneRanges:
-        """Which voxels of a level are whose."""
+        """Return the assignment of a level's voxels to scenes."""
         numbers = self.level(stride).coordinates[:, 0].astype(np.int32)
         is_sorted = bool((numbers[1:] >= numbers[:-1]).all())
         order = np.argsort(numbers[:0] if is_sorted else numbers, kind="stable").astype(np.int32)
         return SceneRanges(numbers, order, np.bincount(numbers, minlength=self.num_scenes).tolist())
 
     def kernel_map(self, key: MapKey) -> tuple[PairLists, ...]:
-        """The pairs of a kernel between two levels: to the coarse one and, if the kernel is not symmetric, to the fine
-        one; those of a symmetric kernel's center, where every row meets itself, are left out."""
+        """Return the pairs of a kernel between two levels, to the coarse one and to the fine one.
+
+        A symmetric kernel has one direction only. Its center, where every row matches itself, is omitted.
+        """
         return tuple(table.lists() for table in self.pair_tables(key))
 
     def pair_tables(self, key: MapKey) -> "list[PairTable]":
-        """The same before they are laid out."""
+        """Return the tables of ``kernel_map`` before they are written to arrays."""
         coarse, fine = (len(self.level(stride).order) for stride in (key.coarse, key.fine))
         num_offsets = key.num_offsets(self.dimension)
         return self._tables(self._levels.pairs(*key), fine, coarse, num_offsets, key.is_symmetric)
 
     def map_to(self, stride: Steps, coarse: np.ndarray, offsets: np.ndarray) -> tuple[PairLists, ...]:
-        """The pairs, in both directions, of the voxels of a level with any others, wherever one of the level is one of
-        these plus an offset: a kernel map between two sets of voxels.
+        """Return the kernel map between a level and any other set of voxels, in both directions.
+
+        A pair exists wherever a voxel of the level is a voxel of ``coarse`` plus an offset.
 
         Args:
-            coarse: integers (M, 1 + D), distinct, scene number in column 0.
-            offsets: int64 (K, D), of the kernel, in units of the coordinates.
+            stride: tensor stride of the level.
+            coarse: integers (M, 1 + D), unique, scene number in column 0.
+            offsets: int64 (K, D), the kernel's offsets in units of the coordinates.
         """
         fine = len(self.level(stride).order)
-        found = self._tables(self._levels.pairs_with(stride, coarse, offsets), fine, len(coarse), len(offsets), False)
-        return tuple(table.lists() for table in found)
+        tables = self._tables(self._levels.pairs_with(stride, coarse, offsets), fine, len(coarse), len(offsets), False)
+        return tuple(table.lists() for table in tables)
 
     def _tables(
         self,
@@ -185,9 +190,9 @@ class CoordinatePlan:
     ) -> "list[PairTable]":
         sides = [(coarse, fine)] if is_symmetric else [(coarse, fine), (fine, coarse)]
         tables = [PairTable(*rows, num_offsets, self.block_rows) for rows in sides]
-        for k, fine_of, coarse_of in pairs:
-            tables[0].add(k, fine_of)
-            tables[-1].add(num_offsets - 1 - k if is_symmetric else k, coarse_of)
+        for k, fine_rows, coarse_rows in pairs:
+            tables[0].add(k, fine_rows)
+            tables[-1].add(num_offsets - 1 - k if is_symmetric else k, coarse_rows)
         return tables
 
 
@@ -197,18 +202,18 @@ class PairTable:
     Args:
         num_rows: rows that may receive.
         num_givers: rows that may give.
-        num_offsets: of the kernel.
-        block_rows: as in ``PlanSpec``.
+        num_offsets: number of kernel offsets.
+        block_rows: maximum voxels per block; None: groups instead of blocks (``PlanSpec``).
     """
 
     def __init__(self, num_rows: int, num_givers: int, num_offsets: int, block_rows: int | None) -> None:
         self.is_grouped = block_rows is None
         self._num_rows, self._num_givers = num_rows, num_givers
         # At least two blocks, unless they would be tiny, so that two threads can share the work.
-        blocks = max(num_rows, 1) if block_rows is None else max(_FEWEST_BLOCK_ROWS, -(-num_rows // 2))
+        blocks = max(num_rows, 1) if block_rows is None else max(_MIN_BLOCK_ROWS, -(-num_rows // 2))
         self._block = blocks if block_rows is None else min(block_rows, blocks)
         self.counts = np.zeros((-(-num_rows // self._block), num_offsets), np.int64)
-        # By offset in order of arrival. Most of it is never touched, and so takes no memory.
+        # Sorted by offset in order of arrival. Most of it is never touched, and so takes no memory.
         self._receivers = np.empty(num_rows * num_offsets + 1, np.int32)
         self._givers = np.empty(num_rows * num_offsets + 1, np.int32)
         self._starts = np.zeros(num_offsets, np.int64)
@@ -217,65 +222,68 @@ class PairTable:
 
     @property
     def is_exclusive(self) -> bool:
-        """No row receives more than once in all."""
+        """True if no row receives more than once over all offsets."""
         return self.size == np.count_nonzero(self._has_received)
 
-    def add(self, k: int, giver_of: np.ndarray) -> None:
+    def add(self, k: int, giver_rows: np.ndarray) -> None:
         """Add the row that each row receives from at offset ``k``, int32 (rows,), -1 for none."""
         self._starts[k] = self.size
         self.size = _append(
-            giver_of, k, self._block, self._receivers, self._givers, self.size, self.counts, self._has_received
+            giver_rows, k, self._block, self._receivers, self._givers, self.size, self.counts, self._has_received
         )
 
     @property
-    def filled_size(self) -> int:
-        """Number of pairs with the filling ones."""
-        return filled_size(self.counts, self.is_grouped)
+    def padded_size(self) -> int:
+        """Number of pairs, including padding."""
+        return padded_size(self.counts, self.is_grouped)
 
     def write(self, receivers: np.ndarray, givers: np.ndarray) -> None:
-        """Lay the pairs out as ``PairLists`` has them, in two arrays int32 (filled_size,)."""
+        """Write the pairs to two arrays int32 (padded_size,), in the order that ``PairLists`` describes."""
         if not self.is_grouped:
             _lay_out(self._receivers, self._givers, self._starts, self.counts, receivers, givers)
             return
-        place = filled = 0
+        place = padded = 0
         for offsets, sizes in group_lists(self.counts):
             for offset, size in zip(offsets, sizes):
-                own, start, filling = slice(place, place + size), self._starts[offset], sizes[0] - size
-                receivers[own] = self._receivers[start : start + size]
-                givers[own] = self._givers[start : start + size]
+                part, start, padding = slice(place, place + size), self._starts[offset], sizes[0] - size
+                receivers[part] = self._receivers[start : start + size]
+                givers[part] = self._givers[start : start + size]
                 place += sizes[0]
-                receivers[own.stop : place] = np.arange(filled, filled + filling) % self._num_rows
-                givers[own.stop : place] = self._num_givers
-                filled += filling
+                receivers[part.stop : place] = np.arange(padded, padded + padding) % self._num_rows
+                givers[part.stop : place] = self._num_givers
+                padded += padding
 
     def lists(self) -> PairLists:
-        """The same in arrays of their own."""
-        receivers, givers = np.empty(self.filled_size, np.int32), np.empty(self.filled_size, np.int32)
+        """Return the pairs in new arrays."""
+        receivers, givers = np.empty(self.padded_size, np.int32), np.empty(self.padded_size, np.int32)
         self.write(receivers, givers)
         return PairLists(receivers, givers, self.counts, self.is_exclusive, self.is_grouped)
 
 
-def filled_size(counts: np.ndarray, is_grouped: bool) -> int:
-    """Pairs of one direction of a kernel map with the filling ones; ``counts`` as in ``PairLists``."""
+def padded_size(counts: np.ndarray, is_grouped: bool) -> int:
+    """Return the number of pairs of one direction, including padding; ``counts`` is that of ``PairLists``."""
     return sum(len(sizes) * sizes[0] for _, sizes in group_lists(counts)) if is_grouped else int(counts.sum())
 
 
 def group_lists(counts: np.ndarray) -> list[tuple[list[int], list[int]]]:
-    """The kernel offsets of each group and their numbers of pairs, the largest first; ``counts`` as in
-    ``PairLists``."""
+    """Return the kernel offsets of each group and their numbers of pairs, the largest first.
+
+    Args:
+        counts: int64 (blocks, K), see ``PairLists``.
+    """
     present = np.flatnonzero(counts.sum(axis=0))
     sizes = counts.sum(axis=0)[present].tolist()
     return [([int(present[n]) for n in members], [sizes[n] for n in members]) for members in group_sizes(sizes)]
 
 
 def group_sizes(sizes: Sequence[int]) -> list[list[int]]:
-    """Numbers of lists with about equal sizes, the largest first."""
+    """Group lists of similar sizes; return the numbers of each group's lists, the largest first."""
     groups: list[list[int]] = []
     for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], n)):
         if groups:
             largest = sizes[groups[-1][0]]
-            is_similar = largest - sizes[number] <= max(_LARGEST_FILL * largest, _SMALL)
-            if is_similar and (len(groups[-1]) + 1) * largest <= _MOST_PAIRS:
+            is_similar = largest - sizes[number] <= max(_MAX_PADDING_RATIO * largest, _MIN_PADDING)
+            if is_similar and (len(groups[-1]) + 1) * largest <= _MAX_GROUP_PAIRS:
                 groups[-1].append(number)
                 continue
         groups.append([number])
@@ -283,11 +291,11 @@ def group_sizes(sizes: Sequence[int]) -> list[list[int]]:
 
 
 @compiled
-def _append(giver_of, k, block, receivers, givers, size, counts, has_received):
+def _append(giver_rows, k, block, receivers, givers, size, counts, has_received):
     for number in range(len(counts)):
         before = size
-        for row in range(number * block, min((number + 1) * block, len(giver_of))):
-            giver = giver_of[row]
+        for row in range(number * block, min((number + 1) * block, len(giver_rows))):
+            giver = giver_rows[row]
             receivers[size] = row  # overwritten by the next if there is no pair: avoids a mispredicted branch
             givers[size] = giver
             size += giver >= 0
@@ -298,22 +306,22 @@ def _append(giver_of, k, block, receivers, givers, size, counts, has_received):
 
 @compiled
 def _lay_out(receivers, givers, starts, counts, receivers_out, givers_out):
-    taken = starts.copy()
+    position = starts.copy()
     place = 0
     for number in range(counts.shape[0]):
         for k in range(counts.shape[1]):
             count = counts[number, k]
-            receivers_out[place : place + count] = receivers[taken[k] : taken[k] + count]
-            givers_out[place : place + count] = givers[taken[k] : taken[k] + count]
-            taken[k] += count
+            receivers_out[place : place + count] = receivers[position[k] : position[k] + count]
+            givers_out[place : place + count] = givers[position[k] : position[k] + count]
+            position[k] += count
             place += count
 
 
 def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None = None) -> dict[str, Any]:
-    """The plan of a batch as an array and its header, sent to the training process with the batch.
+    """Build the plan of a batch as an array and its header, sent to the training process with the batch.
 
     Args:
-        coordinates: as for ``CoordinatePlan``.
+        coordinates: integers (N, 1 + D), see ``CoordinatePlan``.
         spec: from the network's ``plan_spec()``.
         num_scenes: scenes of the batch; None infers it from the largest number in column 0.
 
@@ -322,7 +330,8 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
         reading it back from a GPU would make each step wait for the previous one.
 
     Raises:
-        ValueError, UserError: as ``CoordinatePlan``.
+        ValueError: wrong shape or dtype, duplicate voxels, or a scene number not below ``num_scenes``.
+        UserError: the coordinates are too far apart for a 63-bit key.
     """
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
     header: list[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
@@ -330,9 +339,9 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
     strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))}, key=axes)
     rows = {stride: len(plan.level(stride).order) for stride in strides}
     header += [len(strides), *(value for stride in strides for value in (*axes(stride), rows[stride]))]
-    most = sum(2 * key.num_offsets(plan.dimension) * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
+    max_pairs = sum(2 * key.num_offsets(plan.dimension) * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
     # Untouched memory is not committed. One extra element, so that the array is not empty for a batch without pairs.
-    pairs = np.empty(most + sum(2 * rows[stride] for stride in spec.scene_levels) + 1, np.int32)
+    pairs = np.empty(max_pairs + sum(2 * rows[stride] for stride in spec.scene_levels) + 1, np.int32)
     end = 0
     header.append(len(spec.scene_levels))
     for stride in spec.scene_levels:
@@ -345,23 +354,23 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
         header += [value for steps in key for value in axes(steps)]
         for table in plan.pair_tables(key):
             header += [int(table.is_exclusive), len(table.counts), *table.counts.ravel().tolist()]
-            size = table.filled_size
+            size = table.padded_size
             table.write(pairs[end : end + size], pairs[end + size : end + 2 * size])
             end += 2 * size
-        del table  # its arrays are large, and so are the next one's
+        del table  # frees its large arrays before the next table allocates the same size
     pairs[end] = 0
     return {PAIRS: pairs[: end + 1], HEADER: np.array(header, np.int64).tobytes()}
 
 
 class PackedPlan(NamedTuple):
-    """A plan as ``build_plan`` has packed it.
+    """A plan packed by ``build_plan``.
 
     Attributes:
         dimension: spatial axes, 1 to 4.
-        num_scenes: of the batch.
+        num_scenes: scenes of the batch.
         rows: number of voxels by tensor stride.
-        scenes: by tensor stride, of the levels where they were asked for.
-        maps: as ``CoordinatePlan.kernel_map`` has them.
+        scenes: by tensor stride, for the levels that were requested.
+        maps: pairs by key, see ``CoordinatePlan.kernel_map``.
     """
 
     dimension: int
@@ -372,10 +381,14 @@ class PackedPlan(NamedTuple):
 
 
 def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
-    """The plan packed by ``build_plan``, whose arrays are parts of ``pairs``: an array, or a tensor on the device.
+    """Unpack a plan of ``build_plan``; its arrays are views of ``pairs``.
+
+    Args:
+        pairs: int32 (M,), an array, or a tensor on the device.
+        header: the header that ``build_plan`` returned with it.
 
     Raises:
-        ValueError: ``header`` is not one of ``build_plan``.
+        ValueError: ``header`` was not written by ``build_plan``.
     """
     numbers = np.frombuffer(header, np.int64) if len(header) % 8 == 0 else np.empty(0, np.int64)
     values = iter(numbers.tolist())
@@ -384,7 +397,7 @@ def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
     dimension, num_scenes, is_grouped = next(values), next(values), bool(next(values))
 
     def steps() -> Steps:
-        return plainest([next(values) for _ in range(dimension)])
+        return simplify_steps([next(values) for _ in range(dimension)])
 
     rows = {steps(): next(values) for _ in range(next(values))}
     start, scenes = 0, {}
@@ -403,7 +416,7 @@ def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
             counts = np.array([next(values) for _ in range(blocks * num_offsets)], np.int64).reshape(
                 blocks, num_offsets
             )
-            middle, end = (start + side * filled_size(counts, is_grouped) for side in (1, 2))
+            middle, end = (start + side * padded_size(counts, is_grouped) for side in (1, 2))
             directions.append(PairLists(pairs[start:middle], pairs[middle:end], counts, is_exclusive, is_grouped))
             start = end
         maps[key] = tuple(directions)

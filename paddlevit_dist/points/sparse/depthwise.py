@@ -1,4 +1,4 @@
-"""Convolution of each channel by itself."""
+"""Depthwise convolution: each channel is convolved separately."""
 
 from typing import Any
 
@@ -9,17 +9,18 @@ from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
 from .device_plan import KernelMap
 from .layers import Convolution
-from .pooling import summed
-from .switching import take_arguments
+from .pooling import sum_pairs
+from .switching import resolve_arguments
 
 
 class DepthwiseConvolution(Convolution):
-    """``out[u] = sum over k of in[u + offset_k] * kernel[k]``: MinkowskiEngine's ``MinkowskiChannelwiseConvolution``,
-    with ``kernel`` (K, C).
+    """Depthwise convolution, ``out[u] = sum over k of in[u + offset_k] * kernel[k]``, with ``kernel`` (K, C).
+
+    MinkowskiEngine calls it ``MinkowskiChannelwiseConvolution``.
 
     Args:
-        channels: of the features; ``in_channels`` likewise.
-        kernel_size, stride, dilation, bias, dimension: as of ``Convolution``.
+        channels: channels of the features; also accepted as ``in_channels``.
+        kernel_size, stride, dilation, bias, dimension: see ``Convolution``.
     """
 
     _fan_channels = ""
@@ -32,9 +33,9 @@ class DepthwiseConvolution(Convolution):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
-        (channels,) = take_arguments(self, others, in_channels=channels)
+        (channels,) = resolve_arguments(self, kwargs, in_channels=channels)
         super().__init__(channels, channels, kernel_size, stride, dilation, bias, dimension)
 
     def _create_parameters(self, bias: bool) -> None:
@@ -55,29 +56,31 @@ class _SparseDepthwiseFunction(paddle.autograd.PyLayer):
         ctx.kernel_map = kernel_map
         with paddle.no_grad(), autocast.off():
             scales = paddle.unbind(kernel, 0)
-            return summed(features, kernel_map.to_coarse, rows, kernel_map.is_symmetric, scales)
+            return sum_pairs(features, kernel_map.to_coarse, rows, kernel_map.is_symmetric, scales)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
         features, kernel = ctx.saved_tensor()
         kernel_map = ctx.kernel_map
         scales = paddle.unbind(kernel, 0)
-        of_features = of_kernel = None
+        features_gradient = kernel_gradient = None
         with paddle.no_grad(), autocast.off():
             if not features.stop_gradient:
-                # A list of a symmetric map that is read backwards is that of the opposite offset.
-                turned = scales[::-1] if kernel_map.is_symmetric else scales
-                of_features = summed(gradient, kernel_map.to_fine, features.shape[0], kernel_map.is_symmetric, turned)
+                # In a symmetric map, a list that is read backwards belongs to the opposite offset.
+                mirrored_scales = scales[::-1] if kernel_map.is_symmetric else scales
+                features_gradient = sum_pairs(
+                    gradient, kernel_map.to_fine, features.shape[0], kernel_map.is_symmetric, mirrored_scales
+                )
             if not kernel.stop_gradient:
                 sums = {k: paddle.zeros_like(scale) for k, scale in enumerate(scales)}
                 if kernel_map.is_symmetric and features.shape[0]:
-                    sums[len(sums) // 2] = _sum_of_rows(features * gradient)
+                    sums[len(sums) // 2] = _sum_rows(features * gradient)
                 for offset, receivers, givers in kernel_map.to_coarse.lists():
                     products = paddle.gather(features, givers) * paddle.gather(gradient, receivers)  # (P, C)
-                    sums[offset] = sums[offset] + _sum_of_rows(products)
-                of_kernel = paddle.stack(list(sums.values()))
-        return of_features, of_kernel
+                    sums[offset] = sums[offset] + _sum_rows(products)
+                kernel_gradient = paddle.stack(list(sums.values()))
+        return features_gradient, kernel_gradient
 
 
-def _sum_of_rows(rows: paddle.Tensor) -> paddle.Tensor:
+def _sum_rows(rows: paddle.Tensor) -> paddle.Tensor:
     return rows.transpose([1, 0]).sum(axis=1)  # Paddle's CPU kernels take ten times as long along the first axis

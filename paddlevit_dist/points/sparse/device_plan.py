@@ -21,30 +21,28 @@ from .coordinate_plan import (
     unpack_plan,
 )
 
-_ASK = "build it with the plan_spec() of this network"
-_NO_COORDINATES = "a plan from a batch has no coordinates: put them into the batch beside it"
+_PLAN_SPEC_HINT = "build it with the plan_spec() of this network"
+_NO_COORDINATES = "a plan from a batch has no coordinates: put them into the batch with the plan"
 
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
-_required: list[bool] = []  # one entry for each open ``batch_products``
+_overrides: list[bool] = []  # one entry for each open ``batch_products``
 
 
 def preferred_block_rows() -> int | None:
-    """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
-    products."""
-    is_batched = _required[-1] if _required else paddle.get_device() != "cpu"
+    """Return the maximum receiving rows per block on this process's device; None: groups for batched products."""
+    is_batched = _overrides[-1] if _overrides else paddle.get_device() != "cpu"
     return None if is_batched else _CPU_BLOCK_ROWS
 
 
 @contextlib.contextmanager
-def batch_products(wanted: bool) -> Iterator[None]:
-    """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
-    the device."""
-    _required.append(wanted)
+def batch_products(enabled: bool) -> Iterator[None]:
+    """Make plans created inside the block use groups of kernel offsets, or single ones, on any device."""
+    _overrides.append(enabled)
     try:
         yield
     finally:
-        _required.pop()
+        _overrides.pop()
 
 
 class KernelPairs(NamedTuple):
@@ -56,13 +54,13 @@ class KernelPairs(NamedTuple):
 
 
 class PairGroup(NamedTuple):
-    """Lists of pairs of about equal lengths, filled up to the longest: int32 tensors (lists * longest,), list by list.
+    """Lists of pairs of similar lengths, padded to the longest: int32 tensors (lists * longest,), list by list.
 
     Attributes:
         offsets: the kernel offset of each list.
-        sizes: pairs of each list without filling, the largest first.
-        receivers: any rows where there is no pair.
-        givers: the number of giving rows where there is no pair.
+        sizes: pairs of each list without padding, the largest first.
+        receivers: receiving rows; any rows in padding pairs.
+        givers: giving rows; the number of giving rows in padding pairs.
     """
 
     offsets: list[int]
@@ -71,7 +69,7 @@ class PairGroup(NamedTuple):
     givers: paddle.Tensor
 
     def lists(self) -> Iterator[KernelPairs]:
-        """Each list without what fills it."""
+        """Yield each list without its padding."""
         for number, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
             start = number * self.sizes[0]
             yield KernelPairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
@@ -81,10 +79,10 @@ class KernelDirection(NamedTuple):
     """A kernel map in one direction on the device, by blocks or by groups.
 
     Attributes:
-        blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
-            different blocks are different, and so are those within one ``KernelPairs``. Empty if there are groups.
+        blocks: blocks of receiving rows, each with the pairs of its kernel offsets. No receiving row is in two blocks,
+            and none is repeated within one ``KernelPairs``. Empty if there are groups.
         is_exclusive: no row receives more than once over all offsets.
-        groups: of lists, to be multiplied at once.
+        groups: groups of lists that are multiplied at once.
     """
 
     blocks: list[list[KernelPairs]]
@@ -92,7 +90,7 @@ class KernelDirection(NamedTuple):
     groups: list[PairGroup]
 
     def lists(self) -> Iterator[KernelPairs]:
-        """Every list of pairs."""
+        """Yield every list of pairs."""
         for block in self.blocks:
             yield from block
         for group in self.groups:
@@ -100,7 +98,7 @@ class KernelDirection(NamedTuple):
 
 
 class KernelMap(NamedTuple):
-    """Both directions of a kernel map. A symmetric one has the same lists in both, without the center's."""
+    """Both directions of a kernel map. A symmetric map has the same lists in both, without the center's."""
 
     is_symmetric: bool
     num_offsets: int
@@ -109,7 +107,7 @@ class KernelMap(NamedTuple):
 
 
 def build_direction(lists: PairLists) -> KernelDirection:
-    """From lists on the device; all tensors are created by few operations."""
+    """Build one direction from lists on the device, with few operations."""
     counts = lists.counts
     blocks: list[list[KernelPairs]] = [[] for _ in counts]
     if not counts.any():
@@ -119,7 +117,7 @@ def build_direction(lists: PairLists) -> KernelDirection:
         members = group_lists(counts)
         parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
         return KernelDirection(
-            [], lists.is_exclusive, [PairGroup(*own, *sides) for own, *sides in zip(members, *parts)]
+            [], lists.is_exclusive, [PairGroup(*group, *sides) for group, *sides in zip(members, *parts)]
         )
     receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
     for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
@@ -130,8 +128,8 @@ def build_direction(lists: PairLists) -> KernelDirection:
 class Plan:
     """The levels and kernel maps of a batch as device tensors, shared by all sparse tensors of a forward pass.
 
-    Created from a batch (``Plan.of_batch``), it has what the network's ``plan_spec()`` requested; created from
-    coordinates (``Plan.of_coordinates``), it builds everything lazily.
+    A plan created from a batch (``Plan.of_batch``) has the tables that the network's ``plan_spec()`` requested; a plan
+    created from coordinates (``Plan.of_coordinates``) builds all tables lazily.
     """
 
     def __init__(self, dimension: int, num_scenes: int) -> None:
@@ -142,12 +140,12 @@ class Plan:
         self._rows: dict[Steps, int] = {}
         self._packed_maps: dict[MapKey, tuple[PairLists, ...]] = {}
         self._coordinate_plan: CoordinatePlan | None = None
-        self._asked_maps: dict[MapKey, None] = {}
-        self._asked_scenes: dict[Steps, None] = {}
+        self._used_maps: dict[MapKey, None] = {}
+        self._used_scenes: dict[Steps, None] = {}
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
-        """From the arrays of ``build_plan``, after the loader has converted them to tensors.
+        """Create a plan from the arrays of ``build_plan``, after the loader has converted them to tensors.
 
         Args:
             batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
@@ -160,11 +158,17 @@ class Plan:
 
     @classmethod
     def of_coordinates(cls, coordinates: Any, num_scenes: int | None = None, stride: Steps = 1) -> "Plan":
-        """From integer coordinates (N, 1 + D) of one tensor stride, an array or a tensor, with the scene number in
-        column 0.
+        """Create a plan from the coordinates of one tensor stride.
+
+        Args:
+            coordinates: integers (N, 1 + D), array or tensor, scene number in column 0.
+            num_scenes: scenes of the batch; None infers it from the largest number present.
+            stride: tensor stride of the coordinates.
 
         Raises:
-            ValueError, UserError: as ``CoordinatePlan``.
+            ValueError: wrong shape or dtype, duplicate voxels, coordinates that are not multiples of ``stride``, or a
+                scene number not below ``num_scenes``.
+            UserError: the coordinates are too far apart for a 63-bit key.
         """
         arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
         plan = cls(arrays.dimension, arrays.num_scenes)
@@ -173,24 +177,27 @@ class Plan:
 
     @property
     def has_coordinates(self) -> bool:
-        """Whether it was created from coordinates in this process."""
+        """True if the plan was created from coordinates in this process."""
         return self._coordinate_plan is not None
 
     def rows(self, stride: Steps) -> int:
-        """Number of voxels of a level."""
+        """Return the number of voxels of a level."""
         if self._coordinate_plan is not None:
             return len(self._coordinate_plan.level(stride).order)
         if stride not in self._rows:
-            raise ValueError(f"the plan has no level of stride {stride}, only {list(self._rows)}: {_ASK}")
+            raise ValueError(f"the plan has no level of stride {stride}, only {list(self._rows)}: {_PLAN_SPEC_HINT}")
         return self._rows[stride]
 
     def coordinates(self, stride: Steps) -> np.ndarray:
-        """int32 (N, 1 + D) of a level; only for a plan created from coordinates in this process."""
+        """Return int32 (N, 1 + D) of a level; requires a plan created from coordinates in this process."""
         return self._arrays().level(stride).coordinates.astype(np.int32)
 
-    def find(self, stride: Steps, wanted: np.ndarray) -> np.ndarray:
-        """As ``CoordinateLevels.find``; only for a plan created from coordinates in this process."""
-        return self._arrays().find(stride, wanted)
+    def find(self, stride: Steps, voxels: np.ndarray) -> np.ndarray:
+        """Return the row of each of ``voxels`` (M, 1 + D) in a level, -1 for voxels that do not exist.
+
+        Requires a plan created from coordinates in this process.
+        """
+        return self._arrays().find(stride, voxels)
 
     def _arrays(self) -> CoordinatePlan:
         if self._coordinate_plan is None:
@@ -198,43 +205,45 @@ class Plan:
         return self._coordinate_plan
 
     def scenes(self, stride: Steps) -> SceneRanges:
-        """Which voxels of a level are whose."""
-        self._asked_scenes[stride] = None
+        """Return the assignment of a level's voxels to scenes."""
+        self._used_scenes[stride] = None
         if stride not in self._scenes:
             if self._coordinate_plan is None:
-                raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
+                raise ValueError(f"the plan has no scene numbers for stride {stride}: {_PLAN_SPEC_HINT}")
             numbers, order, sizes = self._coordinate_plan.scenes(stride)
             self._scenes[stride] = SceneRanges(to_device(numbers), to_device(order), sizes)
         return self._scenes[stride]
 
     def kernel_map(self, key: MapKey) -> KernelMap:
-        """The pairs of a kernel between two levels."""
-        self._asked_maps[key] = None
+        """Return the pairs of a kernel between two levels."""
+        self._used_maps[key] = None
         if key not in self._maps:
             if self._coordinate_plan is not None:
-                lists = tuple(map(_on_device, self._coordinate_plan.kernel_map(key)))
+                lists = tuple(map(_to_device, self._coordinate_plan.kernel_map(key)))
             elif key in self._packed_maps:
                 lists = self._packed_maps[key]
             else:
-                raise ValueError(f"the plan has no {key}: {_ASK}")
-            directions = [build_direction(one) for one in lists]
+                raise ValueError(f"the plan has no {key}: {_PLAN_SPEC_HINT}")
+            directions = [build_direction(direction) for direction in lists]
             num_offsets = key.num_offsets(self.dimension)
             self._maps[key] = KernelMap(key.is_symmetric, num_offsets, directions[0], directions[-1])
         return self._maps[key]
 
     def map_to(self, stride: Steps, coarse: np.ndarray, offsets: np.ndarray) -> KernelMap:
-        """The pairs of a level with any other voxels; arguments as of ``CoordinatePlan.map_to``. Only for a plan
-        created from coordinates in this process."""
+        """Return the kernel map between a level and any other set of voxels (``CoordinatePlan.map_to``).
+
+        Requires a plan created from coordinates in this process.
+        """
         lists = self._arrays().map_to(stride, coarse, offsets)
-        return KernelMap(False, len(offsets), *(build_direction(_on_device(one)) for one in lists))
+        return KernelMap(False, len(offsets), *(build_direction(_to_device(direction)) for direction in lists))
 
-    def asked_for(self, block_rows: int | None) -> PlanSpec:
-        """Return what parts of this plan have been used so far."""
-        return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
+    def get_used_spec(self, block_rows: int | None) -> PlanSpec:
+        """Return the spec of the tables that have been used so far."""
+        return PlanSpec(tuple(self._used_maps), tuple(self._used_scenes), block_rows)
 
 
-def _on_device(lists: PairLists) -> PairLists:
-    """By one transfer, which is never empty."""
+def _to_device(lists: PairLists) -> PairLists:
+    """Copy pair lists to the device in one transfer, which is never empty."""
     number = len(lists.receivers)
     pairs = to_device(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
     return lists._replace(receivers=pairs[:number], givers=pairs[number : 2 * number])

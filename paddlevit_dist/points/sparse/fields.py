@@ -1,7 +1,7 @@
-"""Points with features, between voxels: onto voxels, back again, and interpolation; and dense arrays.
+"""Points with features between voxels: scattering to voxels, gathering, interpolation; and dense arrays.
 
-Points are in units of voxels: a voxel's coordinates are those of its lower corner for ``PointFeatures.voxels``, and a
-grid point for interpolation, as in MinkowskiEngine's ``TensorField`` (``src/interpolation_kernel.hpp``).
+Points are in units of voxels. ``PointFeatures.voxels`` takes a voxel's coordinates as its lower corner; interpolation
+takes them as a grid point, as in MinkowskiEngine's ``TensorField`` (``src/interpolation_kernel.hpp``).
 """
 
 import itertools
@@ -13,9 +13,9 @@ import paddle
 
 from ...runtime import paddle_versions
 from ...runtime.transfers import to_device
-from .coordinate_keys import Steps, along_axes, distinct
+from .coordinate_keys import Steps, along_axes, unique_voxels
 from .device_plan import Plan
-from .tensor import SparseTensor, no_rows, put_rows, require_sparse, take_rows, whole
+from .tensor import SparseTensor, empty_rows, gather_rows, parse_steps, require_sparse, scatter_rows
 
 _MODES = ("mean", "sum", "first")
 
@@ -26,10 +26,10 @@ class PointFeatures:
     Args:
         features: floating (P, C), tensor or array.
         points: float (P, 1 + D), array or tensor, scene number in column 0, then coordinates in voxels.
-        num_scenes: of the batch, if the last ones may be empty.
+        num_scenes: scenes of the batch, if the last ones may be empty.
 
     Raises:
-        ValueError: shapes that do not match, points that are not finite, or scene numbers that are not whole.
+        ValueError: shapes that do not match, points that are not finite, or scene numbers that are not integers.
     """
 
     def __init__(self, features: Any, points: Any, num_scenes: int | None = None) -> None:
@@ -40,43 +40,46 @@ class PointFeatures:
                 f"features have shape {list(self.features.shape)} and points {list(self.points.shape)}, expected "
                 "(points, channels) and (points, 1 + D)"
             )
-        is_meant = np.isfinite(self.points).all(axis=1) & (self.points[:, 0] % 1 == 0)
-        if not is_meant.all():
+        is_valid = np.isfinite(self.points).all(axis=1) & (self.points[:, 0] % 1 == 0)
+        if not is_valid.all():
             raise ValueError(
-                f"point {is_meant.argmin()} is {self.points[is_meant.argmin()].tolist()}, expected numbers, "
-                "with that of the scene, a whole one, in front"
+                f"point {is_valid.argmin()} is {self.points[is_valid.argmin()].tolist()}, expected finite numbers, "
+                "with an integer scene number first"
             )
         self.num_scenes = num_scenes
 
     def voxels(self, mode: str = "mean") -> tuple[SparseTensor, paddle.Tensor]:
-        """The voxels with points in them, in lexicographic order; and the voxel of each point, int64 (P,), as
-        ``SparseTensor.slice`` takes it.
+        """Return the voxels that contain points, in lexicographic order, and the voxel of each point.
+
+        The second value, int64 (P,), is an argument of ``SparseTensor.slice``.
 
         Args:
-            mode: of several points in a voxel "mean", "sum", or the "first".
+            mode: "mean" or "sum" of the points in a voxel, or the "first" one.
         """
         if mode not in _MODES:
             raise ValueError(f"mode is '{mode}', expected one of {', '.join(_MODES)}")
-        coordinates, inverse = distinct(np.floor(self.points).astype(np.int64))
+        coordinates, inverse = unique_voxels(np.floor(self.points).astype(np.int64))
         rows = to_device(inverse)
         if mode == "first":
             first = np.full(len(coordinates), len(inverse), np.int64)
             np.minimum.at(first, inverse, np.arange(len(inverse)))
-            return SparseTensor(take_rows(self.features, first), coordinates, num_scenes=self.num_scenes), rows
+            return SparseTensor(gather_rows(self.features, first), coordinates, num_scenes=self.num_scenes), rows
         weights = 1.0 / np.bincount(inverse, minlength=len(coordinates))[inverse] if mode == "mean" else None
         features = _sum_rows(self.features, weights, inverse, len(coordinates))
         return SparseTensor(features, coordinates, num_scenes=self.num_scenes), rows
 
     def splat(self) -> SparseTensor:
-        """The voxels at the corners around each point, which gives to each its features times the share of linear
-        interpolation: the transpose of ``features_at(x, points, "linear")``."""
+        """Distribute each point's features to the voxels at its corners, with the weights of linear interpolation.
+
+        This is the transpose of ``features_at(x, points, "linear")``.
+        """
         corners = list(_corners(self.points, 1))
         voxels = np.concatenate([voxel for voxel, _ in corners])
         weights = np.concatenate([share for _, share in corners])
         touched = np.flatnonzero(weights)
-        coordinates, inverse = distinct(voxels[touched])
-        given = take_rows(self.features, touched % max(len(self.points), 1))
-        features = _sum_rows(given, weights[touched], inverse, len(coordinates))
+        coordinates, inverse = unique_voxels(voxels[touched])
+        gathered = gather_rows(self.features, touched % max(len(self.points), 1))
+        features = _sum_rows(gathered, weights[touched], inverse, len(coordinates))
         return SparseTensor(features, coordinates, num_scenes=self.num_scenes)
 
 
@@ -84,15 +87,16 @@ paddle_versions.find_outputs_in(PointFeatures, "features")
 
 
 def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Tensor:
-    """Features of a sparse tensor at points, (P, C), differentiable in the features.
+    """Return the features of a sparse tensor at points, (P, C), differentiable in the features.
 
     Args:
+        x: the sparse tensor.
         points: float (P, 1 + D), scene number in column 0, then coordinates in voxels of stride 1.
-        mode: "linear": each of the 2 ** D voxels around a point has its share; one that does not exist gives nothing,
-            and the others no more for that. "nearest": the voxel that contains the point; zeros where there is none.
+        mode: "linear": weighted sum of the 2 ** D voxels around a point. A missing voxel counts as zeros, and the
+            weights of the others do not change. "nearest": the voxel that contains the point; zeros if it is missing.
 
     Raises:
-        ValueError: another mode or shape.
+        ValueError: unknown mode or wrong shape.
     """
     require_sparse("features_at", x)
     points = np.asarray(points, np.float64)
@@ -101,60 +105,62 @@ def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Te
     if mode not in ("linear", "nearest"):
         raise ValueError(f"mode is '{mode}', expected 'linear' or 'nearest'")
     if not len(points):
-        return no_rows(x.features)
+        return empty_rows(x.features)
     zeros = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
     with_zeros = paddle.concat([x.features, zeros]) if x.features.shape[0] else zeros
     corners = list(_corners(points, x.stride)) if mode == "linear" else [(_containing(points, x.stride), None)]
-    found = None
+    total = None
     for voxels, share in corners:
         rows = x.plan.find(x.stride, voxels)
-        given = paddle.gather(with_zeros, to_device(np.where(rows < 0, x.features.shape[0], rows)))
+        gathered = paddle.gather(with_zeros, to_device(np.where(rows < 0, x.features.shape[0], rows)))
         if share is not None:
-            given = given * to_device(share[:, None].astype(np.float64)).astype(given.dtype)
-        found = given if found is None else found + given
-    return found
+            gathered = gathered * to_device(share[:, None].astype(np.float64)).astype(gathered.dtype)
+        total = gathered if total is None else total + gathered
+    return total
 
 
 def _containing(points: np.ndarray, stride: Steps) -> np.ndarray:
-    """The voxel of each point, int64 (P, 1 + D)."""
+    """Return the voxel that contains each point, int64 (P, 1 + D)."""
     steps = np.array(along_axes(stride, points.shape[1] - 1))
     lower = np.floor(points[:, 1:] / steps).astype(np.int64) * steps
     return np.concatenate([points[:, :1].astype(np.int64), lower], axis=1)
 
 
 def _corners(points: np.ndarray, stride: Steps) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Each corner of the cells around the points: voxels int64 (P, 1 + D) and their shares, float64 (P,)."""
+    """Yield each corner of the cells around the points: voxels int64 (P, 1 + D) and their weights, float64 (P,)."""
     dimension = points.shape[1] - 1
     steps = np.array(along_axes(stride, dimension))
     lower = _containing(points, stride)
-    along = (points[:, 1:] - lower[:, 1:]) / steps  # (P, D), from 0 to 1
+    fractions = (points[:, 1:] - lower[:, 1:]) / steps  # (P, D), from 0 to 1
     for corner in itertools.product((0, 1), repeat=dimension):
         voxels = lower.copy()
         voxels[:, 1:] += np.array(corner) * steps
-        yield voxels, np.where(corner, along, 1.0 - along).prod(axis=1)
+        yield voxels, np.where(corner, fractions, 1.0 - fractions).prod(axis=1)
 
 
-def _sum_rows(given: paddle.Tensor, weights: np.ndarray | None, inverse: np.ndarray, number: int) -> paddle.Tensor:
-    """(number, C): for each row the weighted sum of those that belong to it."""
-    if not given.shape[0]:
-        return given
+def _sum_rows(gathered: paddle.Tensor, weights: np.ndarray | None, inverse: np.ndarray, number: int) -> paddle.Tensor:
+    """Return (number, C): the weighted sum of the features that belong to each row."""
+    if not gathered.shape[0]:
+        return gathered
     if weights is not None:
-        given = given * to_device(weights[:, None]).astype(given.dtype)
-    return put_rows(given, inverse, number)
+        gathered = gathered * to_device(weights[:, None]).astype(gathered.dtype)
+    return scatter_rows(gathered, inverse, number)
 
 
 def to_dense(
     x: SparseTensor, shape: Sequence[int] | None = None, minimum: Sequence[int] | None = None
 ) -> tuple[paddle.Tensor, np.ndarray]:
-    """The features in a dense tensor (scenes, C, *shape), zeros where there is no voxel; and the coordinates of its
-    first voxel, int64 (D,).
+    """Return the features as a dense tensor (scenes, C, *shape), and the coordinates of its first voxel, int64 (D,).
+
+    Cells without a voxel are zeros.
 
     Args:
-        shape: voxels of the tensor's stride along each axis; None: as many as are needed.
+        x: the sparse tensor.
+        shape: voxels of the tensor's stride along each axis; None: the smallest shape that contains all voxels.
         minimum: coordinates of the first voxel, a multiple of the stride; None: the smallest along each axis.
 
     Raises:
-        ValueError: voxels outside of it.
+        ValueError: voxels outside of the shape.
     """
     require_sparse("to_dense", x)
     coordinates = x.coordinates.astype(np.int64)
@@ -168,29 +174,29 @@ def to_dense(
     if shape is None:
         farthest = coordinates[:, 1:].max(axis=0) if len(coordinates) else first
         shape = np.maximum((farthest - first) // steps + 1, 1)
-    cells = x.plan.num_scenes, *along_axes(whole("shape", shape, x.dimension), x.dimension)
+    cells = x.plan.num_scenes, *along_axes(parse_steps("shape", shape, x.dimension), x.dimension)
     flat = _number_cells(coordinates, first, steps, cells)
-    dense = put_rows(x.features, flat, int(np.prod(cells))).reshape([*cells, x.features.shape[1]])
+    dense = scatter_rows(x.features, flat, int(np.prod(cells))).reshape([*cells, x.features.shape[1]])
     return dense.transpose([0, x.dimension + 1, *range(1, x.dimension + 1)]), first
 
 
 def from_dense(
     values: paddle.Tensor, coordinates: Any = None, minimum: Sequence[int] | int = 0, stride: Steps = 1
 ) -> SparseTensor:
-    """The voxels of a dense tensor.
+    """Return the voxels of a dense tensor as a sparse tensor.
 
     Args:
         values: (scenes, C, ...), one to four spatial axes.
-        coordinates: integers (N, 1 + D), of those to take; None: where any channel is not zero, for which a GPU is
-            waited for.
+        coordinates: integers (N, 1 + D) of the voxels to take; None: all cells with a nonzero channel, which
+            synchronizes with a GPU.
         minimum: coordinates of the first voxel, a multiple of ``stride``.
         stride: tensor stride of the voxels.
 
     Raises:
-        ValueError: voxels outside of the tensor, or coordinates as for ``CoordinatePlan``.
+        ValueError: voxels outside of the tensor, or invalid coordinates (``CoordinatePlan``).
     """
     dimension = values.ndim - 2
-    steps = np.array(along_axes(whole("stride", stride), dimension))
+    steps = np.array(along_axes(parse_steps("stride", stride), dimension))
     first = np.array(along_axes(minimum if isinstance(minimum, int) else tuple(minimum), dimension))
     cells = [values.shape[0], *values.shape[2:]]
     rows = values.transpose([0, *range(2, dimension + 2), 1]).reshape([-1, values.shape[1]])
@@ -201,18 +207,18 @@ def from_dense(
     else:
         coordinates = np.asarray(coordinates, np.int64)
         flat = _number_cells(coordinates, first, steps, cells)
-    plan = Plan.of_coordinates(coordinates, values.shape[0], whole("stride", stride))
-    return SparseTensor(take_rows(rows, flat), plan=plan, stride=stride)
+    plan = Plan.of_coordinates(coordinates, values.shape[0], parse_steps("stride", stride))
+    return SparseTensor(gather_rows(rows, flat), plan=plan, stride=stride)
 
 
 def _number_cells(coordinates: np.ndarray, first: np.ndarray, steps: np.ndarray, cells: Sequence[int]) -> np.ndarray:
-    """The number of each voxel's cell, int64 (N,), in a dense array (scenes, *sides) that begins at ``first``."""
+    """Return the index of each voxel's cell, int64 (N,), in a dense array (scenes, *sides) that begins at ``first``."""
     places = np.concatenate([coordinates[:, :1], (coordinates[:, 1:] - first) // steps], axis=1)
     outside = np.flatnonzero(((places < 0) | (places >= cells)).any(axis=1))
     if len(outside):
         raise ValueError(
-            f"voxel {outside[0]} at {coordinates[outside[0], 1:].tolist()} of scene {coordinates[outside[0], 0]} lies "
+            f"voxel {outside[0]} at {coordinates[outside[0], 1:].tolist()} of scene {coordinates[outside[0], 0]} is "
             f"outside of {cells[0]} scene(s) of shape {list(cells[1:])} from {first.tolist()} on ({len(outside):,} "
-            "voxels do): give a larger shape, or prune them"
+            "voxels are): give a larger shape, or prune them"
         )
     return np.ravel_multi_index(tuple(places.T), cells)

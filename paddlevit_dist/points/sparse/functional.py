@@ -1,6 +1,6 @@
-"""``paddle.nn.functional`` on sparse tensors: ``functional.gelu(x)`` is ``x`` with the function of its features.
+"""``paddle.nn.functional`` on sparse tensors: ``functional.gelu(x)`` applies the function to the features of ``x``.
 
-For functions that treat rows apart; they have the names and further arguments that they have in Paddle.
+Only for functions that treat rows independently; names and further arguments are Paddle's.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from .tensor import SparseTensor, require_sparse
 
 
 def __getattr__(name: str) -> Callable[..., SparseTensor]:
-    if name.startswith("_"):  # what Python asks of a module
+    if name.startswith("_"):  # Python looks up such names in every module
         raise AttributeError(name)
     function = getattr(paddle.nn.functional, name)
 
-    def on_features(x: SparseTensor, *arguments: Any, **named: Any) -> SparseTensor:
+    def on_features(x: SparseTensor, *args: Any, **kwargs: Any) -> SparseTensor:
         require_sparse(name, x)
-        return x.with_features(function(x.features, *arguments, **named) if x.features.shape[0] else x.features)
+        return x.with_features(function(x.features, *args, **kwargs) if x.features.shape[0] else x.features)
 
     return on_features

@@ -1,7 +1,7 @@
 """Layers on sparse tensors: convolutions, normalization, activation, dropout, and the base class of networks.
 
 ``Convolution`` and ``TransposedConvolution`` have MinkowskiEngine's parameter names and shapes: ``kernel``
-(K, C_in, C_out) for the K voxels of the kernel in the order of ``kernel_offsets``, (C_in, C_out) where K and the stride
+(K, C_in, C_out) for the K voxels of the kernel in the order of ``kernel_offsets``, (C_in, C_out) if K and the stride
 are 1, and ``bias`` (1, C_out). ``StridedConv3D``, ``SubmanifoldConv3D`` and ``InverseConv3D`` have spconv's: ``weight``
 (k, k, k, C_in, C_out).
 """
@@ -19,24 +19,24 @@ from ...distributed import build_zero
 from ...runtime.autocast import as_dtype, like_products, product_dtype
 from ...tasks.model import Model
 from .convolution import convolve
-from .coordinate_keys import Steps, along_axes, distinct
+from .coordinate_keys import Steps, along_axes, unique_voxels
 from .coordinate_levels import kernel_offsets
 from .coordinate_plan import MapKey, PlanSpec
 from .device_plan import KernelMap, Plan, preferred_block_rows
-from .switching import kept_share, take_arguments
-from .tensor import SparseTensor, finer_stride, no_rows, require_kernels, require_sparse, times, whole
+from .switching import check_momentum, resolve_arguments
+from .tensor import SparseTensor, empty_rows, finer_stride, multiply_steps, parse_steps, require_kernels, require_sparse
 
 
 class _SparseConvolution(nn.Layer):
-    """A convolution onto coarser voxels, ``floor(c / stride) * stride``, or back onto finer ones of the plan; or onto
-    any voxels that ``forward`` is given.
+    """Base class of convolutions onto coarser voxels, finer voxels of the plan, or the voxels given to ``forward``.
 
-    Subclasses create its parameters, ``bias`` and that of ``_matrices``. Arguments are those of ``Convolution``.
+    The coarser voxels are ``floor(c / stride) * stride``. Subclasses create ``bias`` and the parameter that
+    ``_matrices`` returns. The arguments are as for ``Convolution``.
     """
 
     bias: paddle.Tensor | None
     _to_fine = False
-    _fan_channels = "in"  # their number scales the initial values; "" where each channel is by itself
+    _fan_channels = "in"  # side whose channel number scales the initial values; "" for depthwise convolutions
     _order: list[int] | None = None  # number of each kernel offset's matrix
 
     def __init__(
@@ -48,13 +48,16 @@ class _SparseConvolution(nn.Layer):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
         super().__init__()
-        take_arguments(self, others)
+        resolve_arguments(self, kwargs)
         self.in_channels, self.out_channels, self.dimension = in_channels, out_channels, dimension
-        self.kernel_size = whole("kernel_size", kernel_size, dimension)
-        self.stride, self.dilation = whole("stride", stride, dimension), whole("dilation", dilation, dimension)
+        self.kernel_size = parse_steps("kernel_size", kernel_size, dimension)
+        self.stride, self.dilation = (
+            parse_steps("stride", stride, dimension),
+            parse_steps("dilation", dilation, dimension),
+        )
         self.kernel_volume = math.prod(along_axes(self.kernel_size, dimension))
         self.is_pointwise = self.kernel_size == self.stride == 1
         self._create_parameters(bias)
@@ -63,26 +66,27 @@ class _SparseConvolution(nn.Layer):
         raise NotImplementedError
 
     def _uniform(self, shape: list[int]) -> paddle.Tensor:
-        """A parameter within 1 / sqrt(C K)."""
+        """Create a parameter with uniform initial values within 1 / sqrt(C K)."""
         channels = {"in": self.in_channels, "out": self.out_channels, "": 1}[self._fan_channels]
         bound = 1.0 / math.sqrt(channels * self.kernel_volume)
         return self.create_parameter(shape, default_initializer=nn.initializer.Uniform(-bound, bound))
 
     def _matrices(self) -> paddle.Tensor:
-        """(K, C_in, C_out); of a pointwise convolution (C_in, C_out)."""
+        """Return the matrices (K, C_in, C_out), or (C_in, C_out) for a pointwise convolution."""
         raise NotImplementedError
 
     def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
-        """The features of the output's voxels.
+        """Return the convolved features on the output's voxels.
 
         Args:
-            coordinates: of these, as ``output_plan`` takes them; None: those that follow from the input's.
+            x: (N, C_in).
+            coordinates: the output's voxels, see ``output_plan``; None: those that follow from the input's.
         """
         matrices = self._matrices()
         require(self, x, matrices, self.in_channels, self.dimension)
         if coordinates is None and self.is_pointwise:
             return x.with_features(self._finish(pointwise(x.features, matrices)))
-        stride = finer_stride(x, self.stride) if self._to_fine else times(x.stride, self.stride, x.dimension)
+        stride = finer_stride(x, self.stride) if self._to_fine else multiply_steps(x.stride, self.stride, x.dimension)
         if coordinates is None:
             plan, fine, coarse = x.plan, *((stride, x.stride) if self._to_fine else (x.stride, stride))
             kernel_map = plan.kernel_map(MapKey(fine, coarse, self.kernel_size, self.dilation))
@@ -93,28 +97,29 @@ class _SparseConvolution(nn.Layer):
         return SparseTensor(self._finish(features), plan=plan, stride=stride)
 
     def _convolve(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
-        """(rows, C_out) before the bias."""
+        """Return (rows, C_out) before the bias."""
         matrices = self._matrices()
         matrices = matrices.unsqueeze(0) if self.is_pointwise else matrices
         return convolve(features, matrices, kernel_map, rows, to_fine=self._to_fine, weight_order=self._order)
 
     def _map_onto(self, x: SparseTensor, plan: Plan, stride: Steps) -> KernelMap:
-        """The kernel map between the input and the level ``stride`` of a plan."""
+        """Return the kernel map between the input and the level ``stride`` of a plan."""
         if self._to_fine:
             return plan.map_to(stride, x.coordinates, self._offsets(stride))
         return x.plan.map_to(x.stride, plan.coordinates(stride), self._offsets(x.stride))
 
     def _offsets(self, fine: Steps) -> np.ndarray:
-        """Of the kernel, int64 (K, D), in units of the coordinates."""
+        """Return the kernel's offsets, int64 (K, D), in units of the coordinates."""
         offsets = kernel_offsets(self.kernel_size, self.dimension)
         return offsets * along_axes(self.dilation, self.dimension) * along_axes(fine, self.dimension)
 
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
             return features
-        return features + like_products(self.bias) if features.shape[0] else no_rows(features, self.bias)
+        return features + like_products(self.bias) if features.shape[0] else empty_rows(features, self.bias)
 
     def extra_repr(self) -> str:
+        """Return the arguments that ``print(layer)`` shows."""
         return (
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
             f"dilation={self.dilation}, bias={self.bias is not None}, dimension={self.dimension}"
@@ -122,14 +127,15 @@ class _SparseConvolution(nn.Layer):
 
 
 def output_plan(coordinates: Any, x: SparseTensor, stride: Steps) -> tuple[Plan, Steps]:
-    """The plan and the tensor stride of the voxels that a layer's output is to have.
+    """Return the plan and the tensor stride of a layer's output voxels.
 
     Args:
-        coordinates: a sparse tensor, whose voxels are taken; or integers (N, 1 + D), multiples of ``stride``.
-        stride: of the output if it follows from the input ``x``.
+        coordinates: a sparse tensor, whose voxels are used; or integers (N, 1 + D), multiples of ``stride``.
+        x: the layer's input.
+        stride: the output's stride, unless ``coordinates`` is a sparse tensor.
 
     Raises:
-        ValueError: they have other axes than the input, or are none for ``CoordinatePlan``.
+        ValueError: the number of axes differs from the input's, or the coordinates are invalid (``CoordinatePlan``).
     """
     if isinstance(coordinates, SparseTensor):
         plan, stride = coordinates.plan, coordinates.stride
@@ -143,17 +149,17 @@ def output_plan(coordinates: Any, x: SparseTensor, stride: Steps) -> tuple[Plan,
 class Convolution(_SparseConvolution):
     """``out[u] = sum over k of in[u + offset_k] @ kernel[k]`` on the voxels ``floor(c / s) * s`` of the input's.
 
-    With stride 1 the voxels stay the same (a submanifold convolution: Graham et al., 2018, arXiv 1711.10275).
+    With stride 1 the output has the input's voxels (a submanifold convolution: Graham et al., 2018, arXiv 1711.10275).
 
     Args:
-        in_channels, out_channels: of the features.
-        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other; one number for each axis where they differ, as
-            with stride and dilation.
-        stride: tensor stride of the output over that of the input.
+        in_channels, out_channels: channels of the features.
+        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other; one number for each axis if they differ. This
+            also applies to stride and dilation.
+        stride: tensor stride of the output divided by that of the input.
         dilation: distance between kernel offsets in voxels of the finer side.
         bias: add a learned vector.
         dimension: spatial axes, 1 to 4.
-        others: of MinkowskiEngine, spconv or torchsparse, see ``switching``.
+        kwargs: arguments of MinkowskiEngine, spconv or torchsparse, see ``switching``.
     """
 
     def _create_parameters(self, bias: bool) -> None:
@@ -168,11 +174,11 @@ class Convolution(_SparseConvolution):
 class TransposedConvolution(Convolution):
     """``out[u + offset_k] += in[u] @ kernel[k]``, back onto the finer voxels of the plan.
 
-    With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one. Arguments are those of
-    ``Convolution``, with the stride of the input over that of the output.
+    With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one. The arguments are as for
+    ``Convolution``, with the stride of the input divided by that of the output.
 
     Raises:
-        ValueError: from ``forward``, when the input's tensor stride is not a multiple of ``stride``.
+        ValueError: from ``forward``, if the input's tensor stride is not a multiple of ``stride``.
     """
 
     _to_fine = True
@@ -180,28 +186,36 @@ class TransposedConvolution(Convolution):
 
 
 class GenerativeConvolution(TransposedConvolution):
-    """A transposed convolution that makes voxels: wherever the kernel around an input voxel reaches, at the finer
-    stride; on a plan of their own. MinkowskiEngine's ``MinkowskiGenerativeConvolutionTranspose``."""
+    """A transposed convolution that creates voxels wherever the kernel around an input voxel reaches.
+
+    The output has a separate plan at the finer stride. MinkowskiEngine calls it
+    ``MinkowskiGenerativeConvolutionTranspose``.
+    """
 
     def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+        """Return the convolved features on all reachable voxels, or on ``coordinates`` if given."""
         if coordinates is None:
             require(self, x, self.kernel, self.in_channels, self.dimension)
             offsets = self._offsets(finer_stride(x, self.stride))
-            offsets = np.pad(offsets, ((0, 0), (1, 0)))  # a voxel's scene is that of the one it comes from
-            reached = x.coordinates.astype(np.int64)[:, None] + offsets  # (N, K, 1 + D)
-            coordinates, _ = distinct(reached.reshape(-1, 1 + x.dimension))
+            offsets = np.pad(offsets, ((0, 0), (1, 0)))  # a new voxel is in the scene of its input voxel
+            reachable = x.coordinates.astype(np.int64)[:, None] + offsets  # (N, K, 1 + D)
+            coordinates, _ = unique_voxels(reachable.reshape(-1, 1 + x.dimension))
         return super().forward(x, coordinates)
 
 
 def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: int | None = None) -> None:
-    """Refuse what a layer was not made for; Paddle would fail far from the cause, or use some of a kernel's matrices.
+    """Check that a layer can process a tensor; Paddle would fail far from the cause, or use only some matrices.
 
     Args:
-        parameter: one of the layer's, whose precision the features have to share.
-        channels, dimension: of the layer; None: it works in any dimension.
+        layer: the layer, named in messages.
+        x: its input.
+        parameter: one of the layer's parameters, whose precision the features must have.
+        channels: the layer's input channels.
+        dimension: the layer's number of spatial axes; None: any.
+
     Raises:
-        TypeError: ``x`` is no sparse tensor.
-        ValueError: it has other channels, another dimension, or float64 meets another precision.
+        TypeError: ``x`` is not a sparse tensor.
+        ValueError: other channels, another dimension, or float64 combined with another precision.
     """
     name = type(layer).__name__
     require_sparse(name, x, computes=False)
@@ -213,19 +227,19 @@ def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, di
     dtype = x.features.dtype
     if dtype != parameter.dtype and paddle.float64 in (dtype, parameter.dtype):
         raise ValueError(
-            f"this {name} has parameters of {_show(parameter.dtype)}, but gets features of {_show(dtype)}: convert "
-            f"the features with .astype('{_show(parameter.dtype)}')"
+            f"this {name} has parameters of {_format_dtype(parameter.dtype)}, but gets features of "
+            f"{_format_dtype(dtype)}: convert the features with .astype('{_format_dtype(parameter.dtype)}')"
         )
 
 
-def _show(dtype: paddle.dtype) -> str:
+def _format_dtype(dtype: paddle.dtype) -> str:
     return str(dtype).rpartition(".")[2]
 
 
 def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
-    """``features @ matrix``, also for zero rows, which some kernels reject."""
+    """Return ``features @ matrix``, also for zero rows, which some kernels reject."""
     features = as_dtype(features, product_dtype() or matrix.dtype)
-    return paddle.matmul(features, matrix) if features.shape[0] else no_rows(features, matrix)
+    return paddle.matmul(features, matrix) if features.shape[0] else empty_rows(features, matrix)
 
 
 class RowsBatchNorm(SynchronizableBatchNorm):
@@ -234,66 +248,68 @@ class RowsBatchNorm(SynchronizableBatchNorm):
     Args:
         num_features: channels.
         momentum: fraction of the running statistics kept by each step.
-        epsilon: added to the variance; ``eps`` likewise.
+        epsilon: added to the variance; also accepted as ``eps``.
     """
 
-    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **others: Any) -> None:
-        (epsilon,) = take_arguments(self, others, eps=epsilon)
-        super().__init__(num_features, kept_share(momentum), epsilon)
+    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **kwargs: Any) -> None:
+        (epsilon,) = resolve_arguments(self, kwargs, eps=epsilon)
+        super().__init__(num_features, check_momentum(momentum), epsilon)
 
 
 class BatchNorm(RowsBatchNorm):
-    """Batch normalization over the voxels; weights and statistics directly under the layer's name, as in spconv
-    networks."""
+    """Batch normalization over the voxels; weights and statistics are direct members, as in spconv networks."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        """Return the normalized features (N, C)."""
         require(self, x, self.weight, self.weight.shape[0])
         require_kernels(type(self).__name__, x.features)
         return x.with_features(super().forward(x.features))
 
 
 class NestedBatchNorm(nn.Layer):
-    """The same with weights and statistics in a sublayer ``bn``, as in MinkowskiEngine."""
+    """Batch normalization over the voxels, with weights and statistics in a sublayer ``bn``, as in MinkowskiEngine."""
 
-    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **others: Any) -> None:
+    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__()
-        self.bn = RowsBatchNorm(num_features, momentum, epsilon, **others)
+        self.bn = RowsBatchNorm(num_features, momentum, epsilon, **kwargs)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        """Return the normalized features (N, C)."""
         require(self, x, self.bn.weight, self.bn.weight.shape[0])
         require_kernels(type(self).__name__, x.features)
         return x.with_features(self.bn(x.features))
 
 
 class Pointwise(nn.Layer):
-    """Any layer that treats rows apart, on the features: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
+    """Any layer that treats rows independently: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
 
     def __init__(self, layer: Any) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        """Return the layer's output for the features (N, C), on the same voxels."""
         require_sparse(type(self).__name__, x)
         if x.features.shape[0]:
             return x.with_features(self.layer(x.features))
-        # Most kernels refuse no rows; and all parameters, here and before, have a gradient of zeros on this rank too.
-        one = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
-        return x.with_features(no_rows(self.layer(one + build_zero(x.features).astype(one.dtype))))
+        # Most kernels reject zero rows. With one row of zeros, all parameters get zero gradients on this rank too.
+        row = paddle.zeros([1, x.features.shape[1]], dtype=x.features.dtype)
+        return x.with_features(empty_rows(self.layer(row + build_zero(x.features).astype(row.dtype))))
 
 
 class ReLU(Pointwise):
-    """The positive part of every feature."""
+    """Rectified linear unit on every feature."""
 
-    def __init__(self, **others: Any) -> None:
-        take_arguments(self, others)
+    def __init__(self, **kwargs: Any) -> None:
+        resolve_arguments(self, kwargs)
         super().__init__(nn.ReLU())
 
 
 class Dropout(Pointwise):
-    """Zeroes features with probability ``rate``, or ``p``, during training and rescales the others to keep the mean."""
+    """Zeroes features with probability ``rate`` (or ``p``) during training and rescales the others to keep the mean."""
 
-    def __init__(self, rate: float = 0.5, **others: Any) -> None:
-        (rate,) = take_arguments(self, others, p=rate)
+    def __init__(self, rate: float = 0.5, **kwargs: Any) -> None:
+        (rate,) = resolve_arguments(self, kwargs, p=rate)
         super().__init__(nn.Dropout(rate))
 
 
@@ -314,15 +330,16 @@ class SparseNetwork(Model):
         self._specs: dict[str, PlanSpec] = {}
 
     def plan_spec(self) -> PlanSpec:
-        """The ``PlanSpec`` for ``build_plan`` in the loader process."""
+        """Return the ``PlanSpec`` for ``build_plan`` in the loader process."""
         return self.find_spec("whole", self, self.in_channels)
 
     def find_spec(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
-        """Find what a part of the network requires of a plan, found by a forward pass of one voxel.
+        """Return the tables that a part of the network needs, recorded in a forward pass of one voxel.
 
         Args:
-            name: the part's; it is run once.
+            name: name of the part; each name is traced once.
             part: layers of this network, which take ``channels`` features.
+            channels: channels of the part's input.
         """
         if name not in self._specs:
             modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
@@ -334,11 +351,11 @@ class SparseNetwork(Model):
                 part(x)
             for layer, training in modes:
                 layer.training = training
-            self._specs[name] = x.plan.asked_for(preferred_block_rows())
+            self._specs[name] = x.plan.get_used_spec(preferred_block_rows())
         return self._specs[name]
 
     def recomputed_layers(self) -> list[nn.Layer]:
-        """None: the blocks have batch statistics, and take sparse tensors."""
+        """Return no layers: the blocks have batch statistics and take sparse tensors, so none can be recomputed."""
         return []
 
 
@@ -356,14 +373,15 @@ class SpconvConvolution(_SparseConvolution):
 
 
 class StridedConv3D(SpconvConvolution):
-    """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
-    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach, as
-    ``PaddedConvolution`` does. Arguments are those of ``Convolution``.
+    """spconv's SparseConv3d if kernel size and stride are equal and there is no padding, as in PointGroup.
+
+    The output has the voxels ``floor(c / stride) * stride``. For other kernels spconv creates a voxel wherever one is
+    in reach, as ``PaddedConvolution`` does. The arguments are as for ``Convolution``.
     """
 
 
 class SubmanifoldConv3D(SpconvConvolution):
-    """Voxels stay the same; an odd kernel is centered. Arguments are those of ``Convolution`` without the stride."""
+    """Convolution that keeps the voxels; an odd kernel is centered. Arguments like ``Convolution``, without stride."""
 
     def __init__(
         self,
@@ -373,10 +391,10 @@ class SubmanifoldConv3D(SpconvConvolution):
         dilation: Steps = 1,
         bias: bool = False,
         dimension: int = 3,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
-        others.pop("padding", None)  # which spconv's has, and does nothing with
-        take_arguments(self, others)
+        kwargs.pop("padding", None)  # spconv accepts it and ignores it
+        resolve_arguments(self, kwargs)
         super().__init__(in_channels, out_channels, kernel_size, 1, dilation, bias, dimension)
 
 
@@ -387,7 +405,7 @@ class InverseConv3D(StridedConv3D):
 
 
 def last_axis_fastest(kernel_size: Steps, dimension: int) -> list[int]:
-    """For each offset of ``kernel_offsets``, its number when the last axis runs fastest."""
+    """Return for each offset of ``kernel_offsets`` its number if the last axis runs fastest."""
     sides = along_axes(kernel_size, dimension)
     places = kernel_offsets(kernel_size, dimension)
     return np.ravel_multi_index(tuple((places - places.min(axis=0)).T), sides).tolist()

@@ -1,5 +1,6 @@
-"""MinkowskiEngine's U-Nets, a classifier of whole scenes with their way down, and the small network of its tutorial,
-with its parameter names and shapes.
+"""MinkowskiEngine's U-Nets, a scene classifier with their encoder, and its tutorial's small network.
+
+Parameter names and shapes are MinkowskiEngine's.
 
 Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR
 2019, arXiv 1904.08755, figure 4; names, widths and depths as in MinkowskiEngine 0.5 (examples/minkunet.py).
@@ -34,19 +35,20 @@ class ResidualBlock(nn.Layer):
             self.downsample = nn.Sequential(shortcut, NestedBatchNorm(out_channels))
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        """Return (N, out_channels) on the voxels of ``x`` (N, in_channels)."""
         y = self.relu(self.norm1(self.conv1(x)))
         y = self.norm2(self.conv2(y))
         return self.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
 class MinkEncoder(SparseNetwork):
-    """The way down of MinkowskiEngine's U-Nets: five levels of voxels, strides 1 to 16.
+    """Encoder of MinkowskiEngine's U-Nets: five levels of voxels, strides 1 to 16.
 
     Args:
-        in_channels: of the voxel features.
+        in_channels: channels of the voxel features.
         depths: residual blocks of the four stages.
-        widths: their channels.
-        first_channels: of the stem.
+        widths: channels of the four stages.
+        first_channels: channels of the stem.
         dimension: spatial axes, 1 to 4.
     """
 
@@ -69,13 +71,13 @@ class MinkEncoder(SparseNetwork):
             channels = widths[stage]
 
     def levels(self, x: SparseTensor) -> list[SparseTensor]:
-        """Features of the strides 1, 2, 4, 8 and 16."""
-        found = [self.relu(self.bn0(self.conv0p1s1(x)))]
+        """Return the features of the strides 1, 2, 4, 8 and 16."""
+        features = [self.relu(self.bn0(self.conv0p1s1(x)))]
         for stage, stride in enumerate((1, 2, 4, 8), start=1):
-            x = getattr(self, f"conv{stage}p{stride}s2")(found[-1])
+            x = getattr(self, f"conv{stage}p{stride}s2")(features[-1])
             x = self.relu(getattr(self, f"bn{stage}")(x))
-            found.append(getattr(self, f"block{stage}")(x))
-        return found
+            features.append(getattr(self, f"block{stage}")(x))
+        return features
 
 
 class MinkUNet(MinkEncoder):
@@ -83,10 +85,10 @@ class MinkUNet(MinkEncoder):
 
     Args:
         num_classes: outputs for each voxel; 0 for a network that returns features.
-        in_channels: of the voxel features.
+        in_channels: channels of the voxel features.
         depths: residual blocks of the eight stages, four down and four up.
-        widths: their channels.
-        first_channels: of the stem.
+        widths: channels of the eight stages.
+        first_channels: channels of the stem.
         dimension: spatial axes, 1 to 4.
     """
 
@@ -116,7 +118,7 @@ class MinkUNet(MinkEncoder):
         _initialize(self)
 
     def forward_features(self, x: SparseTensor) -> SparseTensor:
-        """Features (N, num_features) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        """Return features (N, num_features) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
         *skipped, x = self.levels(x)
         for stage, stride in zip(range(4, 8), (16, 8, 4, 2)):
             x = getattr(self, f"convtr{stage}p{stride}s2")(x)
@@ -125,21 +127,23 @@ class MinkUNet(MinkEncoder):
         return x
 
     def forward(self, x: SparseTensor) -> paddle.Tensor:
-        """Logits (N, num_classes) of the voxels, in their order; features when the network has no classes."""
+        """Return logits (N, num_classes) of the voxels, in their order; features if the network has no classes."""
         return self.final(self.forward_features(x)).features
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a new one with ``num_classes`` outputs; 0 removes it."""
         self.num_classes = num_classes
         self.final = _classifier(self.num_features, num_classes, self.dimension)
 
 
 class MinkClassifier(MinkEncoder):
-    """The same way down, the mean over the voxels of each scene, and a linear classifier: a U-Net's weights fit all but
-    the last.
+    """Classifier of scenes: encoder of the U-Nets, mean over the voxels of each scene, and a linear layer.
+
+    A U-Net's weights fit all layers but the linear one.
 
     Args:
         num_classes: outputs for each scene; 0 for a network that returns features.
-        others: as of ``MinkEncoder``.
+        in_channels, depths, widths, first_channels, dimension: see ``MinkEncoder``.
     """
 
     variants = CLASSIFIER
@@ -161,14 +165,15 @@ class MinkClassifier(MinkEncoder):
         _initialize(self)
 
     def forward_features(self, x: SparseTensor) -> paddle.Tensor:
-        """Features (scenes, num_features)."""
+        """Return features (scenes, num_features)."""
         return self.pooling(self.levels(x)[-1])
 
     def forward(self, x: SparseTensor) -> paddle.Tensor:
-        """Logits (scenes, num_classes); features when the network has no classes."""
+        """Return logits (scenes, num_classes); features if the network has no classes."""
         return self.head(self.forward_features(x))
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a new one with ``num_classes`` outputs; 0 removes it."""
         self.num_classes = num_classes
         self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
@@ -178,7 +183,7 @@ class TutorialNetwork(SparseNetwork):
 
     Args:
         num_classes: outputs for each voxel; 0 for a network that returns features.
-        in_channels: of the voxel features.
+        in_channels: channels of the voxel features.
         dimension: spatial axes, 1 to 4.
     """
 
@@ -198,16 +203,17 @@ class TutorialNetwork(SparseNetwork):
         self.reset_classifier(num_classes)
 
     def forward_features(self, x: SparseTensor) -> SparseTensor:
-        """Features (N, 32) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        """Return features (N, 32) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
         return self.relu(self.bn3(self.conv3(x)))
 
     def forward(self, x: SparseTensor) -> paddle.Tensor:
-        """Logits (N, num_classes) of the voxels, in their order; features when the network has no classes."""
+        """Return logits (N, num_classes) of the voxels, in their order; features if the network has no classes."""
         return self.conv4(self.forward_features(x)).features
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a new one with ``num_classes`` outputs; 0 removes it."""
         self.num_classes = num_classes
         self.conv4 = _classifier(32, num_classes, self.dimension)
 
@@ -223,8 +229,10 @@ def _classifier(in_channels: int, num_classes: int, dimension: int) -> nn.Layer:
 
 
 def _initialize(network: nn.Layer) -> None:
-    """Normal weights with variance 2 / (C_out K) (He et al., 2015, backward case), as MinkowskiEngine's U-Nets start;
-    transposed convolutions keep their uniform weights."""
+    """Initialize convolutions with normal weights of variance 2 / (C_out K) (He et al., 2015, backward case).
+
+    MinkowskiEngine's U-Nets start with the same distribution. Transposed convolutions keep their uniform weights.
+    """
     for layer in network.sublayers():
         if type(layer) is Convolution:
             deviation = math.sqrt(2.0 / (layer.out_channels * layer.kernel_volume))

@@ -13,8 +13,8 @@ from ...runtime.autocast import as_dtype
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey, SceneRanges
 from .device_plan import KernelDirection, KernelMap
-from .switching import take_arguments
-from .tensor import SparseTensor, finer_stride, put_rows, require_sparse, times, whole
+from .switching import resolve_arguments
+from .tensor import SparseTensor, finer_stride, multiply_steps, parse_steps, require_sparse, scatter_rows
 
 
 class _PoolingLayer(nn.Layer):
@@ -22,10 +22,10 @@ class _PoolingLayer(nn.Layer):
 
     Args:
         kernel_size: voxels along each axis.
-        stride: tensor stride of the output over that of the input.
+        stride: tensor stride of the output divided by that of the input.
         dilation: distance between kernel offsets in voxels.
         dimension: spatial axes; None: any.
-        others: of MinkowskiEngine or spconv, see ``switching``.
+        kwargs: arguments of MinkowskiEngine or spconv, see ``switching``.
     """
 
     _to_fine = False
@@ -36,31 +36,33 @@ class _PoolingLayer(nn.Layer):
         stride: Steps = 2,
         dilation: Steps = 1,
         dimension: int | None = None,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
         super().__init__()
-        take_arguments(self, others)
+        resolve_arguments(self, kwargs)
         self.dimension = dimension
-        self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
-        self.dilation = whole("dilation", dilation)
+        self.kernel_size, self.stride = parse_steps("kernel_size", kernel_size), parse_steps("stride", stride)
+        self.dilation = parse_steps("dilation", dilation)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        """Return the pooled features on the output's voxels."""
         require_sparse(type(self).__name__, x)
         if self.dimension not in (None, x.dimension):
             raise ValueError(
                 f"this pooling is for {self.dimension}-D voxels, but gets {x}: give both the same dimension"
             )
-        stride = finer_stride(x, self.stride) if self._to_fine else times(x.stride, self.stride, x.dimension)
+        stride = finer_stride(x, self.stride) if self._to_fine else multiply_steps(x.stride, self.stride, x.dimension)
         fine, coarse = (stride, x.stride) if self._to_fine else (x.stride, stride)
         key = MapKey(fine, coarse, self.kernel_size, self.dilation)
         features = self._pool(x.features, x.plan.kernel_map(key), x.plan.rows(stride))
         return SparseTensor(features, plan=x.plan, stride=stride)
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
-        """(rows, C) from the input's features (n, C)."""
+        """Return (rows, C) from the input's features (n, C)."""
         return _SumFunction.apply(features, kernel_map, rows, self._to_fine)
 
     def extra_repr(self) -> str:
+        """Return the arguments that ``print(layer)`` shows."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}, dilation={self.dilation}"
 
 
@@ -80,7 +82,7 @@ class AveragePooling(_PoolingLayer):
 class MaxPooling(_PoolingLayer):
     """Maximum of each channel over the existing voxels in the kernel; 0 if there are none.
 
-    In a tie, the first kernel offset gets the gradient. What is not a number stays so.
+    In a tie, the first kernel offset gets the gradient. NaN propagates.
     """
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
@@ -94,39 +96,45 @@ class Unpooling(_PoolingLayer):
 
 
 class GlobalPooling(nn.Layer):
-    """One row for each scene of the batch, (scenes, C), a dense tensor; zeros for a scene without voxels.
+    """Dense tensor (scenes, C) with one row for each scene of the batch; zeros for a scene without voxels.
 
     Args:
         mode: "average", "sum" or "max".
     """
 
-    def __init__(self, mode: str = "average", **others: Any) -> None:
+    def __init__(self, mode: str = "average", **kwargs: Any) -> None:
         super().__init__()
-        take_arguments(self, others, dimension=None)  # it is the same for any
-        if mode not in _OF_SCENES:
-            raise ValueError(f"mode is '{mode}', expected one of {', '.join(_OF_SCENES)}")
+        resolve_arguments(self, kwargs, dimension=None)  # the layer works in any dimension
+        if mode not in _REDUCTIONS:
+            raise ValueError(f"mode is '{mode}', expected one of {', '.join(_REDUCTIONS)}")
         self.mode = mode
 
     def forward(self, x: SparseTensor) -> paddle.Tensor:
+        """Return the pooled features (scenes, C)."""
         require_sparse("GlobalPooling", x, computes=False)
-        # Sums of all voxels of a scene leave the range of half precision.
+        # Sums over all voxels of a scene exceed the range of half precision.
         is_double = x.features.dtype == paddle.float64
         features = as_dtype(x.features, paddle.float64 if is_double else paddle.float32)
         with autocast.off():
-            return of_each_scene(features, x.plan.scenes(x.stride), _OF_SCENES[self.mode])
+            return reduce_by_scene(features, x.plan.scenes(x.stride), _REDUCTIONS[self.mode])
 
     def extra_repr(self) -> str:
+        """Return the arguments that ``print(layer)`` shows."""
         return f"mode={self.mode}"
 
 
-def of_each_scene(features: paddle.Tensor, scenes: SceneRanges, reduce: Callable[..., paddle.Tensor]) -> paddle.Tensor:
-    """(scenes, C) from (N, C), zeros for scenes without voxels.
+def reduce_by_scene(
+    features: paddle.Tensor, scenes: SceneRanges, reduce: Callable[..., paddle.Tensor]
+) -> paddle.Tensor:
+    """Return (scenes, C) from (N, C), zeros for scenes without voxels.
 
-    A scene's voxels are added one by one, in full precision: a product with ones would be rounded by a GPU's TF32, and
-    a mean that is off by 1e-3 is no mean of features that differ by less.
+    Rows are added in full precision. A product with ones would be rounded to TF32 on a GPU, and an error of 1e-3 in the
+    mean is too large for features that differ by less.
 
     Args:
-        reduce: of (C, rows) along an axis, ``paddle.mean``, ``paddle.sum`` or the like.
+        features: (N, C).
+        scenes: assignment of the rows to scenes.
+        reduce: reduction of (C, rows) along an axis, such as ``paddle.mean`` or ``paddle.sum``.
     """
     present = np.flatnonzero(scenes.sizes)
     if not len(present):
@@ -135,18 +143,18 @@ def of_each_scene(features: paddle.Tensor, scenes: SceneRanges, reduce: Callable
         )
     ordered = paddle.gather(features, scenes.order) if scenes.order.shape[0] else features
     parts = paddle.split(ordered, [scenes.sizes[scene] for scene in present])
-    # Along the last axis Paddle's CPU kernels take a tenth of the time.
-    found = paddle.stack([reduce(part.transpose([1, 0]), axis=1) for part in parts])
-    return found if len(present) == len(scenes.sizes) else put_rows(found, present, len(scenes.sizes))
+    # Paddle's CPU kernels are ten times as fast along the last axis.
+    reduced = paddle.stack([reduce(part.transpose([1, 0]), axis=1) for part in parts])
+    return reduced if len(present) == len(scenes.sizes) else scatter_rows(reduced, present, len(scenes.sizes))
 
 
 def _largest(channels: paddle.Tensor, axis: int) -> paddle.Tensor:
-    """The maximum, one row of which gets the gradient; that of ``paddle.max`` takes quadratic time on CPUs."""
+    """Return the maximum, with the gradient to one row; the gradient of ``paddle.max`` takes quadratic time on CPUs."""
     places = channels.argmax(axis=axis, keepdim=True)
     return paddle.take_along_axis(channels, places, axis).squeeze(axis)
 
 
-_OF_SCENES: dict[str, Callable[..., paddle.Tensor]] = {"average": paddle.mean, "sum": paddle.sum, "max": _largest}
+_REDUCTIONS: dict[str, Callable[..., paddle.Tensor]] = {"average": paddle.mean, "sum": paddle.sum, "max": _largest}
 
 
 def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
@@ -154,40 +162,43 @@ def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
 
 
 class _SumFunction(paddle.autograd.PyLayer):
-    """Sum of the giving rows of all kernel offsets; the center of a symmetric map gives too."""
+    """Sum of the giving rows of all kernel offsets, including the center of a symmetric map."""
 
     @staticmethod
     def forward(
         ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool = False
     ) -> paddle.Tensor:
         directions = kernel_map.to_fine, kernel_map.to_coarse
-        forward, ctx.back = directions if to_fine else directions[::-1]
+        forward, ctx.backward_direction = directions if to_fine else directions[::-1]
         ctx.has_center, ctx.rows = kernel_map.is_symmetric, features.shape[0]
         with paddle.no_grad():
-            return summed(features, forward, rows, ctx.has_center)
+            return sum_pairs(features, forward, rows, ctx.has_center)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         with paddle.no_grad():
-            return summed(gradient, ctx.back, ctx.rows, ctx.has_center)
+            return sum_pairs(gradient, ctx.backward_direction, ctx.rows, ctx.has_center)
 
 
-def summed(
+def sum_pairs(
     source: paddle.Tensor,
     direction: KernelDirection,
     rows: int,
     has_center: bool,
     scales: Sequence[paddle.Tensor] | None = None,
 ) -> paddle.Tensor:
-    """Sum what each of ``rows`` rows receives: the sum of the giving rows (n, C), and of itself if the map has a
-    center, each times the ``scales`` (C,) of its kernel offset."""
-    if has_center and rows:  # some kernels reject no rows
+    """Return the sum (rows, C) that each of ``rows`` rows receives from ``source`` (n, C).
+
+    If the map has a center, each row also receives itself. Each contribution is multiplied by the ``scales`` (C,) of
+    its kernel offset.
+    """
+    if has_center and rows:  # some kernels reject zero rows
         received = source.clone() if scales is None else source * scales[len(scales) // 2]
     else:
         received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
     for offset, receivers, givers in direction.lists():  # within a list no row receives twice
-        given = paddle.gather(source, givers)
-        total = paddle.gather(received, receivers) + (given if scales is None else given * scales[offset])
+        gathered = paddle.gather(source, givers)
+        total = paddle.gather(received, receivers) + (gathered if scales is None else gathered * scales[offset])
         paddle.scatter_(received, receivers, total)
     return received
 
@@ -204,7 +215,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
                 old = paddle.gather(largest, receivers)
                 new = paddle.gather(features, givers)
                 number = paddle.gather(winner, receivers)
-                wins = (new > old) | (new != new) | (number < 0)  # not a number: whatever has been seen before
+                wins = (new > old) | (new != new) | (number < 0)  # NaN wins over any value
                 paddle.scatter_(largest, receivers, paddle.where(wins, new, old))
                 paddle.scatter_(winner, receivers, paddle.where(wins, paddle.full_like(number, offset), number))
             ctx.kernel_map = kernel_map
@@ -226,8 +237,10 @@ class _MaxFunction(paddle.autograd.PyLayer):
 
 
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """(kernel offset, receivers, givers) of all pairs to the coarse level, including the center, by ascending
-    offset."""
+    """Return (kernel offset, receivers, givers) of all pairs to the coarse level, by ascending offset.
+
+    The center of a symmetric map is included.
+    """
     center: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
     offsets: dict[int, list[Any]] = {}
     for pairs in kernel_map.to_coarse.lists():

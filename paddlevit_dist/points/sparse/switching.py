@@ -1,56 +1,67 @@
-"""Keyword arguments that layers of MinkowskiEngine, spconv and torchsparse have and layers here do not."""
+"""Keyword arguments of layers in MinkowskiEngine, spconv and torchsparse that the layers here do not have."""
 
 from typing import Any
 
-# How a layer computes or finds its maps, not what.
-_WITHOUT_EFFECT = {"algo", "config", "convolution_mode", "fp32_accum", "indice_key", "inplace", "name", "process_group"}
-_NO_OTHER = "there is no other here"
-_CHANGES_NOTHING = {  # the value that does, and what to write for another
-    "affine": (True, _NO_OTHER),
+# These change how a layer computes its result, not the result.
+_IGNORED_ARGUMENTS = {
+    "algo",
+    "config",
+    "convolution_mode",
+    "fp32_accum",
+    "indice_key",
+    "inplace",
+    "name",
+    "process_group",
+}
+_NO_ALTERNATIVE = "no other value is supported"
+_NEUTRAL_VALUES = {  # the value without effect, and what to write if another is needed
+    "affine": (True, _NO_ALTERNATIVE),
     "expand_coordinates": (False, "call it with the voxels of GenerativeConvolution(..., kernel_size, 1)(x)"),
     "generative": (False, "use GenerativeConvolution"),
-    "groups": (1, "DepthwiseConvolution has a group for each channel, and there is no other here"),
+    "groups": (1, "use DepthwiseConvolution for one group for each channel; other groups are not supported"),
     "has_bias": (False, "write bias="),
     "kernel_generator": (None, "kernels here are boxes: give kernel_size, stride and dilation"),
     "padding": (0, "use PaddedConvolution, PaddedInverseConvolution or PaddedMaxPooling, which have spconv's rule"),
     "stride": (1, "use StridedConv3D or PaddedConvolution"),
     "subm": (False, "use SubmanifoldConv3D"),
-    "track_running_stats": (True, _NO_OTHER),
+    "track_running_stats": (True, _NO_ALTERNATIVE),
     "transposed": (False, "use TransposedConvolution"),
 }
 
 
-def take_arguments(layer: Any, others: dict[str, Any], **renamed: Any) -> list[Any]:
-    """The values of arguments that have another name here, each given or else what ``renamed`` has.
+def resolve_arguments(layer: Any, kwargs: dict[str, Any], **aliases: Any) -> list[Any]:
+    """Return the values of arguments that have another name in other libraries.
 
     Args:
-        others: keyword arguments that the layer does not know itself.
+        layer: the layer, named in messages.
+        kwargs: keyword arguments that are not parameters of the layer.
+        aliases: default value by the other library's name.
 
     Raises:
-        ValueError: one of them asks for something that this layer does not do; says what does.
-        TypeError: one is of no library.
+        ValueError: an argument requests something that this layer does not do; the message names the alternative.
+        TypeError: an argument is not known from any library.
     """
     name = type(layer).__name__
-    for key, value in others.items():
-        if key in renamed or key in _WITHOUT_EFFECT:
+    for key, value in kwargs.items():
+        if key in aliases or key in _IGNORED_ARGUMENTS:
             continue
-        if key not in _CHANGES_NOTHING:
+        if key not in _NEUTRAL_VALUES:
             raise TypeError(f"{name} got an unexpected keyword argument '{key}'")
-        nothing, instead = _CHANGES_NOTHING[key]
-        if value not in (nothing, (nothing,) * 3, [nothing] * 3):
-            raise ValueError(f"{name} does not take {key}={value!r}: {instead}")
-    return [others.get(key, value) for key, value in renamed.items()]
+        neutral, advice = _NEUTRAL_VALUES[key]
+        if value not in (neutral, (neutral,) * 3, [neutral] * 3):
+            raise ValueError(f"{name} does not take {key}={value!r}: {advice}")
+    return [kwargs.get(key, value) for key, value in aliases.items()]
 
 
-def kept_share(momentum: float) -> float:
-    """A batch norm's momentum: of the running statistics the share that a step keeps, as in Paddle.
+def check_momentum(momentum: float) -> float:
+    """Return a batch norm's momentum: the fraction of the running statistics that a step keeps, as in Paddle.
 
     Raises:
-        ValueError: it is PyTorch's, the share of the new ones.
+        ValueError: the value looks like PyTorch's momentum, the fraction of the new statistics.
     """
     if momentum < 0.5:
         raise ValueError(
-            f"momentum={momentum:g} is the share of new statistics, as in PyTorch; here, as in Paddle, it is that of "
-            f"the running ones: write {1 - momentum:g}"
+            f"momentum={momentum:g} is the share of new statistics, as in PyTorch; here, as in Paddle, momentum is the "
+            f"share of the running ones: write {1 - momentum:g}"
         )
     return momentum

@@ -1,4 +1,4 @@
-"""Features on voxels: sparse tensors, and what is computed voxel by voxel from several of them."""
+"""Features on voxels: sparse tensors, and voxel-wise operations on several of them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,16 +10,16 @@ from ...distributed import build_zero
 from ...runtime import paddle_versions
 from ...runtime.autocast import as_dtype, product_dtype
 from ...runtime.transfers import to_device
-from .coordinate_keys import Steps, along_axes, distinct, plainest
+from .coordinate_keys import Steps, along_axes, simplify_steps, unique_voxels
 from .device_plan import Plan
 
 
 class SparseTensor:
     """Features of the voxels of one level.
 
-    ``+``, ``-``, ``*`` and ``/`` take another sparse tensor, a number, or a tensor of one row, or of one for each
-    voxel. On other voxels than this one's, the result is on the voxels of either, and a tensor is zero where it has
-    none; so ``/`` takes no divisor on other voxels.
+    ``+``, ``-``, ``*`` and ``/`` take another sparse tensor, a number, or a tensor with one row or one row for each
+    voxel. If the other sparse tensor has different voxels, the result has the voxels of either, and missing features
+    count as zeros; the divisor of ``/`` must have the same voxels.
 
     Args:
         features: floating (N, C), rows in the order of the coordinates; a tensor, or an array to be converted to one.
@@ -27,14 +27,14 @@ class SparseTensor:
             multiples of ``stride``: the plan is built from them lazily in this process, and they are its finest
             voxels. Omit if ``plan`` is given.
         plan: from ``Plan.of_batch``.
-        stride: tensor stride of the level, the distance between neighboring voxels; one number for each axis where
-            they differ.
+        stride: tensor stride of the level, the distance between neighboring voxels; one number for each axis if they
+            differ.
         num_scenes: with ``coordinates``, scenes of the batch if the last ones may be empty.
 
     Raises:
         ValueError: neither or both of coordinates and plan, a number of rows that differs from the level's, or
-            coordinates as for ``CoordinatePlan``.
-        UserError: coordinates that lie too far apart.
+            invalid coordinates (``CoordinatePlan``).
+        UserError: the coordinates are too far apart for a 63-bit key.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SparseTensor:
         if (coordinates is None) == (plan is None):
             raise ValueError("a SparseTensor takes either coordinates or a plan")
         axes = np.shape(coordinates)[-1] - 1 if plan is None and np.ndim(coordinates) == 2 else None
-        self.stride = whole("stride", stride, axes if plan is None else plan.dimension)
+        self.stride = parse_steps("stride", stride, axes if plan is None else plan.dimension)
         self.plan = Plan.of_coordinates(coordinates, num_scenes, self.stride) if plan is None else plan
         self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
         if self.features.ndim != 2 or self.features.shape[0] != self.plan.rows(self.stride):
@@ -60,7 +60,7 @@ class SparseTensor:
 
     @property
     def dimension(self) -> int:
-        """Spatial axes, 1 to 4."""
+        """Number of spatial axes, 1 to 4."""
         return self.plan.dimension
 
     @property
@@ -70,57 +70,57 @@ class SparseTensor:
 
     __array_ufunc__ = None  # numpy leaves ``array + x`` to ``__radd__``
 
-    # MinkowskiEngine's names of the three.
+    # MinkowskiEngine's names of the three properties.
     F = property(lambda self: self.features)
     C = property(lambda self: self.coordinates)
     D = property(lambda self: self.dimension)
 
     def with_features(self, features: paddle.Tensor) -> "SparseTensor":
-        """Other features on the same voxels."""
+        """Return a sparse tensor with other features on the same voxels."""
         return SparseTensor(features, plan=self.plan, stride=self.stride)
 
     def slice(self, inverse: paddle.Tensor) -> paddle.Tensor:
-        """Features of the points (P, C): each point takes those of its voxel.
+        """Return the features of points (P, C): each point takes the features of its voxel.
 
         Args:
             inverse: int64 or int32 (P,), the voxel row of each point, as ``sparse_quantize`` returns it.
         """
         if self.stride != 1:
             raise ValueError(f"only voxels of stride 1 can be sliced to points, these have stride {self.stride}")
-        return paddle.gather(self.features, inverse) if inverse.shape[0] else no_rows(self.features)
+        return paddle.gather(self.features, inverse) if inverse.shape[0] else empty_rows(self.features)
 
-    def rows_of_scenes(self) -> list[np.ndarray]:
-        """The rows of each scene, int64 (rows,), in ascending order."""
+    def scene_rows(self) -> list[np.ndarray]:
+        """Return the rows of each scene, int64 (rows,), in ascending order."""
         scenes = self.coordinates[:, 0]
         order = np.argsort(scenes, kind="stable")
         return np.split(order, np.cumsum(np.bincount(scenes, minlength=self.plan.num_scenes))[:-1])
 
     @property
     def decomposed_coordinates(self) -> list[np.ndarray]:
-        """Of each scene int32 (rows, D), without its number."""
-        return [self.coordinates[rows, 1:] for rows in self.rows_of_scenes()]
+        """Coordinates of each scene, int32 (rows, D), without the scene number."""
+        return [self.coordinates[rows, 1:] for rows in self.scene_rows()]
 
     @property
     def decomposed_features(self) -> list[paddle.Tensor]:
-        """Of each scene (rows, C)."""
-        return [take_rows(self.features, rows) for rows in self.rows_of_scenes()]
+        """Features of each scene, (rows, C)."""
+        return [gather_rows(self.features, rows) for rows in self.scene_rows()]
 
     @property
     def decomposed_coordinates_and_features(self) -> tuple[list[np.ndarray], list[paddle.Tensor]]:
-        """Both lists."""
+        """``decomposed_coordinates`` and ``decomposed_features``."""
         return self.decomposed_coordinates, self.decomposed_features
 
     def coordinates_at(self, batch_index: int) -> np.ndarray:
-        """Of one scene int32 (rows, D), without its number."""
+        """Return the coordinates of one scene, int32 (rows, D), without the scene number."""
         return self.coordinates[self._find_rows(batch_index), 1:]
 
     def features_at(self, batch_index: int) -> paddle.Tensor:
-        """Of one scene (rows, C)."""
-        return take_rows(self.features, self._find_rows(batch_index))
+        """Return the features of one scene, (rows, C)."""
+        return gather_rows(self.features, self._find_rows(batch_index))
 
     def _find_rows(self, scene: int) -> np.ndarray:
         if not 0 <= scene < self.plan.num_scenes:
-            raise ValueError(f"scene {scene} of {self.plan.num_scenes}, which are counted from 0")
+            raise ValueError(f"batch_index is {scene}, expected 0 to {self.plan.num_scenes - 1}")
         return np.flatnonzero(self.coordinates[:, 0] == scene)
 
     def __add__(self, other: Any) -> "SparseTensor":
@@ -134,11 +134,11 @@ class SparseTensor:
 
     def __truediv__(self, other: Any) -> "SparseTensor":
         if isinstance(other, SparseTensor) and not on_same_voxels(self, other):
-            raise ValueError(f"{other} has not the voxels of {self}: what is divided by nothing is no number")
+            raise ValueError(f"{other} does not have the voxels of {self}: divide by a tensor on the same voxels")
         return _combine(paddle.divide, self, other)
 
     def __rtruediv__(self, other: Any) -> "SparseTensor":
-        return _combine(lambda features, divided: paddle.divide(divided, features), self, other)
+        return _combine(lambda features, dividend: paddle.divide(dividend, features), self, other)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -156,113 +156,122 @@ class SparseTensor:
 paddle_versions.find_outputs_in(SparseTensor, "features")
 
 
-def _combine(operation: Callable[..., paddle.Tensor], one: SparseTensor, other: Any) -> SparseTensor:
-    require_sparse("arithmetic", one)
+def _combine(operation: Callable[..., paddle.Tensor], x: SparseTensor, other: Any) -> SparseTensor:
+    require_sparse("arithmetic", x)
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):
-            other = to_device(np.asarray(other)).astype(one.features.dtype)
-        return one.with_features(_on_rows(operation)(one.features, other))
-    if not on_same_voxels(one, other):
-        one, other = on_all_voxels(one, other)
-    return one.with_features(_on_rows(operation)(one.features, other.features))
+            other = to_device(np.asarray(other)).astype(x.features.dtype)
+        return x.with_features(_on_rows(operation)(x.features, other))
+    if not on_same_voxels(x, other):
+        x, other = on_all_voxels(x, other)
+    return x.with_features(_on_rows(operation)(x.features, other.features))
 
 
 def _on_rows(operation: Callable[..., paddle.Tensor]) -> Callable[..., paddle.Tensor]:
-    """The same operation, which also takes no rows."""
-    return lambda one, other: operation(one, other) if one.shape[0] else no_rows(other, one)
+    """Return the operation extended to tensors without rows."""
+    return lambda x, other: operation(x, other) if x.shape[0] else empty_rows(other, x)
 
 
 def union(*tensors: SparseTensor) -> SparseTensor:
-    """The sum of sparse tensors, on the voxels that any of them has.
+    """Return the sum of sparse tensors, on the voxels that any of them has.
 
     Raises:
-        TypeError, ValueError: as ``on_all_voxels``.
+        TypeError: an argument is not a sparse tensor.
+        ValueError: no argument, or different strides or dimensions.
     """
     return _sum_on_all(tensors)[0]
 
 
 def intersection(*tensors: SparseTensor) -> SparseTensor:
-    """The sum of sparse tensors, on the voxels that all of them have.
+    """Return the sum of sparse tensors, on the voxels that all of them have.
 
     Raises:
-        TypeError, ValueError: as ``on_all_voxels``.
+        TypeError: an argument is not a sparse tensor.
+        ValueError: no argument, or different strides or dimensions.
     """
     total, rows = _sum_on_all(tensors)
     number = np.zeros(total.features.shape[0], np.int64)
-    for own in rows:
-        number[own] += 1
+    for present in rows:
+        number[present] += 1
     return prune(total, number == len(tensors))
 
 
 def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
-    """The same sparse tensors on the voxels of all of them, with zeros on those that one does not have.
+    """Return each sparse tensor on the voxels of all of them, with zeros on the voxels that it did not have.
 
     Raises:
-        TypeError: something else.
-        ValueError: none, or they differ in stride or dimension.
+        TypeError: an argument is not a sparse tensor.
+        ValueError: no argument, or different strides or dimensions.
     """
-    plan, rows = _plan_of_all(tensors)
+    plan, rows = _merge_plans(tensors)
     number = plan.rows(tensors[0].stride)
     return [
-        SparseTensor(put_rows(tensor.features, own, number), plan=plan, stride=tensor.stride)
-        for tensor, own in zip(tensors, rows)
+        SparseTensor(scatter_rows(tensor.features, positions, number), plan=plan, stride=tensor.stride)
+        for tensor, positions in zip(tensors, rows)
     ]
 
 
 def _sum_on_all(tensors: Sequence[SparseTensor]) -> tuple[SparseTensor, list[np.ndarray]]:
-    """The sum on the voxels of all; and the row there of each of a tensor's, int64 (rows,)."""
-    plan, rows = _plan_of_all(tensors)
+    """Return the sum on the voxels of all, and the rows of each tensor's voxels in it, int64 (rows,)."""
+    plan, rows = _merge_plans(tensors)
     first, *others = in_one_precision([tensor.features for tensor in tensors])
-    total = put_rows(first, rows[0], plan.rows(tensors[0].stride))
-    for features, own in zip(others, rows[1:]):
-        total = put_rows(features, own, total.shape[0], total)
+    total = scatter_rows(first, rows[0], plan.rows(tensors[0].stride))
+    for features, positions in zip(others, rows[1:]):
+        total = scatter_rows(features, positions, total.shape[0], total)
     return SparseTensor(total, plan=plan, stride=tensors[0].stride), rows
 
 
-def _plan_of_all(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray]]:
-    """The plan of all voxels; and the row there of each of a tensor's, int64 (rows,)."""
-    _require_some(tensors)
+def _merge_plans(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray]]:
+    """Return the plan of all voxels, and the rows of each tensor's voxels in it, int64 (rows,)."""
+    _require_any(tensors)
     first = tensors[0]
     for tensor in tensors:
         require_sparse("union, intersection, or arithmetic on different voxels,", tensor)
         if (tensor.stride, tensor.dimension) != (first.stride, first.dimension):
-            raise ValueError(f"{first} and {tensor} have different strides or dimensions: no voxel is of both")
+            raise ValueError(f"{first} and {tensor} have different strides or dimensions: they share no voxels")
     parts = [tensor.coordinates for tensor in tensors]
-    coordinates, inverse = distinct(np.concatenate(parts))
+    coordinates, inverse = unique_voxels(np.concatenate(parts))
     num_scenes = max(tensor.plan.num_scenes for tensor in tensors)
     plan = Plan.of_coordinates(coordinates, num_scenes, first.stride)
     return plan, np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def prune(x: SparseTensor, keep: Any) -> SparseTensor:
-    """The voxels that are chosen, on a plan of their own.
+    """Return the selected voxels as a sparse tensor with a separate plan.
 
     Args:
-        keep: bool (N,), array or tensor; a tensor on a GPU is waited for.
+        x: the sparse tensor.
+        keep: bool (N,), array or tensor; a tensor on a GPU is synchronized.
 
     Raises:
-        ValueError: of another shape or dtype.
+        ValueError: wrong shape or dtype.
     """
-    chosen = np.asarray(keep)
-    if chosen.dtype != np.bool_ or chosen.shape != (x.features.shape[0],):
-        raise ValueError(f"keep is {chosen.dtype} of shape {chosen.shape}, expected bool ({x.features.shape[0]},)")
-    rows = np.flatnonzero(chosen)
+    mask = np.asarray(keep)
+    if mask.dtype != np.bool_ or mask.shape != (x.features.shape[0],):
+        raise ValueError(f"keep is {mask.dtype} of shape {mask.shape}, expected bool ({x.features.shape[0]},)")
+    rows = np.flatnonzero(mask)
     plan = Plan.of_coordinates(x.coordinates[rows], x.plan.num_scenes, x.stride)
-    return SparseTensor(take_rows(x.features, rows), plan=plan, stride=x.stride)
+    return SparseTensor(gather_rows(x.features, rows), plan=plan, stride=x.stride)
 
 
-def take_rows(features: paddle.Tensor, rows: np.ndarray) -> paddle.Tensor:
-    """Some of the rows, (rows, C), also none."""
-    return paddle.gather(features, to_device(rows)) if len(rows) else no_rows(features)
+def gather_rows(features: paddle.Tensor, rows: np.ndarray) -> paddle.Tensor:
+    """Return the given rows, (rows, C); ``rows`` may be empty."""
+    return paddle.gather(features, to_device(rows)) if len(rows) else empty_rows(features)
 
 
-def no_rows(*tensors: paddle.Tensor, channels: int | None = None) -> paddle.Tensor:
-    """No row of so many channels, by default of the last tensor's, with gradients of zeros for all tensors: for what
-    some kernels of Paddle reject, the product of zero rows with a matrix, or their sum with a row."""
-    return _NoRows.apply(tensors[-1].shape[-1] if channels is None else channels, *tensors)
+def empty_rows(*tensors: paddle.Tensor, channels: int | None = None) -> paddle.Tensor:
+    """Return a tensor without rows, with zero gradients for all ``tensors``.
+
+    Some of Paddle's kernels reject zero rows, such as a matrix product or the sum with a row.
+
+    Args:
+        tensors: tensors that take part in the computation.
+        channels: columns of the result; None: as the last tensor.
+    """
+    return _EmptyRows.apply(tensors[-1].shape[-1] if channels is None else channels, *tensors)
 
 
-class _NoRows(paddle.autograd.PyLayer):
+class _EmptyRows(paddle.autograd.PyLayer):
     @staticmethod
     def forward(ctx: Any, channels: int, *tensors: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(*tensors)
@@ -271,122 +280,142 @@ class _NoRows(paddle.autograd.PyLayer):
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
-        return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
+        return tuple(
+            None if tensor.stop_gradient else paddle.zeros(tensor.shape, dtype=tensor.dtype) for tensor in saved
+        )
 
 
-def put_rows(
+def scatter_rows(
     features: paddle.Tensor, rows: np.ndarray, number: int, total: paddle.Tensor | None = None
 ) -> paddle.Tensor:
-    """(number, C): the features (N, C) added to rows int64 (N,) of ``total``; None: of zeros."""
+    """Return (number, C): ``total`` (None: zeros) with the features (N, C) added at rows int64 (N,)."""
     if not number:
-        return features if total is None else no_rows(total, features)
+        return features if total is None else empty_rows(total, features)
     total = paddle.zeros([number, features.shape[1]], dtype=features.dtype) if total is None else total
     if not features.shape[0]:
         return total + build_zero(features).astype(total.dtype)
     return paddle.scatter_nd_add(total, to_device(rows[:, None]), features)
 
 
-def whole(name: str, value: Any, dimension: int | None = None, least: int = 1) -> Steps:
-    """A stride, kernel size or dilation: a whole number from ``least``, or one for each axis.
+def parse_steps(name: str, value: Any, dimension: int | None = None, minimum: int = 1) -> Steps:
+    """Check a stride, kernel size or dilation: an integer from ``minimum`` on, or one for each axis.
 
     Args:
+        name: name of the argument in messages.
+        value: the value to check.
         dimension: number of axes; None: not known yet.
+        minimum: smallest valid value.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is something else.
     """
     is_one = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     numbers = [value] if is_one else value
     is_sequence = isinstance(numbers, (tuple, list, np.ndarray)) and len(numbers) > 0
-    if not is_sequence or any(not isinstance(one, (int, np.integer)) or one < least for one in numbers):
-        raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or one for each axis")
+    if not is_sequence or any(not isinstance(number, (int, np.integer)) or number < minimum for number in numbers):
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {minimum}, or one for each axis")
     if not is_one and dimension not in (None, len(numbers)):
-        raise ValueError(f"{name} is {value!r}, expected a whole number from {least}, or {dimension} of them")
-    return plainest([int(one) for one in numbers])
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {minimum}, or {dimension} of them")
+    return simplify_steps([int(number) for number in numbers])
 
 
-def times(stride: Steps, factor: Steps, dimension: int) -> Steps:
-    """The tensor stride that is ``factor`` times as coarse."""
+def multiply_steps(stride: Steps, factor: Steps, dimension: int) -> Steps:
+    """Return the tensor stride multiplied by ``factor`` along each axis."""
     both = zip(along_axes(stride, dimension), along_axes(factor, dimension))
-    return plainest([one * other for one, other in both])
+    return simplify_steps([step * times for step, times in both])
 
 
 def finer_stride(x: SparseTensor, stride: Steps) -> Steps:
-    """Tensor stride after upsampling by ``stride``.
+    """Return the tensor stride after upsampling by ``stride``.
+
+    Args:
+        x: the sparse tensor to upsample.
+        stride: factor along each axis.
 
     Raises:
-        ValueError: the input's is no multiple of it.
+        ValueError: the stride of ``x`` is not a multiple of ``stride``.
     """
     both = list(zip(along_axes(x.stride, x.dimension), along_axes(stride, x.dimension)))
-    if any(own % one for own, one in both):
+    if any(step % divisor for step, divisor in both):
         raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine: {x}")
-    return plainest([own // one for own, one in both])
+    return simplify_steps([step // divisor for step, divisor in both])
 
 
 def cat(*tensors: SparseTensor) -> SparseTensor:
     """Concatenate the channels of sparse tensors on the same voxels.
 
     Raises:
-        ValueError: tensors on different voxels, or none.
-        TypeError: something else, such as a list of them.
+        ValueError: no argument, or tensors on different voxels.
+        TypeError: an argument is not a sparse tensor, such as a list.
     """
-    _require_some(tensors)
+    _require_any(tensors)
     for tensor in tensors:
         require_sparse("cat", tensor, computes=False)
     for other in tensors[1:]:
         if not on_same_voxels(tensors[0], other):
-            raise ValueError(f"{tensors[0]} and {other} do not lie on the same voxels: on_all_voxels brings them there")
-    return tensors[0].with_features(side_by_side(*(tensor.features for tensor in tensors)))
+            raise ValueError(f"{tensors[0]} and {other} have different voxels: pass both to on_all_voxels first")
+    return tensors[0].with_features(concat_channels(*(tensor.features for tensor in tensors)))
 
 
-def side_by_side(*features: paddle.Tensor) -> paddle.Tensor:
-    """(N, C_1 + C_2 + ...) from (N, C_1), (N, C_2), ..., in one precision."""
+def concat_channels(*features: paddle.Tensor) -> paddle.Tensor:
+    """Return (N, C_1 + C_2 + ...) from (N, C_1), (N, C_2), ..., in one precision."""
     return paddle.concat(in_one_precision(features), axis=1)
 
 
 def in_one_precision(features: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-    """In float32 if one is and others are in half precision, as what has been normalized is under mixed precision, and
-    as Paddle's sums are; concatenation and scattering refuse both together."""
-    dtypes = {one.dtype for one in features}
+    """Return the features in float32 if some are in float32 and others in half precision, else unchanged.
+
+    Under mixed precision, normalized features and Paddle's sums are in float32; concatenation and scattering reject
+    mixed dtypes.
+    """
+    dtypes = {tensor.dtype for tensor in features}
     has_single = paddle.float32 in dtypes and paddle.float64 not in dtypes
-    return [as_dtype(one, paddle.float32) if has_single else one for one in features]
+    return [as_dtype(tensor, paddle.float32) if has_single else tensor for tensor in features]
 
 
-def on_same_voxels(one: SparseTensor, other: SparseTensor) -> bool:
-    """Whether their rows are of the same voxels in the same order."""
-    if one.plan is other.plan:
-        return one.stride == other.stride
-    if one.stride != other.stride or one.features.shape[0] != other.features.shape[0]:
+def on_same_voxels(x: SparseTensor, other: SparseTensor) -> bool:
+    """Return True if the rows of both are the same voxels in the same order."""
+    if x.plan is other.plan:
+        return x.stride == other.stride
+    if x.stride != other.stride or x.features.shape[0] != other.features.shape[0]:
         return False
-    return (
-        one.plan.has_coordinates and other.plan.has_coordinates and np.array_equal(one.coordinates, other.coordinates)
-    )
+    return x.plan.has_coordinates and other.plan.has_coordinates and np.array_equal(x.coordinates, other.coordinates)
 
 
-def _require_some(tensors: Sequence[SparseTensor]) -> None:
+def _require_any(tensors: Sequence[SparseTensor]) -> None:
     if not tensors:
-        raise ValueError("expected one sparse tensor at least")
+        raise ValueError("expected at least one sparse tensor")
 
 
-def require_sparse(taker: str, x: Any, computes: bool = True) -> None:
-    """Refuse what is no sparse tensor; and where it ``computes`` with the features, what ``require_kernels`` does.
+def require_sparse(operation: str, x: Any, computes: bool = True) -> None:
+    """Check that ``x`` is a sparse tensor; if the operation ``computes`` with features, also ``require_kernels``.
+
+    Args:
+        operation: name of the layer or function in messages.
+        x: its input.
+        computes: whether it needs compute kernels for the features' dtype.
 
     Raises:
-        TypeError, ValueError: it is something else.
+        TypeError: ``x`` is not a sparse tensor.
+        ValueError: Paddle has no kernels for the features' dtype and device.
     """
     if not isinstance(x, SparseTensor):
-        raise TypeError(f"{taker} takes a SparseTensor, not a {type(x).__name__}")
+        raise TypeError(f"{operation} takes a SparseTensor, not a {type(x).__name__}")
     if computes:
-        require_kernels(taker, x.features)
+        require_kernels(operation, x.features)
 
 
-def require_kernels(taker: str, *tensors: paddle.Tensor) -> None:
-    """Refuse half precision in the host's memory, for which Paddle has few kernels, where nobody casts (autocast).
+def require_kernels(operation: str, *tensors: paddle.Tensor) -> None:
+    """Reject half precision on a CPU outside of autocast: Paddle has few kernels for it.
+
+    Args:
+        operation: name of the layer or function in messages.
+        tensors: its inputs or parameters.
 
     Raises:
-        ValueError: one is.
+        ValueError: a tensor is in half precision on a CPU.
     """
     for tensor in tensors if product_dtype() is None else ():
         if tensor.dtype in (paddle.float16, paddle.bfloat16) and tensor.place.is_cpu_place():
             name = str(tensor.dtype).rpartition(".")[2]
-            raise ValueError(f"{taker} in {name} needs a GPU: on a CPU convert features and layers to float32")
+            raise ValueError(f"{operation} in {name} needs a GPU: on a CPU convert features and layers to float32")

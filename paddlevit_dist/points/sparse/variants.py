@@ -1,4 +1,4 @@
-"""The names of MinkowskiEngine's networks, and their arguments. The registry reads them from here.
+"""Names and arguments of MinkowskiEngine's networks, read by the registry.
 
 Source: MinkowskiEngine 0.5, examples/minkunet.py.
 """

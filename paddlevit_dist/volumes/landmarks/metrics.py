@@ -67,7 +67,7 @@ class LandmarkMetrics(Metrics):
             values.update({f"{name} {key}": value for key, value in _describe(sums[:, place]).items()})
         return values
 
-    def rates(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
         counts = dict(zip(self.names, table[0][:, :, 0].sum(axis=0).astype(int).tolist()))
         own = {f"{name} {rate_name(radius)}": n for name, n in counts.items() for radius in RADII_MM if n}
         return {**{rate_name(radius): sum(counts.values()) for radius in RADII_MM}, **own}

@@ -86,7 +86,7 @@ class LandmarkWriter(PredictionWriter):
             Image.fromarray(drawn).save(file, format="PNG")
         return files
 
-    def kept(
+    def summarize(
         self, index: int, prediction: FoundLandmarks, truth: LandmarkGroundTruth | None = None
     ) -> list[list[str]] | None:
         """Rows of ``landmarks.csv``."""
@@ -106,9 +106,9 @@ class LandmarkWriter(PredictionWriter):
         lines = [f"point lists for Slicer (.fcsv, .mrk.json) and an image of each volume are in {self.folder}"]
         metrics, rows = LandmarkMetrics(self.names), []
         for entry in entries:
-            if entry.kept is not None:
-                rows += entry.kept
-                metrics.update(np.array([float(row[6] or "nan") for row in entry.kept]))
+            if entry.summary is not None:
+                rows += entry.summary
+                metrics.update(np.array([float(row[6] or "nan") for row in entry.summary]))
         if rows:
             _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]

@@ -155,7 +155,9 @@ def score(
         counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth of {source}",
         names=[placed.case for placed in truth] if identities is None else list(identities),
         sample="volume",
-        recompute=ProportionRecompute(lambda weights: metrics.bootstrap_values([sums], weights), metrics.rates([sums])),
+        recompute=ProportionRecompute(
+            lambda weights: metrics.bootstrap_values([sums], weights), metrics.proportions([sums])
+        ),
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
         of_class=("{} mre_mm", 4),
         classes=names,

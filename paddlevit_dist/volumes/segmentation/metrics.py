@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import mean_of_defined, quotient, weighted_sums
+from ...intervals import nanmean, quotient, weighted_sums
 from ...metrics.counts import count_confusion, reduce_confusions
 from ...runtime.errors import UserError
 from ...tasks.metrics import Metrics, SampleTable
@@ -88,7 +88,7 @@ class VolumeMetrics(Metrics):
         of_classes["pooled Dice"] = quotient(2 * column["right"], column["true"] + column["taken"])
         if not self.has_distances:
             of_classes = {name: own for name, own in of_classes.items() if name not in _DISTANCES}
-        values = {name: mean_of_defined(own) for name, own in of_classes.items()}
+        values = {name: nanmean(own) for name, own in of_classes.items()}
         for place, name in enumerate(self.names):
             values.update({f"{what} {name}": own[:, place] for what, own in of_classes.items()})
         return values

@@ -86,7 +86,7 @@ class VolumeSegmentation(Task):
             if volumes.SURFACE_DISTANCES and dataset.labeled:
                 library("scipy", "VOLUMES.SURFACE_DISTANCES true (false leaves distances out)")  # before hours
             samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *told])
-            samples.protocol = self.protocol_line()
+            samples.eval_protocol = self.protocol_line()
             return samples
         notices = [*dataset.notices, *told, *find_misnamed(self.channels, intensities.kinds)]
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
@@ -315,7 +315,7 @@ class VolumeSegmentation(Task):
         pairs = zip(batch["volume"], batch["labels"])
         return [self._look_at(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
 
-    def about_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, samples: Any) -> Iterable[str]:
         return fingerprint(samples.dataset)
 
     def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:

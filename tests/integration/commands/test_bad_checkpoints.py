@@ -32,7 +32,7 @@ def test_a_checkpoint_that_is_not_there(way, output, tmp_path):
     images = [PLAIN, "-dataset=folder", f"-data_path={tmp_path / 'no data'}"]  # which would be looked at later
     message = refused(f"-output={output}", *images, *flags(way, tmp_path / "none"))
     assert str(tmp_path / "none") in message
-    assert "nothing there" in message or "does not exist" in message or "no weights at" in message
+    assert "no such file or folder" in message or "does not exist" in message or "no weights at" in message
     assert contents(output) == {}
 
 
@@ -88,14 +88,14 @@ def test_weights_of_another_architecture(way, trained, output):
     else:
         assert "model.pdparams" in message and "cls_token" in message
         assert "(1, 1, 16)" in message and "(1, 1, 32)" in message
-        assert message.endswith("It is of a run of MODEL.NAME vit: take that run's settings of MODEL")
+        assert message.endswith("It is from a run with MODEL.NAME vit: use that run's MODEL settings")
     assert contents(output) == {}
 
 
 def test_an_evaluation_with_another_number_of_classes_says_which(trained, output):
     arguments = [f"-output={output}", *DIGITS, "-eval", f"-pretrained={trained.last}", "-num_classes=12"]
     message = refused(*arguments)
-    assert "has 10 classes and the model 12: leave out MODEL.NUM_CLASSES; data of more than 10 classes" in message
+    assert "has 10 classes and the model 12: remove MODEL.NUM_CLASSES; data with more than 10 classes" in message
     assert "architecture" not in message
 
 

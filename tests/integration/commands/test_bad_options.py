@@ -81,7 +81,7 @@ def test_a_value_that_does_not_fit_data_or_model_leaves_no_record_behind(argumen
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["MODEL.EMBED_DIM", "1000000", "MODEL.PATCH_SIZE", "4"], "this machine gives too little memory"),
+        (["MODEL.EMBED_DIM", "1000000", "MODEL.PATCH_SIZE", "4"], "too little memory or too few open files"),
         ([f"-pretrained={'n' * 300}"], "File name too long: "),
     ],
     ids=["memory", "name"],
@@ -104,11 +104,11 @@ def test_an_output_folder_that_cannot_be_made_is_named(output, tmp_path):
     assert (tmp_path / "file").read_text() == "precious"
 
 
-@pytest.mark.parametrize("gpus, said", [(0, "0 visible GPU(s) and 2 core(s): give at most 2"), (8, "8 visible GPU(s)")])
+@pytest.mark.parametrize("gpus, said", [(0, "0 visible GPU(s) and 2 core(s): use at most 2"), (8, "8 visible GPU(s)")])
 def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpus, said, monkeypatch):
     monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
     monkeypatch.setattr(devices, "expected_gpus", lambda: gpus)
     monkeypatch.setattr(devices, "cpu_cores", lambda: 2)
-    devices.require_sound_variables(8)
+    devices.check_launcher_variables(8)
     with pytest.raises(UserError, match=rf"^-ngpus=9999 \(NGPUS\): this machine has {re.escape(said)}"):
-        devices.require_sound_variables(9999)
+        devices.check_launcher_variables(9999)

@@ -84,9 +84,9 @@ def test_other_files_than_the_run_s_are_counted_and_trained_ones_are_not_scored(
     well(run_main(f"-output={output}", *arguments, "-stop_after_epoch=1"))
     evaluation = [f"-output={tmp_path / 'evaluation'}", *arguments, "-eval", f"-pretrained={output}"]
     message = refused(*evaluation, "DATA.VAL_FRACTION", "0.5")
-    assert "8 images of val, against those that" in message and "4 trained on; trained on is" in message
+    assert "8 images of val, compared with the samples that" in message and "4 trained on; for example, " in message
     allowed = well(run_main(*evaluation, "DATA.VAL_FRACTION", "0.5", "-allow_changes"))
-    assert "4 trained on" in allowed.out and "the score counts what the model has seen" in allowed.out
+    assert "4 trained on" in allowed.out and "the score counts samples that the model has seen" in allowed.out
     renamed = (output / "val_files.txt").read_text().splitlines()[0]
     (single / renamed).rename(single / "ant" / "another name.jpg")
     message = refused(f"-output={output}", *arguments, "-resume=auto")

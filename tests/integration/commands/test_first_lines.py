@@ -15,7 +15,7 @@ def test_without_arguments_it_is_the_digits_example(tmp_path):
     assert lines[3] == "model: vit"
     assert lines[4].startswith("devices: 1 CPU process; effective batch 32 = 32 per process x 1 process(es)")
     assert "shortened in proportion, from 5 of 40 to 0.125 of 1" in ended.out
-    assert "training 303,658 parameters, 44 updates per epoch; 29 of 1,437 images are left out of each" in ended.out
+    assert "training 303,658 parameters, 44 updates per epoch; 29 of 1,437 images are skipped in each" in ended.out
     assert last_line(ended).startswith("top-1 ")
     log = [line.split(" ", 2)[2] for line in (tmp_path / "output" / "log.txt").read_text().splitlines()]
     assert log == lines

@@ -46,7 +46,7 @@ sys.exit(run_and_report(work))
 @pytest.mark.parametrize(
     "limit, value, work, expected",
     [
-        ("RLIMIT_AS", 1 << 30, "bytearray(1 << 33)", "MemoryError: the shell or this machine gives too little memory"),
+        ("RLIMIT_AS", 1 << 30, "bytearray(1 << 33)", "MemoryError: too little memory or too few open files"),
         ("RLIMIT_NOFILE", 32, "[open('/dev/null') for _ in range(40)]", "Too many open files: '/dev/null'"),
     ],
     ids=["memory", "files"],
@@ -54,7 +54,7 @@ sys.exit(run_and_report(work))
 def test_a_limit_that_is_met_later_is_named_too(limit, value, work, expected):
     script = TAKES_TOO_MUCH.format(limit=limit, value=value, work=work)
     said = refusal(run_command([sys.executable, "-c", script]))
-    assert expected in said and "raise that, or lower" in said
+    assert expected in said and "raise the limit, or lower" in said
 
 
 def test_a_kill_for_memory_is_told_from_others_with_the_limit_of_the_container(tmp_path, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_kill_for_memory_is_told_from_others_with_the_limit_of_the_container(t
     "variables, problem",
     [
         ({"PADDLE_TRAINER_ID": "0"}, "PADDLE_TRAINERS_NUM is not"),
-        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}, "-ngpus=2 asks for more processes"),
+        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}, "-ngpus=2 requests more processes"),
         ({"PADDLE_TRAINER_ID": "x", "PADDLE_TRAINERS_NUM": "2"}, "not one of PADDLE_TRAINERS_NUM=2 processes"),
     ],
     ids=["alone", "of one process", "no number"],

@@ -35,7 +35,7 @@ from support.runs import refusal, well
         ),
         (
             "-import=my_project.data DATA.STRIPES.WIDTH=3 -cfg=vit_digits",
-            "command line: DATA.STRIPES.WIDTH is read by dataset stripes, not by classification: leave it out",
+            "command line: DATA.STRIPES.WIDTH is read by dataset stripes, not by classification: remove it",
         ),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_a_program_registers_inside_its_guard_is_handed_over_or_explained(t
     lines = well(run_command(["env", sys.executable, "program.py"], folder=tmp_path)).out.splitlines()
 
     explained = (
-        'a worker process runs neither what a program has inside `if __name__ == "__main__"` nor the cells of a '
+        'a worker process runs neither the code inside `if __name__ == "__main__"` nor the cells of a '
         "notebook: register it at the top level of a file, and name the file with IMPORTS=['my_things.py'] "
         "(-import=my_things.py)"
     )

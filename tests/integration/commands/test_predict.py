@@ -190,7 +190,7 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
         (("picturs",), "predict: input picturs: no such file or folder"),
         (("*.jpg",), "predict: input *.jpg: no file matches: write patterns without quotes"),
         (("-annotations=a.json",), "-annotations=a.json cannot be read: No such file or directory"),
-        ((f"-annotations={__file__}",), "-annotations is for models that find boxes; leave it out"),
+        ((f"-annotations={__file__}",), "-annotations is for models that find boxes; remove it"),
         (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: URLs are not fetched: download"),
     ],
 )
@@ -215,7 +215,7 @@ def test_what_is_no_source_is_refused_in_one_line(weights, images, tmp_path):
         Predictor(alone)
     with pytest.raises(UserError, match="no weights at"):
         Predictor(tmp_path / "gone")
-    with pytest.raises(UserError, match="holds no model.pdparams"):
+    with pytest.raises(UserError, match="contains no model.pdparams"):
         Predictor(images)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(
@@ -238,7 +238,7 @@ def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weig
     (tmp_path / "kept").mkdir()
     for output in ("new/one", "kept"):
         words = [weights, images / "1.png", f"-cfg={recipe}", f"-output={output}"]
-        assert "does not hold this whole model" in refusal(predict(*words, folder=tmp_path))
+        assert "does not contain the whole model" in refusal(predict(*words, folder=tmp_path))
         assert not (tmp_path / "new").exists() and list((tmp_path / "kept").iterdir()) == []
     well(predict(weights, images / "2.png", "-output=kept", folder=tmp_path))
     before = (tmp_path / "kept" / "predictions.csv").read_bytes()

@@ -167,11 +167,11 @@ def test_pointgroups_files_become_scenes(tmp_path):
             ["{raw}", "{out}", "--val_list={none}"],
             "none does not exist; expected a file with one scene name",
         ),
-        ("scannet", ["{raw}/scans/scene0000_00", "{out}"], "does not say which scenes are for training"),
+        ("scannet", ["{raw}/scans/scene0000_00", "{out}"], "has no lists of splits"),
         ("ply", ["{raw}/scannetv2_val.txt", "{out}"], "is not a folder"),
         ("ply", ["{raw}", "{out}", "--classes={none}"], "expected a file with one class name per line"),
         ("ply", ["{raw}", "{out}", "--color=gray"], "--color is not a known option: "),
-        ("pth", ["{raw}", "{out}"], "holds no file that ends in .pth"),
+        ("pth", ["{raw}", "{out}"], "contains no file that ends in .pth"),
     ],
 )
 def test_mistakes_are_told_in_one_line(kind, arguments, message, raw, tmp_path):

@@ -119,7 +119,7 @@ def test_samples_of_a_group_are_compared_together(runs, capsys, tmp_path):
         in shown
     )
     assert "of the same 300 samples, by 60 groups (video)" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    with pytest.raises(UserError, match="-group=video: there is no such file or column: expected a file sample,group"):
+    with pytest.raises(UserError, match="-group=video: there is no such file or column; expected a file"):
         run([*runs[:2], "-group=video"])
 
 

@@ -14,7 +14,7 @@ def test_two_devices_train_as_one(on_cpu, tmp_path):
 
 
 def test_a_device_without_memory_ends_in_a_line(tmp_path):
-    said = "out of memory on host_device:0 (rank 0), by what its plug-in reports"
+    said = "out of memory on host_device:0 (rank 0), as its plug-in reports"
     require_failure(tmp_path, "HOST_DEVICE_MEMORY", 20000, 2, said)
 
 

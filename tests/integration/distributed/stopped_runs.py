@@ -51,7 +51,7 @@ def train(output: str, arguments: list, signals_at: dict) -> None:
             os.kill(os.getpid(), number)
         if rank is not None and paddlevit_dist.rank() == 0:
             wait_until(
-                signals.save_is_asked if number == signal.SIGUSR1 else signals.stop_reason, "the signal did not arrive"
+                signals.save_requested if number == signal.SIGUSR1 else signals.stop_reason, "the signal did not arrive"
             )
 
     small_runs.build(output, *ORDERLY, *arguments, train_size=160, task_class=acting(act)).train()

@@ -98,7 +98,7 @@ def test_weights_from_elsewhere_need_the_models_name(tmp_path):
     found = load_trained_model(str(tmp_path / "deit.npz"), "deit_tiny_distilled_patch16_224", image_size=32)
     assert found.about["num_classes"] == 6 and not found.model.training
     np.testing.assert_array_equal(found.model.head_dist.weight.numpy(), model.head_dist.weight.numpy())
-    with pytest.raises(UserError, match="does not hold this whole model|has no classifier"):
+    with pytest.raises(UserError, match="does not contain the whole model|has no classifier"):
         load_trained_model(str(tmp_path / "deit.npz"), "convnext_tiny")
 
 

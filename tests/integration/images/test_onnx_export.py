@@ -85,14 +85,14 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_sam
 
 @needs_onnx
 def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tmp_path):
-    """The program of docs/exporting.md, as it stands, against ``Predictor`` on the weights."""
+    """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""
     weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], "DATA.CROP_PCT", "0.8")
     grid = np.mgrid[0:47, 0:71]
     colors = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
     Image.fromarray(colors).save(tmp_path / "image.png")
     (row,) = Predictor(str(weights))([str(tmp_path / "image.png")])
     run([str(weights), str(tmp_path / "out" / "insects"), "-format=onnx"])
-    page = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8")
     program = page.split("```python\n")[1].split("```")[0]
     (tmp_path / "classify.py").write_text(program, encoding="utf-8")
     words = [sys.executable, "classify.py", "out/insects", "image.png"]
@@ -140,8 +140,8 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path):
     for words, message in (
         ([weights, str(tmp_path / "folder")], "is a folder: add a file name"),
         ([str(tmp_path / "folder"), str(tmp_path / "out")], "folder"),
-        ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*a folder stands where a file"),
-        ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*a file stands where a folder is expected"),
+        ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*there is a folder where a file"),
+        ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*there is a file where a folder is expected"),
         ([weights, str(tmp_path / "out"), "-image_size=30"], "image size|divisible|multiple"),
         ([weights, str(tmp_path / "out"), "-precision=float16"], "-precision=float16 is for -format=onnx"),
         ([weights, str(tmp_path / "out"), "-format=tensorrt"], "'tensorrt' is not one of paddle, onnx, onnxruntime"),

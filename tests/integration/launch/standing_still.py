@@ -38,7 +38,7 @@ def ending(process: Any) -> Finished:
 def stands_at(ended: Finished, number: int, words: str) -> None:
     assert ended.code == 1, ended.err
     last = ended.err.strip().splitlines()[-1]
-    assert last.startswith(f"error: rank {number} failed: stood still for "), ended.err
+    assert last.startswith(f"error: rank {number} failed: no progress for "), ended.err
     assert "(WATCHDOG_SECONDS)" in last and words in last
     assert "T (stopped)" in last
 

@@ -29,7 +29,7 @@ def test_a_process_that_keeps_pythons_lock_shows_its_stack_and_is_killed():
 
 
 def test_one_that_closes_it_goes_on():
-    ended = ending("guard.close(); import time; time.sleep(5.0); guard.tell_alive(); print('done')")
+    ended = ending("guard.close(); import time; time.sleep(5.0); guard.signal_alive(); print('done')")
     assert (ended.code, ended.out) == (0, "done\n"), ended.err
 
 

@@ -13,7 +13,7 @@ def test_a_killed_rank_is_named_by_those_that_wait_for_it(tmp_path):
     try:
         _, err = ranks[0].communicate(timeout=LIMIT)
         assert "Traceback" not in err
-        assert err.splitlines()[-1].startswith("error: rank 1 failed: not heard of for ")
+        assert err.splitlines()[-1].startswith("error: rank 1 failed: no message for ")
     finally:
         clear_away(ranks)
 

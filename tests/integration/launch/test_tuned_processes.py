@@ -79,7 +79,7 @@ def test_unused_memory_is_kept_by_malloc_until_it_is_given_back(inherited):
         "from paddlevit_dist.launch import tuning; tuning.restart_with_environment(1, True); import numpy\n"
         "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096 / 2**20\n"
         "before = resident(); arrays = [numpy.ones(2**17) for _ in range(100)]; del arrays[::2]; kept = arrays[-1]\n"
-        "del arrays; held = resident() - before; tuning.give_back_memory()\n"
+        "del arrays; held = resident() - before; tuning.release_memory()\n"
         "print(held, resident() - before, kept.sum())"
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC", "PADDLEVIT"))}

@@ -7,9 +7,10 @@ import struct
 import pytest
 from support.small_runs import build
 
-from paddlevit_dist.logging.callbacks import CallbackList, RunFacts
+from paddlevit_dist.logging.callbacks import CallbackList
 from paddlevit_dist.logging.services import MlflowLog
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.callback import RunFacts
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
 SECRET = "hf_abcdefghijkl"
@@ -101,7 +102,7 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
     with socket.socket() as nobody:  # a port where nobody listens
         nobody.bind(("127.0.0.1", 0))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{SECRET}@127.0.0.1:{nobody.getsockname()[1]}")
-        with pytest.raises(UserError, match="LOG_TO mlflow: .*refused.*leave it out") as refusal:
+        with pytest.raises(UserError, match="LOG_TO mlflow: .*refused.*remove mlflow from LOG_TO") as refusal:
             MlflowLog().start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
     assert SECRET not in str(refusal.value)
 
@@ -119,6 +120,6 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
         callbacks.notify("report", update, {"loss": 1.0})
     (line,) = lines
     assert line.startswith(
-        "callback Away is left out from here on, the run continues: in report, OSError: LookupError: "
+        "callback Away is disabled from here on, the run continues: in report, OSError: LookupError: "
     )
     assert "https://***@api.example.org is away" in line

@@ -108,13 +108,13 @@ def test_golden_pointgroup_backbone(case):
         model.eval()
         if f"{case}/{mode}/semantic_scores" in stored:
             with paddle.no_grad():
-                outputs = model.of_points(voxels(model, arrays, f"{case}/"))
+                outputs = model.predict_points(voxels(model, arrays, f"{case}/"))
             for ours, name in zip(outputs, ("output_features", "semantic_scores", "pt_offsets")):
                 assert_close(ours.numpy(), arrays[f"{case}/{mode}/{name}"])
 
     load_weights(model, state, strict=True)
     model.train()
-    _, scores, offsets = model.of_points(voxels(model, arrays, f"{case}/"))
+    _, scores, offsets = model.predict_points(voxels(model, arrays, f"{case}/"))
     loss = (scores**2).mean() + (offsets**2).mean()
     loss.backward()
     assert_close(scores.numpy(), arrays[f"{case}/train/semantic_scores"])
@@ -138,7 +138,7 @@ def test_golden_pointgroup_backbone_in_float32():
     model = PointGroup()
     load_weights(model, {key: value.astype("float32") for key, value in state.items()}, strict=True)
     plan = Plan.of_batch(build_plan(arrays["wide/coords"], model.plan_spec()))
-    _, scores, offsets = model.of_points(SparseTensor(arrays["wide/features"], plan=plan))
+    _, scores, offsets = model.predict_points(SparseTensor(arrays["wide/features"], plan=plan))
     ((scores**2).mean() + (offsets**2).mean()).backward()
     errors = description["checks"]["wide/train"]["largest_float32_error_of_reference"]
     assert np.abs(scores.numpy() - arrays["wide/train/semantic_scores"]).max() < 5 * errors["semantic_scores"]

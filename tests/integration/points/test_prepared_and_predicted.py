@@ -42,5 +42,5 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]
     assert sorted(line.replace(f"({raw}/millimeters.ply", "(millimeters") for line in said) == sorted(prepared)
-    assert "1 of 3 scenes look as if they were in millimeters" in "".join(said)
+    assert "1 of 3 scenes seem to be in millimeters" in "".join(said)
     assert f"{raw}/georeferenced.ply stores x, y and z up to 5,400,00" in "".join(said)

@@ -83,7 +83,7 @@ def test_millimeters_are_noticed_when_scenes_are_prepared_and_when_they_are_open
     assert PreparedScenes(str(tmp_path / "m_out"), "train", tmp_path).unit_notice(0.02) is None
     millimeters = {name: xyz * 1000 for name, xyz in meters.items()}
     (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimeters).remarks
-    assert "2 of 2 scenes look as if they were in millimeters or centimeters (a spans 5," in remark
+    assert "2 of 2 scenes seem to be in millimeters or centimeters (a spans 5," in remark
     notice = PreparedScenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
     assert "scene a spans 100," in notice and "of DATA.VOXEL_SIZE_M" in notice
     assert PreparedScenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
@@ -137,7 +137,7 @@ def test_torch_files_that_are_not_centered_are_told_and_kept(tmp_path):
         zipped(tmp_path / f"{name}.pth", (xyz, xyz * 0, np.zeros(200), np.zeros(200)))
     splits = PthReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
     (remark,) = prepare_store(PthReader(), splits, str(tmp_path), tmp_path / "out", workers=1).remarks
-    assert "1 of 2 scenes do not lie around the origin" in remark and "(a has x from " in remark
+    assert "1 of 2 scenes are not centered on the origin" in remark and "(a has x from " in remark
 
 
 @pytest.mark.parametrize("name", ("semantic_segmentation", "pointgroup"))
@@ -174,7 +174,7 @@ def test_a_run_asks_about_the_unit_once_for_all_splits_of_a_store(tmp_path):
 
 def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_ended(tmp_path):
     far = (room(50)[0] + np.float32(UTM)).astype(np.float32)
-    with pytest.raises(UserError, match="point 17 lies"):
+    with pytest.raises(UserError, match="point 17 is"):
         prepare(tmp_path / "in", tmp_path / "out", {"a": far, "b": stray(1e9)})
     summary = prepare(tmp_path / "in", tmp_path / "out", {"b": room(50)[0]})
     assert summary.kept == 1 and len(summary.remarks) == 1 and "a.ply stores x, y and z" in summary.remarks[0]
@@ -182,9 +182,7 @@ def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_end
 
 def test_all_scenes_that_cannot_be_prepared_are_told_at_once_and_the_others_are_there(tmp_path):
     scenes = {"good": room(50)[0], "far": stray(1e9), "farther": stray(1e12)}
-    with pytest.raises(
-        UserError, match=r"^2 of 3 scenes cannot be prepared, the others are: .*/far.ply: .*/farther.ply"
-    ):
+    with pytest.raises(UserError, match=r"^2 of 3 scenes cannot be prepared: .*/far.ply: .*/farther.ply"):
         prepare(tmp_path / "in", tmp_path / "out", scenes)
     assert [file.stem for file in (tmp_path / "out" / "scenes").iterdir()] == ["good"]
 
@@ -194,8 +192,8 @@ def test_scenes_in_other_formats_are_counted(tmp_path):
     for name in ("a.las", "b.las", "c.obj", "notes.txt"):
         (tmp_path / "in" / name).write_bytes(b"1")
     reader = TableReader()
-    with pytest.raises(UserError, match=r"holds no file that ends in .ply, but 2 .las, 1 .obj; give"):
+    with pytest.raises(UserError, match=r"contains no file that ends in .ply, but 2 .las, 1 .obj; give"):
         reader.sources(str(tmp_path / "in"), {})
     prepare(tmp_path / "in", tmp_path / "out", {"a": room(50)[0], "b": room(50)[0]})
     reader.sources(str(tmp_path / "in"), {})
-    assert reader.remarks == [f"{tmp_path}/in also holds 2 .las, 1 .obj, which are not read: only .ply is"]
+    assert reader.remarks == [f"{tmp_path}/in also contains 2 .las, 1 .obj, which are not read: only .ply"]

@@ -11,7 +11,7 @@ from support.small_scenes import tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.commands.prepare import run_scannet, run_scenes
-from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, scannet200
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, load_scannet200_classes
 from paddlevit_dist.points.prepare import s3dis as s3dis_reader
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
@@ -57,7 +57,7 @@ def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys)
     with pytest.raises(UserError, match=r"hallway_2/Annotations has no file of an object, such as chair_1.txt"):
         prepared(tmp_path, capsys)
     damaged.write_text("1 2 3 4 5 6\n")
-    with pytest.raises(UserError, match=r"scenes of Area_1, Area_5 alone, and --val_area=3 is for validation"):
+    with pytest.raises(UserError, match=r"only scenes of Area_1, Area_5, and --val_area=3 is for validation"):
         prepared(tmp_path, capsys, "--val_area=3")
 
 
@@ -93,8 +93,8 @@ def test_damaged_scans_are_told(tmp_path, capsys):
     whole = labels.read_bytes()
     for content, message in (
         (whole[:-4], "000000.label has 79 labels, its scan 80 points"),
-        (whole[:-1], "000000.label has 319 bytes, which are no whole number of 4"),
-        (whole[:-4] + b"\x05\0\0\0", "point 79 has the number 5, which is no class of SemanticKITTI"),
+        (whole[:-1], "000000.label has 319 bytes, not a multiple of 4"),
+        (whole[:-4] + b"\x05\0\0\0", "point 79 has the number 5, which is not a class of SemanticKITTI"),
     ):
         labels.write_bytes(content)
         with pytest.raises(UserError, match=message):
@@ -124,9 +124,13 @@ def test_pointcepts_folders_keep_normals_and_scannets_classes(tmp_path, capsys):
 def test_pointcepts_scannet200_and_s3dis(tmp_path, capsys):
     pointcept(tmp_path / "raw", label="segment200", classes=200)
     splits, said = prepared(tmp_path, capsys)
-    assert "-dataset=scenes" in said and splits["train"].class_names == list(scannet200())
+    assert "-dataset=scenes" in said and splits["train"].class_names == list(load_scannet200_classes())
     names = splits["train"].class_names
-    assert len(names) == 200 and names[:4] == ["wall", "chair", "floor", "table"] and scannet200()["mattress"] == 1191
+    assert (
+        len(names) == 200
+        and names[:4] == ["wall", "chair", "floor", "table"]
+        and load_scannet200_classes()["mattress"] == 1191
+    )
     (tmp_path / "of_s3dis").mkdir()
     pointcept(tmp_path / "of_s3dis" / "raw", splits=("Area_1", "Area_5"), label="segment", classes=13)
     splits, _ = prepared(tmp_path / "of_s3dis", capsys)
@@ -167,7 +171,7 @@ def test_pcd_files_of_three_kinds(tmp_path, capsys, kind):
 def test_channels_that_a_file_does_not_have_are_told_with_those_it_has(tmp_path, capsys):
     for split in ("train", "val"):
         pcd(tmp_path / "raw" / split / f"{split}.pcd", "binary")
-    with pytest.raises(UserError, match=r"has no normal for its points, only intensity; the channels wanted"):
+    with pytest.raises(UserError, match=r"has no normal for its points, only intensity; add it to the file"):
         prepared(tmp_path, capsys, "--channels=intensity,normal")
     splits, _ = prepared(tmp_path, capsys, "--channels=none")
     assert splits["train"].channels == ()

@@ -142,10 +142,10 @@ def check_what_weights_say(data: Path, weights: Path, arguments: list[str]) -> N
     assert compare() == []
     with pytest.raises(UserError, match=r"intensity_window \[-1000.0, 1000.0\] there, percentiles here"):
         compare("VOLUMES.INTENSITY_WINDOW", "None")
-    assert "other input" in compare("VOLUMES.INTENSITY_WINDOW", "None", "-allow_changes")[0]
+    assert "different preprocessing" in compare("VOLUMES.INTENSITY_WINDOW", "None", "-allow_changes")[0]
 
 
 def test_options_that_only_classifiers_have_are_refused(tmp_path):
     for option, message in (("TO_STATIC", "cannot be compiled"), ("TRAIN.RECOMPUTE", "cannot recompute")):
-        with pytest.raises(UserError, match=rf"{option}: task landmarks {message}; leave it out"):
+        with pytest.raises(UserError, match=rf"{option}: task landmarks {message}; remove {option}"):
             build(str(tmp_path), "-batch_size=2", option, "True").train()

@@ -1,4 +1,4 @@
-"""The session in docs/finetune.md, extracted and run on the embedded digits instead of Fashion-MNIST."""
+"""The session in docs/tutorials/finetuning.md, extracted and run on the embedded digits instead of Fashion-MNIST."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.processes import ROOT, run_command
 
-PAGE = (ROOT / "docs" / "finetune.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "finetuning.md").read_text(encoding="utf-8")
 FILES = r"`(\S+\.(?:py|yaml))`:\n\n```\w+\n(.*?)```"
 EXAMPLE, DIGITS = "fashion_mnist /usr/share/datasets/fashion-mnist", "digits -"
 

@@ -72,7 +72,7 @@ def test_without_weights_it_says_what_it_needs(folder, hub):
     variables = {"HF_ENDPOINT": unreachable, "PADDLEVIT_DIST_CACHE": str(folder / "empty"), "HF_HOME": "/nowhere"}
     words = [*COMMON, f"-data_path={folder / 'others'}", f"-output={folder / 'none'}"]
     message = refusal(run_main(*words, **variables))
-    assert "cannot be fetched" in message and "give its path instead (-pretrained=FILE)" in message
+    assert "cannot be fetched" in message and "give its path (-pretrained=FILE)" in message
     assert not (folder / "none" / "checkpoints").exists()
 
 

@@ -56,7 +56,7 @@ def test_a_rank_that_fails_while_joining_is_named_at_once(tmp_path):
     require_named(tmp_path, "join", "OSError: the network card")
 
 
-@pytest.mark.parametrize("what, cause", [("fail", "ValueError: the sample at hand"), ("hang", "stood still for ")])
+@pytest.mark.parametrize("what, cause", [("fail", "ValueError: the sample at hand"), ("hang", "no progress for ")])
 def test_every_machine_is_told_why_a_rank_failed(what, cause):
     (port,) = free_ports(1)
     ranks = [start_rank(each, port, what) for each in range(2)]
@@ -76,7 +76,7 @@ def test_a_rank_that_never_comes_is_named_on_all_machines():
     try:
         for process in ranks:
             line = last_line(process)
-            assert line.startswith("error: rank 2 failed: it did not come to 127.0.0.1:"), line
+            assert line.startswith("error: rank 2 failed: it did not connect to 127.0.0.1:"), line
             assert f"within {SECONDS} s (WATCHDOG_SECONDS)" in line
     finally:
         clear_away(ranks)

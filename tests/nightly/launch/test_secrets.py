@@ -21,9 +21,7 @@ def test_a_secret_on_one_machine_only_is_told_in_one_line_on_each(ranks):
 def test_a_secret_that_paddles_launcher_has_written_down_is_told(ranks):
     ended = finish(*(ranks.start(rank, PADDLE_LOCAL_SIZE="1", **SECRET) for rank in range(2)))
     assert [code for code, _ in ended] == [0, 0]
-    assert ended[0][1].startswith(
-        "note: Paddle's launcher has written PADDLEVIT_DIST_SECRET to the files of its --log_dir"
-    )
+    assert ended[0][1].startswith("note: Paddle's launcher has written PADDLEVIT_DIST_SECRET to files in its --log_dir")
     assert ended[0][1].count("\n") == 1 and ended[1][1] == ""
 
 

@@ -59,7 +59,7 @@ def test_a_rank_that_hangs_in_c_code_shows_its_stack():
     ended = run_hanging("holding Python's lock")
     assert ended.code == 1
     lines = ended.err.strip().splitlines()
-    assert lines[-1].startswith("error: rank 1 failed: stood still for ") and "between two barriers" in lines[-1]
+    assert lines[-1].startswith("error: rank 1 failed: no progress for ") and "between two barriers" in lines[-1]
     assert any(line.endswith("in hang") for line in lines), ended.err
 
 
@@ -74,7 +74,7 @@ def test_ranks_that_wait_for_one_another_are_all_named():
 def test_a_rank_stopped_inside_an_exchange_is_named_once_gloo_gives_up():
     ended = ending(start("stopped in an exchange", "300"))
     last = ended.err.strip().splitlines()[-1]
-    assert last.startswith("error: rank 1 failed: stood still for ") and "T (stopped)" in last, ended.err
+    assert last.startswith("error: rank 1 failed: no progress for ") and "T (stopped)" in last, ended.err
 
 
 @pytest.mark.parametrize("number", [1, 100])  # the first, and one in mid-epoch
@@ -95,7 +95,7 @@ def test_on_a_gpu_a_rank_that_waits_for_a_hanging_one_is_not_taken_for_it(tmp_pa
     ended = run_as_on_a_gpu(tmp_path / "run", "hangs")
     last = ended.err.strip().splitlines()[-1]
     assert ended.code == 1
-    assert last.startswith("error: rank 1 failed: stood still for ") and "in its forward pass" in last, ended.err
+    assert last.startswith("error: rank 1 failed: no progress for ") and "in its forward pass" in last, ended.err
 
 
 def test_on_a_gpu_a_rank_waits_for_one_whose_data_are_late(tmp_path):

@@ -69,7 +69,7 @@ print(json.dumps([own.values, refused, of_a_cell, two.values, stopped, in_file.v
 
 def test_a_cell_trains_on_two_devices_and_says_what_workers_cannot_know(tmp_path):
     own, refused, of_a_cell, two, stopped, in_file, is_kept = run_program(CELL, tmp_path, is_cell=True)
-    assert of_a_cell.startswith("Can't get attribute 'work': worker processes do not run the cells of a notebook")
+    assert of_a_cell.startswith("Can't get attribute 'work': worker processes do not run notebook cells")
     assert refused.startswith("model 'mine'") and "IMPORTS=['my_things.py']" in refused and "\n" not in refused
     for one in (two, in_file):
         assert one["top-1"] == pytest.approx(own["top-1"], abs=0.6)

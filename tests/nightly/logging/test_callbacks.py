@@ -14,7 +14,7 @@ def events(output, kind):
 
 
 def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path):
-    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "running.md").read_text(encoding="utf-8")
     (program,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Callback" in code]
     name = re.search(r"`(\w+\.py)`:\n\n```python\n[^`]*Callback", page)[1]
     (tmp_path / name).write_text(program, encoding="utf-8")

@@ -11,7 +11,6 @@ CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py do
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
-OWN_CODE = "tests/nightly/commands/test_own_code.py"
 SELFTEST = "tests/nightly/distributed/test_selftest.py"
 SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; unit/compare/test_groups.py compares them"
 ITSELF = "is the test suite, or part of it"
@@ -51,13 +50,12 @@ NOT_RUN = {
     "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
-    "pip install '.[visualdl]'": DOWNLOAD,
-    "pip install '.[wandb]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
+    "pip install paddleclas --no-deps": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
     "python -m paddlevit_dist export deit.pth exported/deit -model=deit_small_patch16_224 -image_size=384": DOWNLOAD,
@@ -96,6 +94,7 @@ NOT_RUN = {
     "--output=predictions": OTHER_FILES,
     "python -m paddlevit_dist predict output/heads scan.nii.gz patients/ --output=predictions": OTHER_FILES,
     "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
+    "sh examples/cluster/two_nodes.sh": "tests/nightly/pages/test_cluster_example.py runs it",
     "make lint": ITSELF,
     "make test": ITSELF,
     "make test-integration": ITSELF,
@@ -103,6 +102,9 @@ NOT_RUN = {
     "make coverage": ITSELF,
     "make fuzz": ITSELF,
     "make accept": HOURS,
+    "make bench": HOURS,
+    "make bench-all": HOURS,
+    "make bench-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs it small on a CPU",
     "make accept-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs a row on a CPU",
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
@@ -111,6 +113,11 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "pip install --no-deps 'timm>=1.0.31,<1.1'": DOWNLOAD,
+    "paddlevit-dist train -cfg=finetune_folder MODEL.NAME timm:mobilenetv4_conv_small -data_path=my_images "
+    "-output=output/mobile": DOWNLOAD,
+    "paddlevit-dist train -cfg=finetune_folder MODEL.NAME paddleclas:PPLCNet_x1_0 -data_path=my_images "
+    "-output=output/lcnet": DOWNLOAD,
     "paddlevit-dist doctor -device=npu -cfg=vit_digits": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,
@@ -119,10 +126,6 @@ IN_TEXT = {
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
     "-output=./output/logged": "tests/unit/logging/test_event_logs.py",
     "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/logging/test_event_logs.py",
-    "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
-    "-output=run": OWN_CODE,
-    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": OWN_CODE,
-    "paddlevit-dist export run exported/stripes -import=my_things": OWN_CODE,
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
     "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py",
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
@@ -138,24 +141,29 @@ IN_TEXT = {
     "paddlevit-dist train -cfg=vit_digits -epochs=6 -ngpus=1 -seeds=5 -output=output/faster TRAIN.BASE_LR 3e-3": SEEDS,
     "paddlevit-dist compare output/usual output/faster": SEEDS,
     "paddlevit-dist report output/usual output/faster -output=output/seeds.html": SEEDS,
-    "make bench": HOURS,
-    "make bench-all": HOURS,
-    "make bench-gpu": "needs a GPU; tests/nightly/test_benchmarks.py runs it small on a CPU",
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.
-EXPLAINING = {"SECURITY.md", "docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
+EXPLAINING = {
+    "SECURITY.md",
+    "docs/explanation/architecture.md",
+    "docs/explanation/failure_modes.md",
+    "tests/golden/README.md",
+}
 
-_SESSIONS = tuple(
-    f"docs/{name}.md"
-    for name in "own_pictures library own_loop own_code machines detection segmentation leaks compare "
-    "evaluate_anything".split()
+_SESSIONS = (
+    "docs/tutorials/quickstart_custom_images.md",
+    "docs/tutorials/detection.md",
+    "docs/guides/segmentation.md",
+    "docs/guides/custom_training_loop.md",
+    "docs/guides/extending.md",
+    "docs/explanation/scoring_and_confidence_intervals.md",
 )
 
 # Pages whose commands another test runs, or that are about programs of hours.
 NOT_RUN_PAGES = {
-    "docs/finetune.md": PAGE_OF_ITS_OWN,
+    "docs/tutorials/finetuning.md": PAGE_OF_ITS_OWN,
     **{page: HOURS for page in PAGES if "benchmarks" in page},
     **dict.fromkeys(_SESSIONS, SESSION),
-    **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
+    **dict.fromkeys(("docs/guides/migrating.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
 }

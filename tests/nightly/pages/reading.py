@@ -4,50 +4,35 @@ import re
 
 from support.processes import ROOT
 
-# In the order in which the README leads to them; Chinese pages have the commands of the English ones.
+# In reading order: tutorials, guides, reference, explanation. Chinese pages have the commands of the English ones.
 PAGES = [
     "README.md",
-    "docs/installing.md",
-    "docs/own_pictures.md",
-    "docs/running.md",
-    "docs/images.md",
-    "docs/models.md",
-    "docs/wrong_score.md",
-    "docs/leaks.md",
-    "docs/evaluate_anything.md",
-    "docs/compare.md",
-    "docs/firewall.md",
-    "docs/finetune.md",
-    "docs/detection.md",
-    "docs/segmentation.md",
-    "docs/pointclouds.md",
-    "docs/sparse.md",
-    "docs/instances.md",
-    "docs/volumes.md",
-    "docs/backbones.md",
-    "docs/devices.md",
-    "docs/machines.md",
-    "docs/library.md",
-    "docs/own_loop.md",
-    "docs/own_code.md",
-    "docs/coming_from.md",
-    "docs/exporting.md",
-    "docs/formats.md",
-    "docs/reference/keys.md",
-    "docs/reference/commands.md",
-    "docs/benchmarks.md",
+    *(
+        f"docs/tutorials/{name}.md"
+        for name in ("quickstart_custom_images", "finetuning", "detection", "point_clouds", "volumes")
+    ),
+    *(
+        f"docs/guides/{name}.md"
+        for name in (
+            *("installation", "devices", "running", "image_data", "models", "segmentation", "sparse_networks"),
+            *("exporting", "custom_training_loop", "extending", "migrating", "troubleshooting_metrics"),
+        )
+    ),
+    *(f"docs/reference/{name}.md" for name in ("keys", "commands", "api", "file_formats")),
+    "docs/explanation/scoring_and_confidence_intervals.md",
+    "docs/explanation/benchmarks.md",
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks" / "results").glob("*.md")),
-    "docs/development.md",
     "CONTRIBUTING.md",
     "RELEASING.md",
     "CHANGELOG.md",
 ]
-CHINESE = {  # page -> the page that it is in Chinese
+TRANSLATIONS = {  # page -> the page that it is in Chinese
     "README_cn.md": "README.md",
-    **{
-        f"docs/cn/{name}.md": f"docs/{name}.md"
-        for name in "own_pictures finetune pointclouds instances volumes own_loop own_code".split()
-    },
+    "docs/cn/quickstart_custom_images.md": "docs/tutorials/quickstart_custom_images.md",
+}
+CHINESE = {  # the shorter guides, too
+    **TRANSLATIONS,
+    **{f"docs/cn/{name}.md": f"docs/guides/{name}.md" for name in ("installation", "devices", "migrating")},
 }
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PROGRAMS = ("tensorboard ", "srun ", "docker ")

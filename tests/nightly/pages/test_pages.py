@@ -23,6 +23,7 @@ from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
 from .reading import (
     CHINESE,
     PAGES,
+    TRANSLATIONS,
     make_anchors,
     make_blocks,
     make_commands,
@@ -136,7 +137,7 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
     reader = Reader(clone)
     bring_data(clone)
     (clone / "my_scenes.py").write_text(
-        re.findall(r"```python\n(.*?)```", make_text("docs/pointclouds.md"), re.DOTALL)[0]
+        re.findall(r"```python\n(.*?)```", make_text("docs/tutorials/point_clouds.md"), re.DOTALL)[0]
     )
     commands = [c for page in PAGES if page not in NOT_RUN_PAGES for c in make_commands(page) if c not in NOT_RUN]
     for command in dict.fromkeys(commands):  # what a reader has done already is not done again
@@ -215,7 +216,17 @@ def test_what_is_to_be_installed_can_be():
 
 
 @pytest.mark.parametrize("chinese, english", CHINESE.items())
-def test_a_chinese_page_has_the_same_code_tables_and_links(chinese, english):
+def test_commands_and_programs_of_a_chinese_page_are_those_of_the_english_page(chinese, english):
+    assert set(make_commands(chinese)) <= set(make_commands(english))
+    assert set(make_commands_in_text(chinese)) <= {*make_commands(english), *make_commands_in_text(english)}
+    programs = [[block for block in make_blocks(page) if block[0] in ("python", "yaml")] for page in (chinese, english)]
+    assert [block for block in programs[0] if block not in programs[1]] == []
+    if english not in NOT_RUN_PAGES:
+        assert set(make_inline_commands(chinese)) <= {*make_commands(english), *make_inline_commands(english)}
+
+
+@pytest.mark.parametrize("chinese, english", TRANSLATIONS.items())
+def test_a_translation_has_the_same_code_tables_and_links(chinese, english):
     assert make_commands(chinese) == make_commands(english)
     code, same = ([block for block in make_blocks(page) if block[0] or page != chinese] for page in (chinese, english))
     if english == "README.md":  # comments after commands are in Chinese
@@ -240,7 +251,9 @@ def test_links_and_files_that_a_page_names_exist(page):
                 assert anchor in make_anchors(os.path.relpath(found, ROOT)), f"{page}: {target}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/own_code.md"])  # that one joins by -import
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != "docs/guides/extending.md"]
+)  # that one joins by -import
 def test_programs_import_the_package_before_paddle(page):
     """Then they print no warning of Paddle's about a compiler cache that nobody needs."""
     for _, program in (block for block in make_blocks(page) if block[0] == "python"):

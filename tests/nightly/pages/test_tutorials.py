@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.leaking_images import write_leaking
 from support.processes import ROOT, run_command
+from support.results_of_others import write_results_of_others
 
 from .not_run import NOT_RUN
 from .reading import make_commands, make_text
 from .test_pages import write_command
 
+CUSTOM_LOOP = "docs/guides/custom_training_loop.md"
+SCORING = "docs/explanation/scoring_and_confidence_intervals.md"
 _FILE_OR_BLOCK = re.compile(
     r"(?:`([\w./]+\.(?:py|yaml|sh))`[^`\n]*:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
 )
@@ -49,35 +51,8 @@ class Session:
         return printed
 
 
-def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_path):
-    page = "docs/own_loop.md"
-    one, two = (
-        re.findall(r"^epoch \d loss ([\d.]+) top-1 ([\d.]+)", o, re.M) for o in Session(tmp_path, page).run(page)
-    )
-    assert len(one) == len(two) == 3
-    for (loss, top1), (other_loss, other_top1) in zip(one, two):
-        assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
-        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two images whose scores are close
-    assert (tmp_path / "own_loop.pdparams").is_file()
-    on_page = re.findall(r"^epoch \d loss ([\d.]+)", make_text(page), re.M)
-    assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
-
-
-def test_the_programs_of_the_library_run_in_their_order(tmp_path):
-    page = "docs/library.md"
-    printed = Session(tmp_path, page).run(page)
-    assert len(printed) == 5
-    trained, model, scores, batch, types = (out.splitlines()[-1] for out in printed)
-    label, score = trained.split()
-    assert label in "0123456789" and 0 < float(score) < 1
-    assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384', 'vit_tiny_patch16_dinov3_qkvb']"
-    value, low, high = map(float, scores.split())
-    assert low < value < high
-    assert batch == "[64, 1, 16, 16] [64] 1437 1" and types.startswith("0.002 swin_base_")
-
-
 def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
-    page = "docs/own_pictures.md"
+    page = "docs/tutorials/quickstart_custom_images.md"
     printed = Session(tmp_path, page).run(page)
     scores = [float(top1) for out in printed for top1 in re.findall(r"^top-1 ([\d.]+)", out, re.M)]
     assert scores[0] > 40  # of four classes
@@ -93,7 +68,7 @@ def test_from_a_folder_of_images_to_a_table_of_new_ones(tmp_path):
 
 
 def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
-    page = "docs/detection.md"
+    page = "docs/tutorials/detection.md"
     printed = Session(tmp_path, page).run(page)
     scores = [
         value for out in printed for value in re.findall(r"^AP ([\d.]+) (?:\[[\d., ]+\] )?AP50", out, re.MULTILINE)
@@ -122,7 +97,7 @@ def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
 
 
 def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
-    page = "docs/segmentation.md"
+    page = "docs/guides/segmentation.md"
     printed = Session(tmp_path, page).run(page)
     lines = [re.findall(r"^mIoU [^\n]*\)", out, re.MULTILINE) for out in printed]
     *_, trained = lines[3]
@@ -140,89 +115,99 @@ def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):
     assert (tmp_path / "exported" / "fields.about.yaml").is_file() and (tmp_path / "both.html").is_file()
 
 
-def test_intervals_in_a_loop_of_ones_own_are_those_of_the_page_and_samples_have_their_rows(tmp_path):
-    page = "docs/evaluate_anything.md"
-    printed = Session(tmp_path, page).run(page)
-    one, two = (out for out in printed if out.count(" of 360\n") == 4)
-    shown = re.search(r"Both print\n\n```text\n(.*?)```", make_text(page), re.DOTALL)[1]
-    assert [line for line in one.splitlines() if " of 360" in line] == shown.splitlines()
-    assert [line for line in two.splitlines() if " of 360" in line] == shown.splitlines()
+@pytest.fixture(scope="module")
+def custom_loop(tmp_path_factory) -> tuple[Path, list]:
+    folder = tmp_path_factory.mktemp("loop")
+    return folder, Session(folder, CUSTOM_LOOP).run(CUSTOM_LOOP)
+
+
+def test_a_custom_loop_prints_the_same_with_one_process_and_with_two(custom_loop):
+    folder, printed = custom_loop
+    one, two = (re.findall(r"^epoch \d loss ([\d.]+) top-1 ([\d.]+)", out, re.M) for out in printed[:2])
+    assert len(one) == len(two) == 3
+    for (loss, top1), (other_loss, other_top1) in zip(one, two):
+        assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
+        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two images whose scores are close
+    assert (folder / "custom_loop.pdparams").is_file()
+    on_page = re.findall(r"^epoch \d loss ([\d.]+)", make_text(CUSTOM_LOOP), re.M)
+    assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
+
+
+def test_the_programs_of_the_library_run_in_their_order(custom_loop):
+    _, (_, _, *printed) = custom_loop
+    assert len(printed) == 5
+    trained, model, scores, batch, types = (out.splitlines()[-1] for out in printed)
+    label, score = trained.split()
+    assert label in "0123456789" and 0 < float(score) < 1
+    assert model == "['vit_tiny_patch16_224', 'vit_tiny_patch16_384', 'vit_tiny_patch16_dinov3_qkvb']"
+    value, low, high = map(float, scores.split())
+    assert low < value < high
+    assert batch == "[64, 1, 16, 16] [64] 1437 1" and types.startswith("0.002 swin_base_")
+
+
+@pytest.fixture(scope="module")
+def scoring(tmp_path_factory) -> tuple[Path, list]:
+    folder = tmp_path_factory.mktemp("scoring")
+    write_results_of_others(folder)
+    return folder, Session(folder, SCORING).run(SCORING)
+
+
+def test_scores_are_those_of_the_page_and_samples_have_their_rows(scoring):
+    folder, printed = scoring
     assert printed[-1].count("Interval(value=") == 5
     trained, difference, last = next(out for out in printed if "after the export" in out).splitlines()[-3:]
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
     assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
-    lines = set(make_text(page).splitlines())
+    lines = set(make_text(SCORING).splitlines())
     scored = [out.splitlines() for out in printed if "% intervals: bootstrap over" in out or "maxDets" in out]
-    assert [own[0].split()[0] for own in scored] == ["360", "40", "40", "24", "24"]
+    assert [rows[0].split()[0] for rows in scored] == ["360", "40", "40", "24", "24"]
     assert set(scored[0][:8]) < lines and set(scored[2][:10]) < lines  # of classes and masks, as the page shows them
     assert scored[1][2].endswith(" = 1.000")  # AP50: boxes are moved by a fiftieth
     assert scored[3][1].startswith("mIoU 0.89") and scored[4][1].startswith("mre_mm 1.9599 [")
     compared = next(out for out in printed if out.startswith("output/digits: val, "))
     assert "output/theirs: val, results logits.csv\n" in compared and re.search(r"^fixed \d+ ", compared, re.MULTILINE)
-    heading, *rows = (tmp_path / "samples.csv").read_text(encoding="utf-8").splitlines()
-    assert heading in make_text(page).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
+    heading, *rows = (folder / "samples.csv").read_text(encoding="utf-8").splitlines()
+    assert heading in make_text(SCORING).splitlines() and [row.split(",")[0] for row in rows[:2]] == ["val 0", "val 1"]
     assert any(f"a row for each of {len(rows)} images: samples.csv\n" in out for out in printed)
-    (held_out,) = re.findall(r"^note: 20 images of val.* gone;", make_text(page), re.MULTILINE)
+    (held_out,) = re.findall(r"^note: 20 images of val.* gone;", make_text(SCORING), re.MULTILINE)
     assert any(held_out in out for out in printed)
 
 
-def test_copies_in_two_splits_are_found_and_left_out(tmp_path):
-    page = "docs/leaks.md"
-    write_leaking(tmp_path / "images")
-    printed = Session(tmp_path, page).run(page)
-    (found,) = re.findall(r"^leaks: .*$", printed[0], re.MULTILINE)
-    assert found in make_text(page).splitlines()
-    said = re.escape("(without 9 of 15 that stand in training)")
-    assert re.search(
-        rf"^without leaks: top-1 [\d.]+ \[[\d., ]+\] loss [\d.]+ {said}\ntop-1 ", printed[-1], re.MULTILINE
-    )
-    assert (tmp_path / "output" / "look" / "leaks.png").is_file()
-
-
-def test_two_trainings_are_compared_and_the_page_shows_what_they_print(tmp_path):
-    page = "docs/compare.md"
-    printed = Session(tmp_path, page).run(page)
-    shown, several = printed[2], printed[4]
+def test_two_runs_are_compared_and_the_page_shows_what_they_print(scoring):
+    folder, printed = scoring
+    shown, several, *_ = (out for out in printed if out.startswith("output/six: val, "))
     fixed, broken = (int(re.search(rf"^{kind} (\d+) ", shown, re.MULTILINE)[1]) for kind in ("fixed", "broken"))
-    (found,) = json.loads((tmp_path / "output" / "compared.json").read_text())["comparisons"]
-    assert [len(found["fixed"]), len(found["broken"])] == [fixed, broken] and found["finding"] == "better"
+    (comparison,) = json.loads((folder / "output" / "compared.json").read_text())["comparisons"]
+    assert [len(comparison["fixed"]), len(comparison["broken"])] == [fixed, broken]
+    assert comparison["finding"] == "better"
     assert f"{100 * (fixed - broken) / 360:+.2f} [" in shown
-    assert found["difference"]["value"] == pytest.approx(8.89, abs=4)  # as the page shows, on another machine
-    lines = make_text(page).splitlines()
+    assert comparison["difference"]["value"] == pytest.approx(8.89, abs=4)  # as the page shows, on another machine
+    lines = make_text(SCORING).splitlines()
     for line in shown.splitlines()[:2]:
         assert line in lines
     assert re.search(r"^output/again .* 1 +1 +no difference$", several, re.MULTILINE)
     for file in ("compared.html", "eight/compared.html"):
-        written = (tmp_path / "output" / file).read_text(encoding="utf-8")
+        written = (folder / "output" / file).read_text(encoding="utf-8")
         assert f"{fixed} samples are fixed" in written
         assert written.count("<img ") == min(fixed, 12) + min(broken, 12)
-    assert '<a href="eight/compared.html">' in (tmp_path / "output" / "both.html").read_text(encoding="utf-8")
+    assert '<a href="eight/compared.html">' in (folder / "output" / "both.html").read_text(encoding="utf-8")
 
 
-def test_two_nodes_of_the_loopback_address_train(tmp_path):
-    for name in ("configs", "main_multi_gpu.py"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    Session(tmp_path, "docs/machines.md").run("docs/machines.md")
-    events = (tmp_path / "output" / "nodes" / "metrics.jsonl").read_text(encoding="utf-8")
-    assert json.loads((tmp_path / "output" / "nodes" / "run.json").read_text(encoding="utf-8"))["processes"] == 2
-    assert '"kind": "evaluation"' in events
-
-
-def test_code_of_ones_own_trains_and_evaluates(tmp_path):
-    page = "docs/own_code.md"
-    assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
+def test_custom_code_trains_and_evaluates(tmp_path):
+    page = "docs/guides/extending.md"
+    names = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
+    assert {"counting.py", "counting.yaml", "focal.py", "alarm.py", "shadows.py"} <= names
     printed = Session(tmp_path, page).run(page)
     errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
     assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
+    assert "output/focal/checkpoints" in printed[2]
 
 
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
     for page in (
-        "docs/own_pictures.md",
-        "docs/own_loop.md",
-        "docs/own_code.md",
-        "docs/machines.md",
-        "docs/evaluate_anything.md",
+        "docs/tutorials/quickstart_custom_images.md",
+        CUSTOM_LOOP,
+        "docs/guides/extending.md",
     ):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page)) if name}
         run = {word for command in make_commands(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}

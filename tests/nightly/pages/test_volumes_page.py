@@ -1,4 +1,4 @@
-"""The program in docs/volumes.md, extracted from the page and run, and the keys named there."""
+"""The program in docs/tutorials/volumes.md, extracted from the page and run, and the keys named there."""
 
 import re
 

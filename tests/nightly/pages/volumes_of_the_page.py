@@ -1,4 +1,4 @@
-"""The folder that docs/volumes.md shows."""
+"""The folder that docs/tutorials/volumes.md shows."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from support.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text, markups_text
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "volumes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "tutorials" / "volumes.md").read_text(encoding="utf-8")
 
 
 def write_the_volumes_of_the_page(folder: Path) -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 from support.instance_scenes import NAMES, scene
 
-from paddlevit_dist.intervals import bootstrap, mean_of_defined
-from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap, resampled_precisions
+from paddlevit_dist.intervals import bootstrap, nanmean
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap, resample_precisions
 
 
 def test_the_interval_of_ap_covers_the_mean_score_of_such_sets():
@@ -23,4 +23,4 @@ def test_the_interval_of_ap_covers_the_mean_score_of_such_sets():
 
 
 def make_ap(tables, weights):
-    return {"AP": mean_of_defined(ap(resampled_precisions(tables, weights)))}
+    return {"AP": nanmean(ap(resample_precisions(tables, weights)))}

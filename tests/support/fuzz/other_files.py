@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 from paddlevit_dist import settings as config
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.content import settings_beside
+from paddlevit_dist.checkpoint.content import find_run_settings
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.compare.formatting import correct, format_lines
 from paddlevit_dist.compare.pairs import compare
@@ -54,7 +54,7 @@ def make_settings(folder):
 
 
 def read_settings(folder):
-    settings = settings_beside({}, folder / "checkpoints" / "epoch_0001" / "model.pdparams")
+    settings = find_run_settings({}, folder / "checkpoints" / "epoch_0001" / "model.pdparams")
     assert settings is None or isinstance(settings, dict)
 
 
@@ -92,7 +92,7 @@ def make_samples(folder):
         num_true=np.array([1, 1, 0], np.int32),
         labels=np.array([0, 0, 1], np.uint16),
         scores=np.array([0.5, 0.7, 0.2], np.float32),
-        found=np.array([1, 0, 0], np.uint64),
+        true_positives=np.array([1, 0, 0], np.uint64),
         ignored=np.zeros(3, np.uint64),
         totals=np.ones((2, 4), np.int64),
         annotated=np.array([[0, 0, 1, 1, 0, 0], [1, 1, 1, 0, 1, 0]], np.int32),
@@ -102,7 +102,7 @@ def make_samples(folder):
     for kind, (arrays, score) in kinds.items():
         kept = SampleTable(kind, ["a", "b"], arrays)
         evaluation = SimpleNamespace(
-            table=SimpleNamespace(indices=np.arange(3), kept=lambda kept=kept: kept, groups=None),
+            table=SimpleNamespace(indices=np.arange(3), to_sample_table=lambda kept=kept: kept, groups=None),
             config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),
             task=SimpleNamespace(best_metric=(score, True), preprocess_signature=lambda: {"DATA.IMAGE_SIZE": 16}),
             samples=SimpleNamespace(name=str),

@@ -5,7 +5,7 @@ import numpy as np
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes
-from paddlevit_dist.points.prepare.formats import PthReader, format_in, get_reader
+from paddlevit_dist.points.prepare.formats import PthReader, detect_format, get_reader
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
@@ -123,7 +123,7 @@ def make_pointcept(folder):
 
 def read_scenes(folder):
     """As ``prepare scenes`` does, which finds out the format."""
-    _read_all(get_reader(format_in(str(folder)), SceneChoices()), folder)
+    _read_all(get_reader(detect_format(str(folder)), SceneChoices()), folder)
 
 
 def make_pth(folder):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from support import small_detr, small_segmenters  # noqa: F401  # registers small networks
 
-from paddlevit_dist.checkpoint.class_rows import ClassNames, names_in_weights, names_of_run, pair_names
+from paddlevit_dist.checkpoint.class_rows import ClassNames, get_class_names, pair_names, read_class_names
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.classification.probes import ProbeModel
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
@@ -194,23 +194,23 @@ def test_rows_of_objects365_follow_the_names_that_coco_has_too():
 
 def test_the_names_of_a_run_are_those_of_its_outputs():
     data = {"train": None, "val": {"samples": 3}, "other": {"classes": ["a", 1]}}
-    assert names_of_run(data, {}) == ["a", "1"]
-    assert names_of_run(data, {"landmarks": ["L1"]}) == ["L1"]
-    assert names_of_run({}, {}) is None
+    assert get_class_names(data, {}) == ["a", "1"]
+    assert get_class_names(data, {"landmarks": ["L1"]}) == ["L1"]
+    assert get_class_names({}, {}) is None
 
 
 def test_weights_are_described_by_a_run_or_by_transformers(tmp_path):
     paddle.save({"a": paddle.zeros([1])}, str(tmp_path / "w.pdparams"))
     source = str(tmp_path / "w.pdparams")
-    assert names_in_weights(source) == (None, False)
+    assert read_class_names(source) == (None, False)
     labels = {"id2label": {"1": "person", "3": "car"}}
     (tmp_path / "config.json").write_text(json.dumps(labels))
-    assert names_in_weights(source) == (["", "person", "", "car"], False)
+    assert read_class_names(source) == (["", "person", "", "car"], False)
     for nothing in ({"0": "LABEL_0", "1": "LABEL_1"}, {"a": "b"}, {}, {"999999999": "x"}):
         (tmp_path / "config.json").write_text(json.dumps({"id2label": nothing}))
-        assert names_in_weights(source) == (None, False)
+        assert read_class_names(source) == (None, False)
     (tmp_path / "config.json").write_text("[")
     with pytest.raises(UserError, match="config.json cannot be read"):
-        names_in_weights(source)
+        read_class_names(source)
     (tmp_path / "about.yaml").write_text(yaml.safe_dump({"data": {"val": {"classes": ["x", "y"]}}}))
-    assert names_in_weights(source) == (["x", "y"], True)
+    assert read_class_names(source) == (["x", "y"], True)

@@ -6,16 +6,18 @@ import huggingface_hub
 import pytest
 
 from paddlevit_dist.checkpoint import download
-from paddlevit_dist.checkpoint.published import file_beside
+from paddlevit_dist.checkpoint.published import find_sibling_file
 from paddlevit_dist.runtime.errors import UserError
 
 
 @pytest.mark.parametrize("name", ["timm/resnet50.a1_in1k.", "timm/resnet50--a1", "timm/.x"])
 def test_a_name_that_the_library_calls_invalid_is_one_line(name):
-    with pytest.raises(UserError, match=f"^hf:{name}: no repository .*check the spelling of hf:OWNER/REPOSITORY$"):
-        download.from_hub(name, "model.safetensors", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match="no repository"):
-        file_beside(f"hf:{name}", "config.json", is_asked=False)
+    with pytest.raises(
+        UserError, match=f"^hf:{name}: not a valid name of a repository .*check the spelling of hf:OWNER/REPOSITORY$"
+    ):
+        download.download_from_hub(name, "model.safetensors", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="not a valid name of a repository"):
+        find_sibling_file(f"hf:{name}", "config.json", may_download=False)
 
 
 def keep(folder, content: bytes, digest: str):
@@ -45,13 +47,15 @@ def test_weights_that_were_cut_are_fetched_again(monkeypatch, tmp_path, fetched,
     kept = keep(tmp_path, content, hashlib.sha256(b"whole").hexdigest())
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(kept))
     lines: list[str] = []
-    copy = download.from_hub("a/b", "file", "http://127.0.0.1:9", say=lines.append)
+    copy = download.download_from_hub("a/b", "file", "http://127.0.0.1:9", log=lines.append)
     assert copy.path.read_bytes() == b"whole" and fetched == calls
-    assert all(line.endswith("again: the kept copy is damaged") for line in lines) and len(lines) == len(calls)
+    assert all(line.endswith("again: the cached copy is damaged") for line in lines) and len(lines) == len(calls)
 
 
 @pytest.mark.parametrize("content, calls", [(b"whole", []), (b"who", [True])])
 def test_small_files_that_were_cut_are_fetched_again(monkeypatch, tmp_path, fetched, content, calls):
     kept = keep(tmp_path, content, hashlib.sha1(b"blob 5\0whole").hexdigest())
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(kept))
-    assert download.small_of_hub("a/b", "file", "http://127.0.0.1:9").read_bytes() == b"whole" and fetched == calls
+    assert (
+        download.download_small_file("a/b", "file", "http://127.0.0.1:9").read_bytes() == b"whole" and fetched == calls
+    )

@@ -302,7 +302,7 @@ def test_a_checkpoint_directory_means_the_weights_in_it(saved):
     assert list(read_state(checkpoint)) == list(model.state_dict())
     assert list(read_state(folder)) == list(model.state_dict())  # a run's folder means its checkpoint
     (checkpoint / "model.pdparams").unlink()
-    with pytest.raises(UserError, match="epoch_0004 holds no model.pdparams.*is empty"):
+    with pytest.raises(UserError, match="epoch_0004 contains no model.pdparams.*is empty"):
         read_state(folder)
 
 
@@ -342,7 +342,7 @@ def test_formats_that_are_not_read_are_named(tmp_path, extension):
 @pytest.mark.parametrize("content", [{"epoch": 3}, {}, [1, 2], 5, {"model": {"lr": 0.1}}])
 def test_a_file_without_arrays_is_refused(tmp_path, content):
     (tmp_path / "empty.pdparams").write_bytes(pickle.dumps(content, 4))
-    with pytest.raises(UserError, match="empty.pdparams holds"):
+    with pytest.raises(UserError, match="empty.pdparams contains"):
         read_state(tmp_path / "empty")
 
 
@@ -350,15 +350,19 @@ def test_wrappers_inside_themselves_end(tmp_path):
     state = {"epoch": 1}
     state["model"] = state
     (tmp_path / "loop.pdparams").write_bytes(pickle.dumps(state, 4))
-    with pytest.raises(UserError, match="holds no weights"):
+    with pytest.raises(UserError, match="contains no weights"):
         read_state(tmp_path / "loop")
 
 
 @pytest.mark.parametrize(
     "file, beside, said",
     [
-        ("weights.pdparams", {"MODEL": {"NAME": "swin_tiny"}}, "It is of a run of MODEL.NAME swin_tiny: take that run"),
-        ("vit_tiny_patch16_224.pdparams", None, "By its name it is of MODEL.NAME vit_tiny_patch16_224"),
+        (
+            "weights.pdparams",
+            {"MODEL": {"NAME": "swin_tiny"}},
+            "It is from a run with MODEL.NAME swin_tiny: use that run",
+        ),
+        ("vit_tiny_patch16_224.pdparams", None, "Its name suggests MODEL.NAME vit_tiny_patch16_224"),
         ("weights.pdparams", None, "Is it for another architecture?"),
     ],
     ids=["config.yaml", "name", "nothing"],

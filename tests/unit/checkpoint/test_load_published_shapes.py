@@ -14,7 +14,7 @@ from support.processes import ROOT
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.load import count_classes, rename_for
-from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.checkpoint.weights import weights_from_mapping
 
 FACTS = json.loads((ROOT / "tests" / "golden" / "detector_shapes.json").read_text(encoding="utf-8"))
 # As many outputs as theirs: ours have a class for each of COCO's 80 categories, not for each of its ids.
@@ -28,7 +28,7 @@ CONSTANTS = ("anchors", "valid_mask", "num_points_scale", ".up", ".reg_scale", "
 def test_parameters_have_their_published_shapes(name):
     shapes = {theirs: tuple(shape) for theirs, shape in FACTS[name]["shapes"].items()}
     arrays = {theirs: np.broadcast_to(np.float32(0), shape) for theirs, shape in shapes.items()}  # no memory is taken
-    of_no_size = given_weights(arrays, None)
+    of_no_size = weights_from_mapping(arrays, None)
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1)
         classes = CLASSES.get(name.partition("_")[0]) or count_classes(outline, of_no_size)

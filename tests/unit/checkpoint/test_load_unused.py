@@ -20,7 +20,7 @@ def distilled():
 
 
 def test_distilled_weights_are_not_evaluated_in_the_plain_network(distilled):
-    with pytest.raises(UserError, match="no place for dist_token .*head_dist.*deit_SIZE_distilled"):
+    with pytest.raises(UserError, match="does not have dist_token .*head_dist.*deit_SIZE_distilled"):
         load_weights(small("deit_tiny_patch16_224"), distilled, strict=True)
 
 

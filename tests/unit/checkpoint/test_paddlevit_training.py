@@ -70,10 +70,10 @@ def test_weights_alone_are_no_training(tmp_path):
 
 @pytest.mark.parametrize("epoch", [None, "2", -1, True])
 def test_a_state_of_an_unknown_epoch_is_refused(tmp_path, epoch):
-    with pytest.raises(UserError, match="unknown epoch .*-pretrained="):
+    with pytest.raises(UserError, match="epoch .* is unknown .*-pretrained="):
         read_training(write(tmp_path / "x.pdparams", *trained(), epoch=epoch))
 
 
 def test_moments_of_other_weights_are_refused(tmp_path):
-    with pytest.raises(UserError, match="moment1_0 belongs to none of its weights"):
+    with pytest.raises(UserError, match="moment1_0 does not belong to a weight"):
         read_training(write(tmp_path / "x.pdparams", trained()[0], trained()[1], epoch=1))

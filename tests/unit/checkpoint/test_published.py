@@ -15,7 +15,7 @@ from support.servers import Server, send
 import paddlevit_dist
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, file_beside, find_published
+from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, find_published, find_sibling_file
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.export.command import load_trained_model
 from paddlevit_dist.images.classification.task import Classification
@@ -75,10 +75,10 @@ def test_a_connection_that_breaks_leaves_no_weights_and_the_next_attempt_brings_
 @pytest.mark.parametrize(
     "refusal, line",
     [
-        ((401, "GatedRepo"), "not for everybody; set HF_TOKEN to a token that may read it"),
-        ((401, "RepoNotFound"), "there is no such repository, or it is not for everybody; set HF_TOKEN"),
+        ((401, "GatedRepo"), "access to it is restricted; set HF_TOKEN to a token with access"),
+        ((401, "RepoNotFound"), "there is no such repository, or access to it is restricted; set HF_TOKEN"),
         ((404, "EntryNotFound"), "the repository has no such file; give a file of weights instead"),
-        ((501, ""), "501 .*where https_proxy names a proxy and HF_ENDPOINT a mirror.*-pretrained=FILE"),
+        ((501, ""), "501 .*a proxy in https_proxy and a mirror in HF_ENDPOINT.*-pretrained=FILE"),
     ],
 )
 def test_what_the_hub_refuses_is_one_line(hub, refusal, line):
@@ -96,7 +96,7 @@ def test_a_token_of_the_environment_is_sent(hub, monkeypatch):
 
 def test_offline_only_a_kept_copy_is_read(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and no copy is kept; give a file instead"):
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set and there is no local copy; give a file"):
         read_weights(NAME)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     read_weights(NAME)
@@ -125,7 +125,7 @@ def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkey
 
 def test_a_digest_may_follow_the_name(hub, weights):
     (notice,) = read_weights(NAME).notices
-    assert f"its SHA-256 {digest(weights)} was not checked: add #sha256=... after it" in notice
+    assert f"its SHA-256 {digest(weights)} was not checked; add #sha256=... to its name" in notice
     assert read_weights(f"{NAME}#sha256={digest(weights)}").notices == ()
     with pytest.raises(UserError, match="its SHA-256 is .*, expected 1111"):
         read_weights(f"{NAME}#sha256={'1' * 64}")
@@ -156,7 +156,7 @@ def test_the_name_of_a_model_alone_is_a_path(hub):
 
 @pytest.mark.parametrize("source", [NAME, f"hf:timm/{NAME}"])
 def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
-    """As docs/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
+    """As docs/tutorials/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
     said = []
     found = open_source(source, "predict", recipe="vit_digits", log=said.append)
     assert Path(found.weights).match(f"hub/models--timm--{NAME}/snapshots/*/model.safetensors")
@@ -205,7 +205,7 @@ def test_a_repository_without_such_files_is_the_variants(hub):
 def test_a_mistyped_name_gets_the_one_that_was_meant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in (read_weights, lambda source: open_source(source, "predict")):
-        with pytest.raises(UserError, match=f"weights that have such a name: {NAME}"):
+        with pytest.raises(UserError, match=f"published weights with similar names: {NAME}"):
             command(NAME.replace("in1k", "in2k"))
 
 
@@ -231,9 +231,9 @@ def test_modelscope_is_another_source_with_the_files_beside(weights, tmp_path, m
             found = read_weights(f"ms:AI/vit#sha256={digest(weights)}")
             np.testing.assert_array_equal(found.state["a"], np.arange(50_000.0))
         assert server.requests == ["/models/AI/vit/resolve/master/model.safetensors", "/stored/1"]
-        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (None, "")
-        beside, _ = file_beside("ms:AI/vit", "config.json", is_asked=True)
+        assert find_sibling_file("ms:AI/vit", "config.json", may_download=False) == (None, "")
+        beside, _ = find_sibling_file("ms:AI/vit", "config.json", may_download=True)
         assert json.loads(beside.read_text()) == {"architecture": "vit"}
-        assert file_beside("ms:AI/vit", "config.json", is_asked=False) == (beside, "")
+        assert find_sibling_file("ms:AI/vit", "config.json", may_download=False) == (beside, "")
         with pytest.raises(UserError, match="ms-none/resolve/master/model.safetensors cannot be fetched: .*404"):
             read_weights("ms:AI/ms-none")

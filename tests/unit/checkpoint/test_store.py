@@ -11,7 +11,7 @@ import pytest
 from support.runs import STATE
 
 from paddlevit_dist.checkpoint import store as checkpoints
-from paddlevit_dist.checkpoint.content import checkpoint_in
+from paddlevit_dist.checkpoint.content import resolve_checkpoint
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.runtime.errors import UserError
 
@@ -219,10 +219,10 @@ def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path
 
 
 def test_nothing_usable_is_the_users_to_mend(tmp_path, model):
-    with pytest.raises(UserError, match="nothing there"):
+    with pytest.raises(UserError, match="no such file or folder"):
         checkpoints.resolve(str(tmp_path / "typo"), tmp_path, print)
     for impossible in ("x" * 5000, "null\0byte", "~nobody/run", "/no/such\nfolder"):
-        with pytest.raises(UserError, match="^-resume=.*: nothing there"):
+        with pytest.raises(UserError, match="^-resume=.*: no such file or folder"):
             checkpoints.resolve(impossible, tmp_path, print)
     damage(save(tmp_path / "only", 1, model) / "state.json", "missing")
     with pytest.raises(UserError, match="damaged"):
@@ -257,12 +257,12 @@ def test_a_copy_without_links_means_the_best_that_is_recorded(tmp_path, model):
     checkpoints.link(folder, "last", folder / "epoch_0003")
     copy = copied_without_links(tmp_path / "run", tmp_path / "copy")
     assert not (copy / "checkpoints" / "best").is_symlink()
-    assert checkpoint_in(copy) == copy / "checkpoints" / "epoch_0002"
+    assert resolve_checkpoint(copy) == copy / "checkpoints" / "epoch_0002"
     shutil.rmtree(copy / "checkpoints" / "epoch_0002")
-    assert checkpoint_in(copy) == copy / "checkpoints" / "best"
+    assert resolve_checkpoint(copy) == copy / "checkpoints" / "best"
 
 
 def test_without_evaluations_the_newest_counts_by_its_number(tmp_path, model):
     for epoch in (9999, 10000):
         save(tmp_path / "checkpoints", epoch, model)
-    assert checkpoint_in(tmp_path).name == "epoch_10000"
+    assert resolve_checkpoint(tmp_path).name == "epoch_10000"

@@ -71,9 +71,9 @@ def test_a_file_a_loop_and_a_long_name_in_the_way_of_the_folder_are_named(tmp_pa
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     for name, reason in (
-        ("file", "File exists; a file stands where a folder is expected"),
-        ("file/below", "Not a directory; a file stands where a folder is expected"),
-        ("loop/below", "links lead round in a circle"),
+        ("file", "File exists; there is a file where a folder is expected"),
+        ("file/below", "Not a directory; there is a file where a folder is expected"),
+        ("loop/below", "the links form a loop"),
         ("n" * 300, "File name too long; choose a folder with a shorter path"),
     ):
         assert reason in make_message(lambda folder=tmp_path / name: save(folder, 1))

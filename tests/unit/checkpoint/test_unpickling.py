@@ -1,4 +1,4 @@
-"""Files of ``paddle.save`` are read as they were written; what else a pickle can ask for is refused, and never done."""
+"""Files of ``paddle.save`` are read as they were written; everything else in a pickle is rejected."""
 
 import argparse
 import builtins
@@ -192,7 +192,7 @@ def test_a_file_that_calls_a_function_is_refused_and_nothing_runs(tmp_path, call
         content = pickle.dumps({"w": call(traces)}, protocol)
     except TypeError:  # a module among the arguments
         content = pickle.dumps({"w": Call(builtins.getattr, "os", "system")}, protocol)
-    refused(tmp_path, content, f"file.pdparams is refused: .*{name}")
+    refused(tmp_path, content, f"file.pdparams is rejected: .*{name}")
     assert not traces.exists()
 
 
@@ -211,7 +211,7 @@ OBJECTS = {
 
 @pytest.mark.parametrize("content", OBJECTS.values(), ids=OBJECTS)
 def test_other_ways_to_make_an_object_are_refused(tmp_path, content):
-    refused(tmp_path, b"\x80\x02" + content, "is refused: |is damaged")
+    refused(tmp_path, b"\x80\x02" + content, "is rejected: |is damaged")
 
 
 def stack_global(module, attribute):
@@ -236,7 +236,7 @@ def stack_global(module, attribute):
     ],
 )
 def test_dotted_and_neighboring_names_are_refused(tmp_path, module, attribute):
-    refused(tmp_path, stack_global(module, attribute) + b")R.", "is refused: it asks for")
+    refused(tmp_path, stack_global(module, attribute) + b")R.", "is rejected: it names")
 
 
 RECONSTRUCT = np.array(0).__reduce__()[0]
@@ -294,7 +294,7 @@ def array_with(state):
 )
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_hostile_arguments_of_allowed_names_are_refused_without_allocating(tmp_path, value, protocol):
-    assert refused(tmp_path, pickle.dumps({"w": value}, protocol), "is refused|is damaged") < 2**20
+    assert refused(tmp_path, pickle.dumps({"w": value}, protocol), "is rejected|is damaged") < 2**20
 
 
 EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
@@ -324,7 +324,7 @@ def test_attributes_of_a_dictionary_are_left_out(tmp_path):
 
 def test_the_class_of_an_object_is_named_in_every_protocol(tmp_path):
     for protocol in (2, 3, 4, 5):
-        refused(tmp_path, pickle.dumps({"args": argparse.Namespace(lr=1)}, protocol), "asks for 'argparse.Namespace'")
+        refused(tmp_path, pickle.dumps({"args": argparse.Namespace(lr=1)}, protocol), "it names 'argparse.Namespace'")
 
 
 def encode_call(text, encoding):
@@ -419,5 +419,5 @@ def test_the_bytes_of_one_string_do_not_become_many_arrays():
 
 
 def test_a_call_by_an_8_bit_name_is_refused():
-    with pytest.raises(UserError, match="refused: it asks for 'os.system'"):
+    with pytest.raises(UserError, match="rejected: it names 'os.system'"):
         load(b"U\x02osU\x06system\x93U\x04true\x85R")

@@ -180,13 +180,13 @@ def test_bfloat16_that_jax_saved_as_raw_bytes_is_read(tmp_path):
 
 def test_an_npz_with_objects_or_an_exploding_one_is_refused(tmp_path):
     np.savez(tmp_path / "objects.npz", a=np.array([{}, 3], dtype=object))
-    with pytest.raises(UserError, match=r"objects.npz is refused: it holds an array of type 'object'"):
+    with pytest.raises(UserError, match=r"objects.npz is rejected: it holds an array of type 'object'"):
         read_state(tmp_path / "objects.npz")
     np.savez(tmp_path / "records.npz", a=np.zeros(2, [("x", "f4")]))
-    with pytest.raises(UserError, match="records.npz is refused: it holds an array of type "):
+    with pytest.raises(UserError, match="records.npz is rejected: it holds an array of type "):
         read_state(tmp_path / "records.npz")
     np.savez_compressed(tmp_path / "bomb.npz", a=np.zeros(40_000_000, "float32"))
-    with pytest.raises(UserError, match="bomb.npz is refused: its arrays are far larger than the file"):
+    with pytest.raises(UserError, match="bomb.npz is rejected: its arrays are far larger than the file"):
         read_state(tmp_path / "bomb.npz")
 
 
@@ -216,7 +216,7 @@ def test_the_only_weights_file_of_a_directory_is_taken_but_not_one_of_several(tm
     write_safetensors(tmp_path / "vit.safetensors", {"a": numbers(2)})
     assert list(read_state(tmp_path)) == ["a"]
     write_safetensors(tmp_path / "swin.safetensors", {"a": numbers(2)})
-    with pytest.raises(UserError, match="not just one weights file of another name: .*swin.safetensors"):
+    with pytest.raises(UserError, match="not exactly one weights file with another name: .*swin.safetensors"):
         read_state(tmp_path)
 
 
@@ -228,8 +228,8 @@ def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
     paddle.save({**parts, "epoch": 3}, str(tmp_path / "both.pdparams"))
     weights = read_weights(tmp_path / "both")
     np.testing.assert_array_equal(weights.state["a"], -numbers(2))  # PaddleViT evaluates the average
-    choice = "(MODEL.PRETRAINED_PART model, or -part=model of convert and export, takes another)"
-    assert weights.notices == (f"'model_ema' of the source was taken; it also has 'model' {choice}",)
+    choice = "(MODEL.PRETRAINED_PART model, or -part=model of convert and export, selects another)"
+    assert weights.notices == (f"'model_ema' of the source was used; it also has 'model' {choice}",)
     plain = read_weights(tmp_path / "both", part="model")
     np.testing.assert_array_equal(plain.state["a"], numbers(2))
     with pytest.raises(UserError, match="no part 'teacher'; parts: 'model', 'model_ema'"):

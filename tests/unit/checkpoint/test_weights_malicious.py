@@ -53,7 +53,7 @@ def test_calls_of_the_files_choice_are_refused_and_not_made(tmp_path, file, prot
     for call in (Calls(os.system, f"touch {mark}"), Calls(eval, f"open({str(mark)!r}, 'w')"), Calls(bytearray, 10)):
         content = pickle.dumps({"weight": np.ones(2), "evil": call}, protocol)
         (tmp_path / file).write_bytes(as_zip(content) if file == "zip.pth" else as_legacy(content))
-        with pytest.raises(UserError, match="is refused: it asks for .*nothing was executed"):
+        with pytest.raises(UserError, match="is rejected: it names .*no code was executed"):
             read_state(tmp_path / file)
     assert not mark.exists()
 
@@ -63,7 +63,7 @@ def test_a_training_checkpoint_with_its_arguments_says_what_is_too_much(tmp_path
 
     content = pickle.dumps({"model": OrderedDict(a=np.ones(2)), "args": Namespace(lr=1)}, 2)
     (tmp_path / "run.pth").write_bytes(as_zip(content))
-    with pytest.raises(UserError, match="it asks for 'argparse.Namespace'.*save it again as a state dict of tensors"):
+    with pytest.raises(UserError, match="it names 'argparse.Namespace'.*save it again as a state dict of tensors"):
         read_state(tmp_path / "run.pth")
 
 
@@ -121,7 +121,7 @@ def test_the_hand_made_file_is_a_right_one(tmp_path):
         (tensor(storage(count=3), shape=(3,)), "16 bytes where 3 numbers"),
         (tensor(storage(key="1")), "archive/data/1"),
         (tensor(storage(key="../../etc/passwd")), "is damaged"),
-        (tensor(storage(kind="ComplexFloatStorage")), "asks for 'torch.ComplexFloatStorage'"),
+        (tensor(storage(kind="ComplexFloatStorage")), "it names 'torch.ComplexFloatStorage'"),
         (tensor(b"K\x01"), "in a place where none belongs"),
     ],
 )

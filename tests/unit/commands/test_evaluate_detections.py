@@ -129,7 +129,7 @@ def test_masks_and_boxes_of_results_score_as_pycocotools_says(evaluate, kind, bo
     dataset, results = with_masks(boxes_too)
     said, told = evaluate(dataset, results, f"-iou_type={kind}")
     assert said["stats"] == coco_peer.evaluated(dataset, results, kind).stats.tolist()
-    assert ("areas are those of the boxes" in told) == (kind == "segm" and boxes_too)
+    assert ("areas are taken from boxes" in told) == (kind == "segm" and boxes_too)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -179,7 +179,7 @@ def test_what_is_left_out_is_counted(evaluate):
     results.append(dict(results[0], category_id=4))
     said, told = evaluate(annotations, results)
     assert numbers(said) == numbers(expected)
-    for part in ("1 object of an image that", "1 object of a category that", "1 result of categories"):
+    for part in ("1 object of an image that", "1 object of a category that", "1 result of unlisted categories"):
         assert part in told
 
 
@@ -205,14 +205,14 @@ def test_objects_without_a_mask_are_their_boxes_where_others_have_masks(evaluate
     drawn = changed(dataset, ["annotations", 1, "segmentation"], outline)
     said, told = evaluate(without, results, "-iou_type=segm")
     assert said["stats"] == coco_peer.evaluated(drawn, results, "segm").stats.tolist()
-    assert "1 object without a mask: the box is taken" in told
+    assert "1 object without a mask: its box is used" in told
 
 
 def test_no_results_and_no_annotations(evaluate):
     said, told = evaluate(ANNOTATIONS, [])
-    assert said["stats"][0] == 0 and said["per_category"] == {"hat": 0.0, "cup": 0.0} and "no results in it" in told
+    assert said["stats"][0] == 0 and said["per_category"] == {"hat": 0.0, "cup": 0.0} and "has no results" in told
     said, told = evaluate(changed(ANNOTATIONS, ["annotations"], []), RESULTS)
-    assert said["stats"] == [-1] * 12 and "no annotations in it" in told
+    assert said["stats"] == [-1] * 12 and "has no annotations" in told
 
 
 def test_categories_of_one_name_are_told_apart(evaluate):
@@ -252,13 +252,13 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
     annotations = changed(ANNOTATIONS, ["annotations", 0, "segmentation"], [[10, 10, 50, 10, 50, 50, 10, 50]])
     annotations = changed(annotations, ["annotations", 1, "segmentation"], nothing)
     told = evaluate(annotations, RESULTS, "-iou_type=segm")[1]
-    assert "2 objects without a mask: the box is taken, such as 3" in " ".join(told.split())
+    assert "2 objects without a mask: its box is used, such as 3" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("path, value, message", [
-    ([0, "image_id"], 4, "results.json: 1 image of its results are not in"),
-    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a text, and ids of images are numbers there, such as 3"),
-    ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected a whole number or a text"),
+    ([0, "image_id"], 4, "results.json: 1 image of its results are missing from"),
+    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a string, but image ids are numbers there, such as 3"),
+    ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected an integer or a string"),
     ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
     ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),
     ([1, "bbox"], del_, "results.json: result 1 has bbox null: expected four finite numbers"),
@@ -275,12 +275,12 @@ def test_results_that_cannot_be_used_are_refused(evaluate, path, value, message)
 
 @pytest.mark.parametrize("annotations, results, message", [
     (ANNOTATIONS, {"results": RESULTS}, "results.json: expected a list of results, found an object"),
-    (RESULTS, ANNOTATIONS, "is a list, as files of results are"),
+    (RESULTS, ANNOTATIONS, "is a list, as in files of results"),
     ("", RESULTS, "annotations.json is not JSON"),
     (json.dumps(ANNOTATIONS)[:-20], RESULTS, "annotations.json is not JSON"),
     (ANNOTATIONS, json.dumps(RESULTS)[:-20], "results.json is not JSON"),
     (ANNOTATIONS, "[1, 2", "results.json is not JSON"),
-    (ANNOTATIONS, '[{"score": NaN}]', "results.json is not JSON as COCO's results are: JSON is malformed: invalid"),
+    (ANNOTATIONS, '[{"score": NaN}]', "results.json is not JSON in COCO's results format: JSON is malformed: invalid"),
     (ANNOTATIONS, "[" + "9" * 5000 + "]", "results.json is not JSON"),
     (ANNOTATIONS, "12", "results.json is not JSON"),
     ("{}", RESULTS, "annotations.json has no categories"),
@@ -300,7 +300,7 @@ def test_masks_that_cannot_be_used_are_refused(evaluate, segmentation, message):
     with pytest.raises(UserError) as caught:
         evaluate(changed(dataset, ["annotations", 1, "segmentation"], segmentation), results, "-iou_type=segm")
     assert message in str(caught.value)
-    with pytest.raises(UserError, match="image 7 has no height and width"):
+    with pytest.raises(UserError, match="image 7 needs 'height' and 'width'"):
         evaluate(changed(dataset, ["images", 0, "height"], del_), results, "-iou_type=segm")
 
 
@@ -329,7 +329,7 @@ def test_corners_and_shares_are_not_taken_for_sides(evaluate):
         assert evaluate(dataset, found)[0]["stats"][0] == pytest.approx(1.0)
         with pytest.raises(UserError, match=r"results.json: bbox is x, y, width, height .* look like corners"):
             evaluate(dataset, [{**one, "bbox": as_corners(one["bbox"])} for one in found])
-        with pytest.raises(UserError, match="all of the 10 are shares of the images"):
+        with pytest.raises(UserError, match="all of the 10 are fractions of the images"):
             shares = (np.array(boxes) / 480).tolist()
             evaluate(dataset, [{**one, "bbox": share} for one, share in zip(found, shares)])
 
@@ -368,7 +368,7 @@ def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
     writer = DetectionWriter(tmp_path, samples, ["hat", "cup"], [2, 5], 0.5)
 
     def entry(index, one):
-        return PredictionRecord(index, [], kept=writer.kept(index, one))
+        return PredictionRecord(index, [], summary=writer.summarize(index, one))
 
     writer.finish([entry(index, one) for index, one in enumerate(found.values())])
     for kind, name in (("bbox", "results.json"), ("segm", "results_masks.json")):

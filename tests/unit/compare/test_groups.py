@@ -141,7 +141,7 @@ def test_seeds_that_all_score_the_same_have_no_interval(tmp_path, capsys):
 
 
 def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeypatch):
-    page = (ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "scoring_and_confidence_intervals.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
     tables = re.findall(r"^seed +best top-1 +epoch\n((?:\d .*\n)+)", page, re.MULTILINE)

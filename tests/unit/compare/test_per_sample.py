@@ -16,7 +16,7 @@ from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSample
-from paddlevit_dist.images.detection.detections import DetectedObjects, as_written
+from paddlevit_dist.images.detection.detections import DetectedObjects, corners_to_boxes
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means
 from paddlevit_dist.metrics.classification import ClassificationMetrics
@@ -71,7 +71,7 @@ def test_the_ap_of_an_image_is_that_of_a_data_set_of_one():
     found, dataset = make_columns(metrics), as_coco(8)
     for number in range(8):
         truth, detections = drawn(number)
-        rows = zip(detections.labels, detections.scores.tolist(), as_written(detections.boxes).tolist())
+        rows = zip(detections.labels, detections.scores.tolist(), corners_to_boxes(detections.boxes).tolist())
         results = [
             {"image_id": number + 1, "category_id": CATEGORY_IDS[label], "score": score, "bbox": box}
             for label, score, box in rows

@@ -3,7 +3,7 @@
 from paddlevit_dist.compare import seeds
 from paddlevit_dist.launch import devices
 from paddlevit_dist.settings import load
-from paddlevit_dist.settings.command_line import without
+from paddlevit_dist.settings.command_line import remove_keys
 
 
 def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(monkeypatch):
@@ -21,7 +21,7 @@ def test_the_words_of_a_training_are_those_of_the_group_without_its_own():
     words = (
         "-cfg=a.yaml --seeds 3 TRAIN.BASE_LR -1 -output=x SEED=4 -amp SAVE here --log-to none -seed 5 MODEL.RESUME auto"
     )
-    kept = without(words.split(), ("SEEDS", "SEED", "SAVE", "MODEL.RESUME"))
+    kept = remove_keys(words.split(), ("SEEDS", "SEED", "SAVE", "MODEL.RESUME"))
     assert kept == "-cfg=a.yaml TRAIN.BASE_LR -1 -amp --log-to none".split()
 
 

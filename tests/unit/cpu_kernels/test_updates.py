@@ -143,7 +143,7 @@ def test_where_lists_fail_or_differ_paddle_makes_the_update_and_the_log_says_so(
     lines = []
     models = make_model(3), make_model(3)
     own = build_optimizer(CfgNode({**OPTIMIZER, "FUSED": False}), models[0], None, 0.05)
-    fallen_back = build_optimizer(CfgNode(OPTIMIZER), models[1], None, 0.05, say=lines.append)
+    fallen_back = build_optimizer(CfgNode(OPTIMIZER), models[1], None, 0.05, log=lines.append)
     for model, optimizer in zip(models, (own, fallen_back)):
         train(model, optimizer, RATES)
     fused_optimizers._try_lists.cache_clear()

@@ -58,19 +58,19 @@ def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, capabil
 
 def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
     found = see_gpus(monkeypatch, None, is_usable=False, has_cuda=False)
-    assert found.status == "warning" and "docs/installing.md" in found.mend
+    assert found.status == "warning" and "docs/guides/installation.md" in found.mend
 
 
 @pytest.mark.parametrize("name", CARDS)
 def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, name):
     """The registry's 2.6.2 counts a GPU newer than Ada as one that it can use."""
-    monkeypatch.setattr(paddle_versions, "is_of_cuda_11", lambda: True)
+    monkeypatch.setattr(paddle_versions, "is_built_for_cuda_11", lambda: True)
     capability, cuda, command = CARDS[name]
     found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True)
     is_too_new = name in ("H100", "B200", "RTX 5090")
     assert found.status == ("warning" if is_too_new else "ok") and found.text.startswith("2 usable")
     assert found.mend.endswith(command) if is_too_new else not found.mend
-    monkeypatch.setattr(paddle_versions, "is_of_cuda_11", lambda: False)
+    monkeypatch.setattr(paddle_versions, "is_built_for_cuda_11", lambda: False)
     assert see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True).status == "ok"
 
 

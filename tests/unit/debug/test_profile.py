@@ -59,7 +59,7 @@ def test_a_profile_longer_than_the_epoch_covers_it(tmp_path, capsys):
 def test_an_interrupted_profile_leaves_nothing_and_another_works(tmp_path):
     trainer = small_runs.build(str(tmp_path), *RUN, "-profile=4")
     trainer.prepare_training()
-    begin, calls = trainer.updater.launch, []
+    begin, calls = trainer.train_step.launch, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(arguments)
@@ -67,7 +67,7 @@ def test_an_interrupted_profile_leaves_nothing_and_another_works(tmp_path):
             raise KeyboardInterrupt
         return begin(*arguments)
 
-    trainer.updater.launch = interrupted
+    trainer.train_step.launch = interrupted
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     assert not (tmp_path / "profile").exists()

@@ -128,13 +128,13 @@ def test_copies_stay_as_they_were_until_the_next(tmp_path):
     layer.register_buffer("flag", paddle.to_tensor(True))
     layer.register_buffer("none", paddle.zeros([0, 2]))
     paddle.save(layer.state_dict(), str(tmp_path / "paddle"))
-    copied = copies.of("weights", layer.state_dict())
+    copied = copies.copy("weights", layer.state_dict())
     layer.weight.set_value(paddle.zeros([3, 4]))
     layer.steps.add_(paddle.to_tensor(1))
     with open(tmp_path / "ours", "wb") as file:
         write_tensors(file, copied)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "paddle").read_bytes()
-    again = copies.of("weights", layer.state_dict())
+    again = copies.copy("weights", layer.state_dict())
     assert again["weight"].array is copied["weight"].array and not again["weight"].array.any()
 
 

@@ -46,7 +46,7 @@ def compared_classes(source, config, facts):
 @pytest.mark.parametrize("content", [None, {}, {"input": {}}, {"input": None}])
 def test_a_checkpoint_without_a_description_is_told(checkpoint, content):
     (unchecked,) = compared(checkpoint(content), CONFIG)
-    assert "cannot be checked" in unchecked
+    assert "cannot be compared" in unchecked
 
 
 def test_equal_input_is_silent_also_as_lists_and_with_further_names(checkpoint):
@@ -102,9 +102,9 @@ def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_tol
     words = ["-cfg=minkunet14_synthetic_rooms", "-eval", "-pretrained=x", "-batch_size=3", "-seed=9", "-ngpus=2"]
     assert compared_settings(source, load(words).values) == []
     (note,) = compared_settings(source, load([*words, "POINTS.TEST_ROTATIONS", "4"]).values)
-    assert "was evaluated otherwise in its training: POINTS.TEST_ROTATIONS 1 there, 4 here" in note
+    assert "was evaluated with different settings during training: POINTS.TEST_ROTATIONS 1 there, 4 here" in note
     (note,) = compared_settings(source, load([*words, "TRAIN.TF32", "False"]).values)
-    assert "was evaluated otherwise in its training: TRAIN.TF32 True there, False here" in note
+    assert "was evaluated with different settings during training: TRAIN.TF32 True there, False here" in note
     digits = load(["-cfg=vit_digits", "MODEL.DROPPATH", "0.3", "MODEL.NUM_CLASSES", "10"]).values
     source = checkpoint({"input": {}, "settings": to_plain_settings(digits)})
     assert compared_settings(source, load(["-cfg=vit_digits", "-eval", "-pretrained=x"]).values) == []

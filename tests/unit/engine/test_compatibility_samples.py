@@ -79,13 +79,15 @@ def test_the_run_s_own_files_are_silent_and_other_ones_are_counted(source):
     assert checked(source, HELD_OUT[::-1]) == []
     others = ["fly/0", *HELD_OUT[2:]]
     (note,) = checked(source, others)  # another hospital's, another camera's
-    assert "gone is bee/0: the score is of other files" in note and [note] == checked(source, others, LOOSE)
+    assert "for example, bee/0 is gone: the score is for different files" in note and [note] == checked(
+        source, others, LOOSE
+    )
     assert note.startswith("note: 4 samples of val") and "1 new, 2 gone" in note
     assert checked(source, others, split="test") == []  # which is not listed
 
 
 def test_of_a_split_that_is_not_listed_what_was_trained_on_counts(source):
-    with pytest.raises(UserError, match=r"of test, .*held out: 1 trained on; trained on is ant/3"):
+    with pytest.raises(UserError, match=r"of test, .*held out: 1 trained on; for example, ant/3 was trained on"):
         checked(source, ["fly/0", "ant/3"], split="test")
 
 
@@ -99,7 +101,7 @@ def test_what_a_run_had_on_both_sides_is_its_own(tmp_path):
 
 def test_an_evaluation_of_what_was_trained_on_stops_unless_allowed(source):
     names = [*HELD_OUT[1:], "ant/3", "ant/4", "fly/0"]
-    with pytest.raises(UserError, match=r"2 trained on, 1 new, 1 gone; trained on is ant/3: .*-allow_changes"):
+    with pytest.raises(UserError, match="1 new, 1 gone; for example, ant/3 was trained on: .*-allow_changes"):
         checked(source, names)
     assert "2 trained on, 1 new, 1 gone" in checked(source, names, LOOSE)[0]
     assert checked(source, TRAINED, split="train") == []  # asked for by name
@@ -125,7 +127,7 @@ def test_a_resumed_training_has_changed_where_its_files_have(source):
 def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, tmp_path):
     (tmp_path / "epoch_0001" / "samples.npz").unlink()
     (note,) = checked(source, HELD_OUT)
-    assert "does not list what it was trained on: how many of these 5 samples" in note
+    assert "does not list its training samples: some of these 5 samples" in note
     assert [note] == resumed(source).log_unlisted(Listed(HELD_OUT))
     assert resumed(source).log_unlisted(Unlisted()) == [] == resumed(source).changed_files({"val": Unlisted()})
     (change,) = resumed(source).changed_files({"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
@@ -192,11 +194,11 @@ def test_resuming_with_another_seed_does_not_hide_what_was_trained_on(start, tmp
     other = ("DATA.VAL_SEED", "5")
     trainer = start(*other, "-resume=auto", "-allow_changes", "-stop_after_epoch=2")
     trainer.train()
-    with pytest.raises(UserError, match="trained on is "):
+    with pytest.raises(UserError, match=" was trained on: "):
         evaluate(trainer, tmp_path, 2)
     trainer = start(*other, "-resume=auto")  # as the checkpoint has it: nothing is altered
     trainer.train()
-    with pytest.raises(UserError, match="trained on is "):
+    with pytest.raises(UserError, match=" was trained on: "):
         evaluate(trainer, tmp_path, 3)
 
 
@@ -206,8 +208,8 @@ def test_resuming_a_divided_run_without_lists_has_to_be_allowed_and_lists_nothin
     manifest = json.loads((directory / "manifest.json").read_text())
     del manifest["files"]["samples.npz"]
     (directory / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="files not listed -> divided anew: val may be what was trained on.*-allow_ch"):
+    with pytest.raises(UserError, match="files not listed -> split again: val may contain training samples.*-allow_ch"):
         start("-resume=auto").train()
     trainer = start("-resume=auto", "-allow_changes", "-stop_after_epoch=2")
     trainer.train()
-    assert "does not list what it was trained on" in evaluate(trainer, tmp_path, 2)[0]
+    assert "does not list its training samples" in evaluate(trainer, tmp_path, 2)[0]

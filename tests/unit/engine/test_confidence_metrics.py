@@ -62,4 +62,6 @@ def test_metrics_that_know_no_samples_have_no_intervals():
     for _ in range(3):
         twice.update(np.ones(1))
     assert compute_intervals(twice, [0, 1], CONFIDENCE) == {}  # more rows than samples
-    assert IntervalConfig.of(SimpleNamespace(EVALUATION=SimpleNamespace(INTERVAL=False, RESAMPLES=100))) is None
+    assert (
+        IntervalConfig.from_config(SimpleNamespace(EVALUATION=SimpleNamespace(INTERVAL=False, RESAMPLES=100))) is None
+    )

@@ -29,7 +29,7 @@ NCCL = (
 def test_what_was_asked_for_and_what_is_left_is_told():
     assert gpu_memory.out_of_memory(ALLOCATION) == f"out of memory on GPU 0 (rank 0): {SAID}"
     said = gpu_memory.out_of_memory(VIRTUAL)
-    assert said == "out of memory on GPU 1 (rank 0): 98.0 MiB were asked for, 6.00 GiB are in use and 0.0 MiB free"
+    assert said == "out of memory on GPU 1 (rank 0): 98.0 MiB requested, 6.00 GiB in use, 0.0 MiB free"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_was_asked_for_and_what_is_left_is_told():
     ],
 )
 def test_libraries_that_get_no_memory_are_named(text, name):
-    assert f"a library of CUDA got none ({name})" in gpu_memory.out_of_memory(text)
+    assert f"a CUDA library got none ({name})" in gpu_memory.out_of_memory(text)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_memory_that_others_hold_is_told_apart(monkeypatch):
     monkeypatch.setattr(gpu_memory.paddle.device, "cuda", device)
     monkeypatch.setattr(gpu_memory.device_kinds, "current", lambda: gpu_memory.device_kinds.get_kind("gpu"))
     said = gpu_memory.out_of_memory(ALLOCATION)
-    assert "28.77 GiB are in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
+    assert "28.77 GiB in use, 24.77 GiB of them not by this process (see nvidia-smi)" in said
     device.memory_reserved = lambda: 28 << 30
     assert "nvidia-smi" not in gpu_memory.out_of_memory(ALLOCATION)
 
@@ -86,7 +86,7 @@ def test_what_helps_is_what_the_run_does_not_use_yet(changes, helps, not_yet):
         DATA=SimpleNamespace(BATCH_SIZE=values["BATCH_SIZE"]),
         TRAIN=SimpleNamespace(ACCUM_ITER=2, RECOMPUTE=values["RECOMPUTE"]),
     )
-    advice = gpu_memory.of_training(config)
+    advice = gpu_memory.advise_training(config)
     assert all(word in advice for word in helps) and not any(word in advice for word in not_yet)
 
 

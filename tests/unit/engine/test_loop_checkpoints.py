@@ -114,7 +114,7 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
     for on_host in (True, False):
         trainer = build(tmp_path / str(on_host), "-epochs=1", "TRAIN.MODEL_EMA", "True")
         trainer.prepare_training()
-        trainer.updater.on_host = on_host
+        trainer.train_step.on_host = on_host
         trainer.train()
         averages = trainer.ema.state_dict()
         results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])
@@ -169,8 +169,8 @@ def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_
     capsys.readouterr()
     build(tmp_path / "on", "-epochs=1", f"-resume={checkpoint}").train()
     said = capsys.readouterr().out
-    assert f"note: {checkpoint} holds no means of its training: those of epoch 1 cover its rest" in said
-    assert f"note: {checkpoint} has another rule of weight decay for cls_token, pos_embed; " in said
+    assert f"note: {checkpoint} has no training means: the means of epoch 1 cover the rest of it only" in said
+    assert f"note: {checkpoint} applied weight decay differently to cls_token, pos_embed; " in said
     build(tmp_path / "now", "-epochs=1", f"-resume={checkpoint.with_name('update_00000008')}").train()
     assert "note: " not in capsys.readouterr().out
     (whole,), (rest,) = events(tmp_path, "epoch"), events(tmp_path / "now", "epoch")

@@ -37,7 +37,7 @@ def poisoned(updates: set[int]) -> Any:
 def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True, **options: Any) -> Any:
     trainer = small_runs.build(str(output), *RUN, *arguments, **{"task_class": poisoned(updates), **options})
     trainer.prepare_training()
-    trainer.updater.on_host = on_host
+    trainer.train_step.on_host = on_host
     trainer.train()
     return trainer
 
@@ -172,7 +172,7 @@ def test_several_in_a_row_end_the_run_also_across_a_resume_and_others_do_not(tmp
 
 
 def test_a_loss_scaler_may_skip_many_more(capsys):
-    skipped = NonFiniteGuard(2, has_scaler=True, say=print)
+    skipped = NonFiniteGuard(2, has_scaler=True, log=print)
     for update in range(2 + SCALER_SKIPS - 1):
         skipped.count(False, StepPosition(1, update, 100))
     skipped.count(True, StepPosition(1, 60, 100))

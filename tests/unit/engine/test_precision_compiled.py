@@ -22,7 +22,7 @@ def told(monkeypatch, *words: str, on_gpu: bool = True) -> tuple[str, bool]:
     return compile_model(config, resolve("task", config.TASK)(config), build("resnet18")), bool(seen)
 
 
-COMPILED = "passes: compiled (TO_STATIC), anew for each shape of a batch"
+COMPILED = "passes: compiled (TO_STATIC), once for each batch shape"
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
@@ -40,7 +40,7 @@ def test_half_precision_that_paddle_would_compile_as_another_is_refused(monkeypa
     if paddle_versions.compiles_half(dtype, level):
         assert told(monkeypatch, *words)[1]
     else:
-        with pytest.raises(UserError, match=f"this is {dtype} at level {level}: leave TO_STATIC out"):
+        with pytest.raises(UserError, match=f"this is {dtype} at level {level}: remove TO_STATIC"):
             told(monkeypatch, *words)
 
 

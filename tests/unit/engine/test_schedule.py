@@ -8,7 +8,7 @@ from support.processes import ROOT
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates, build_schedule, describe_rates, scale_rates
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import default_config, load
-from paddlevit_dist.settings.run_length import epochs_for, with_fitting_batch, with_fitting_epochs
+from paddlevit_dist.settings.run_length import compute_epochs, resolve_epochs, resolve_process_batch
 
 RATES = ScaledRates(base=1.0, warmup_start=0.1, end=0.2)
 
@@ -84,15 +84,15 @@ RECIPE = f"-cfg={ROOT / 'configs' / 'finetune_folder.yaml'}"
 
 
 def fitted(samples, processes=1, words=(), earlier=None):
-    run = with_fitting_batch(load([RECIPE, *words]), processes, samples)
-    return with_fitting_epochs(run, processes, samples, "images", earlier)
+    run = resolve_process_batch(load([RECIPE, *words]), processes, samples)
+    return resolve_epochs(run, processes, samples, "images", earlier)
 
 
 @pytest.mark.parametrize(
     ("samples", "epochs"), [(1, 100), (30, 100), (300, 100), (301, 100), (720, 42), (3000, 10), (10**6, 10)]
 )
 def test_the_fewest_epochs_that_read_that_many_samples_within_the_limits(samples, epochs):
-    assert epochs_for(samples, 30_000, (10, 100)) == epochs
+    assert compute_epochs(samples, 30_000, (10, 100)) == epochs
     if 10 < epochs < 100:
         assert epochs * samples >= 30_000 > (epochs - 1) * samples
 
@@ -121,8 +121,8 @@ def test_numbers_on_the_command_line_win_and_say_so():
     run = fitted(30, 2, ["-epochs=3", "-batch_size=5"])
     assert (run.values.TRAIN.NUM_EPOCHS, run.values.DATA.BATCH_SIZE) == (3, 5)
     said = "\n".join(run.notices)
-    assert "TRAIN.NUM_EPOCHS 3 (-epochs) takes the place of TRAIN.NUM_SAMPLES 30000" in said
-    assert "DATA.BATCH_SIZE 5 (-batch_size) takes the place of DATA.GLOBAL_BATCH_SIZE 32" in said
+    assert "TRAIN.NUM_EPOCHS 3 (-epochs) replaces TRAIN.NUM_SAMPLES 30000" in said
+    assert "DATA.BATCH_SIZE 5 (-batch_size) replaces DATA.GLOBAL_BATCH_SIZE 32" in said
 
 
 def test_a_file_that_has_the_recipe_as_its_base_wins_too(tmp_path):
@@ -130,7 +130,7 @@ def test_a_file_that_has_the_recipe_as_its_base_wins_too(tmp_path):
     file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_folder.yaml'}\nTRAIN:\n  NUM_EPOCHS: 12\n")
     assert load([f"-cfg={file}"]).values.TRAIN.NUM_EPOCHS == 12
     file.write_text(f"BASE: {ROOT / 'configs' / 'finetune_folder.yaml'}\nTRAIN:\n  NUM_SAMPLES: 7200\n")
-    run = with_fitting_epochs(load([f"-cfg={file}"]), 1, 720, "images")
+    run = resolve_epochs(load([f"-cfg={file}"]), 1, 720, "images")
     assert run.values.TRAIN.NUM_EPOCHS == 10
 
 

@@ -44,7 +44,7 @@ def train(is_queued, finite_before, skipped):
         samples_per_update=16,
         accumulation_steps=1,
         gradient_clip=None,
-        skipped=NonFiniteGuard(limit=9),
+        nan_guard=NonFiniteGuard(limit=9),
         on_host=False,
     )
     for number in range(UPDATES):

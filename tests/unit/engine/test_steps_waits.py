@@ -38,9 +38,9 @@ class Run:
         self.optimizer = build_optimizer(values.TRAIN.OPTIMIZER, self.model, None, 0.05)
         self.precision = TrainingPrecision(scales, "float16", on_gpu=scales)
         self.precision.enabled = False  # no kernels for it here; the scale is kept
-        self.skipped = NonFiniteGuard(limit=5)
+        self.nan_guard = NonFiniteGuard(limit=5)
         self.average = ModelEma(self.model, 0.9)
-        self.updater = TrainStep(
+        self.train_step = TrainStep(
             self.task,
             self.model,
             self.optimizer,
@@ -49,7 +49,7 @@ class Run:
             samples_per_update=4,
             accumulation_steps=1,
             gradient_clip=0.1,
-            skipped=self.skipped,
+            nan_guard=self.nan_guard,
             on_host=on_host,
             average=self.average,
         )
@@ -65,8 +65,8 @@ class Run:
 
     def _update(self, batch: dict[str, Any], number: int) -> Any:
         with counted_waits() as waits:
-            terms = self.updater([batch], StepPosition(1, number, STEPS), 1e-3)
-            if self.updater.finite:
+            terms = self.train_step([batch], StepPosition(1, number, STEPS), 1e-3)
+            if self.train_step.finite:
                 self.meters.add(terms[0])
         return waits
 
@@ -84,9 +84,9 @@ def test_the_host_waits_once_also_where_an_update_is_skipped(optimizer, scales, 
     for number, bad in ((1, False), (2, True), (3, False)):
         run.update(number, bad)
         assert len(run.made) == 1 and run.made.transfers == 0, run.made
-        assert run.updater.finite != bad
+        assert run.train_step.finite != bad
     assert kept == []  # neither weights nor moments are copied; this model has no statistics
-    assert run.skipped.total == 1
+    assert run.nan_guard.total == 1
 
 
 # What only asks a tensor for what the host knows, and views.
@@ -118,11 +118,11 @@ def test_a_step_is_as_many_operations_for_any_number_of_parameters(optimizer, sc
         run = Run(optimizer, scales, depth=depth)
         run.update(0)
         made = Counter()
-        queue = run.updater._queue_step
-        run.updater._queue_step = functools.partial(counted, queue, made)
+        queue = run.train_step._queue_step
+        run.train_step._queue_step = functools.partial(counted, queue, made)
         run.update(1)
         counts.append(made)
-        assert len(run.updater.parameters) == 8 + 12 * depth
+        assert len(run.train_step.parameters) == 8 + 12 * depth
     assert counts[0] == counts[1]
     assert 15 <= sum(counts[0].values()) <= 40, counts[0]
 
@@ -138,7 +138,7 @@ def test_a_loss_scale_changes_no_weight(optimizer):
     for name, value in plain.items():
         np.testing.assert_allclose(scaled[name], value, rtol=1e-6, atol=1e-9, err_msg=name)
     assert runs[1].precision.scale == 32768.0
-    assert runs[1].updater.gradient_norm == pytest.approx(runs[0].updater.gradient_norm, rel=1e-6)
+    assert runs[1].train_step.gradient_norm == pytest.approx(runs[0].train_step.gradient_norm, rel=1e-6)
 
 
 @pytest.mark.parametrize("bad", [set(), {2}, {3, 4}])
@@ -154,8 +154,8 @@ def test_passes_that_were_queued_with_an_outdated_scale_are_made_again(bad):
         )
         for number in range(6):
             batch = run.batch(number, number in bad)
-            (run.updater.launch if queues else run.updater)([batch], StepPosition(1, number, 6), 1e-3)
-        run.updater.flush()
+            (run.train_step.launch if queues else run.train_step)([batch], StepPosition(1, number, 6), 1e-3)
+        run.train_step.flush()
     for name, value in runs[0].state().items():
         assert value.tobytes() == runs[1].state()[name].tobytes(), name
     assert runs[0].precision.state_dict() == runs[1].precision.state_dict()
@@ -174,7 +174,7 @@ def test_only_on_a_gpu_a_rank_may_wait_for_others_in_its_passes_and_for_the_flag
         seen.append((status._own.detail, bool(status._own.waits)))
 
     monkeypatch.setattr(status._own, "write", write)
-    run.updater([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], StepPosition(1, 0, 1), 1e-3)
+    run.train_step([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], StepPosition(1, 0, 1), 1e-3)
     expected = [("in its forward pass", False), ("in its backward pass", not on_host), ("in its optimizer step", False)]
     if not on_host:
         expected += [("waiting for its device", True), ("in its optimizer step", False)]

@@ -49,12 +49,12 @@ IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inp
 def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, changed, said):
     assert list(begin(tmp_path, IDENTITY, restart=False)) == [0, 1]
     writer = open_rank_writer(tmp_path, 0)
-    writer.add([PredictionRecord(1, [{"class": "a"}], kept="of the writer")])
+    writer.add([PredictionRecord(1, [{"class": "a"}], summary="of the writer")])
     writer.close()
     with pytest.raises(UserError, match=f"predictions of a/b and 2 inputs, with {said} add -restart"):
         begin(tmp_path, {**IDENTITY, **changed}, restart=False)
     assert list(begin(tmp_path, IDENTITY, restart=False)) == [0]
-    assert list(read_entries(tmp_path)) == [PredictionRecord(1, [{"class": "a"}], kept="of the writer")]
+    assert list(read_entries(tmp_path)) == [PredictionRecord(1, [{"class": "a"}], summary="of the writer")]
     other = {**IDENTITY, **changed}
     assert list(begin(tmp_path, other, restart=True)) == list(range(other["inputs"]))
     assert list(read_entries(tmp_path)) == []

@@ -17,7 +17,7 @@ from paddlevit_dist.intervals import (
     weighted_sums,
     wilson,
 )
-from paddlevit_dist.tasks.truth import samples_of_classes
+from paddlevit_dist.tasks.truth import count_class_samples
 
 
 @pytest.mark.parametrize("draw, truths", [(drawn_labels, OF_LABELS), (drawn_confusions, {"mIoU": 0.8 / 1.2})])
@@ -187,18 +187,18 @@ def test_what_makes_an_interval_rough_is_one_line():
     def note(labels, places, names="ab"):
         classified = ClassificationCounts(np.array(labels), np.array(places), len(names), list(names))
         found = bootstrap(ProportionRecompute(classified, classified.rates()), len(labels), resamples=100)
-        of_class = samples_of_classes("classes", {"labels": classified.labels}, list(names))
+        of_class = count_class_samples("classes", {"labels": classified.labels}, list(names))
         return small_sample_warning(
             len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy"]
         )
 
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
     few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
-    assert few == "the interval is rough: 20 images (below 30): it covers less than it says"
+    assert few == "the interval is rough: 20 images (below 30): its true coverage is lower"
     assert "rough: 4 wrong (below 10): it" in note([0, 1] * 50, [1] * 4 + [0] * 96)
     assert "rough: 3 right (below 10): it" in note([0, 1] * 50, [0] * 3 + [1] * 97)
     rare = note([0] * 80 + [1] * 3 + [2] * 9 + [4] * 8, [0, 1] * 50, "abcdef")
-    assert rare == "the interval is rough: b, c, e in fewer than 10 images: it covers less than it says"
+    assert rare == "the interval is rough: b, c, e in fewer than 10 images: its true coverage is lower"
     alike = note([0, 1] * 50, [0] * 100)
     assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
     assert small_sample_warning(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
@@ -213,18 +213,18 @@ def test_how_many_samples_have_a_class_is_counted_for_each_kind():
     statistics = np.zeros((5, 3, 2), int)
     statistics[:2, 1, 0] = 7
     statistics[4, 2, 1] = 3  # taken for it
-    assert samples_of_classes("confusions", {"statistics": statistics}, ["a", "b"]) == {"a": 2, "b": 0}
+    assert count_class_samples("confusions", {"statistics": statistics}, ["a", "b"]) == {"a": 2, "b": 0}
     boxes = {
         "ids": np.array([30, 10, 20]),
         "image_ids": np.array([10, 20, 30]),
         "totals": np.zeros((2, 4)),
         "annotated": np.array([[0, 1, 5, 0, 5, 0], [2, 1, 1, 1, 0, 0]]),
     }
-    assert samples_of_classes("boxes", boxes, ["a", "b"]) == {"a": 0, "b": 2}
+    assert count_class_samples("boxes", boxes, ["a", "b"]) == {"a": 0, "b": 2}
     sums = np.zeros((4, 2, 7))
     sums[:3, 1, 0] = 1
-    assert samples_of_classes("landmarks", {"sums": sums}, ["a", "b"]) == {"a": 0, "b": 3}
-    assert samples_of_classes("of somebody", {}, ["a"]) == {}
+    assert count_class_samples("landmarks", {"sums": sums}, ["a", "b"]) == {"a": 0, "b": 3}
+    assert count_class_samples("of somebody", {}, ["a"]) == {}
 
 
 def test_joined_tables_are_ordered_and_padding_counts_once():

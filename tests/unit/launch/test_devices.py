@@ -30,7 +30,7 @@ def seen(monkeypatch):
     [
         (0, {}, "auto", ("cpu", 1), ""),
         (2, {}, "auto", ("gpu", 2), ""),
-        (2, {"npu": 8}, "auto", ("gpu", 2), "device: gpu, of 2 gpu, 8 npu (DEVICE, or -device=, names another)"),
+        (2, {"npu": 8}, "auto", ("gpu", 2), "device: gpu, of 2 gpu, 8 npu (DEVICE, or -device=, chooses another)"),
         (2, {"npu": 8}, "NPU", ("npu", 8), ""),
         (2, {"npu": 8}, "ascend", ("npu", 8), ""),
         (2, {}, "cuda", ("gpu", 2), ""),
@@ -58,9 +58,11 @@ def test_a_device_that_is_not_there_is_refused_with_what_there_is(seen):
         UserError, match=r"^DEVICE tpu \(-device\): tpu is not among the kinds of devices that this Paddle"
     ):
         plan_processes(-1, device="tpu")
-    with pytest.raises(UserError, match="give the kind alone, gpu: -ngpus is how many, and CUDA_VISIBLE_DEVICES says"):
+    with pytest.raises(
+        UserError, match="name only the kind, gpu: -ngpus sets the number, and CUDA_VISIBLE_DEVICES chooses"
+    ):
         plan_processes(-1, device="cuda:1")
-    with pytest.raises(UserError, match="give the kind alone, cpu: -ngpus is how many$"):
+    with pytest.raises(UserError, match="name only the kind, cpu: -ngpus sets the number$"):
         plan_processes(-1, device="cpu:0")
 
 
@@ -103,7 +105,7 @@ def test_this_process_computes_on_a_cpu_that_counts_no_memory():
     kind = device_kinds.current()
     assert (kind.name, kind.queues, kind.native_batch_norm, kind.replaced) == ("cpu", False, False, "")
     assert not is_on_gpu()
-    assert device_kinds.most_allocated_bytes() is None and not device_kinds.computes_in("float16")
+    assert device_kinds.max_allocated_bytes() is None and not device_kinds.computes_in("float16")
     assert paddle.to_tensor(1.0, place=device_kinds.get_place("cpu")).place.is_cpu_place()
 
 

@@ -10,7 +10,7 @@ from paddlevit_dist.launch import group_watch
 def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):
     """A group of GPUs takes seconds to join, and what Paddle says meanwhile goes into a string."""
     has_looked = threading.Event()
-    monkeypatch.setattr(group_watch.ProcessInfo, "look", lambda pid: has_looked.set() or group_watch._NO_PROCESS)
+    monkeypatch.setattr(group_watch.ProcessInfo, "read", lambda pid: has_looked.set() or group_watch._NO_PROCESS)
     watch = group_watch.GroupWatch(0, 1, {}, 60.0)
     try:
         with contextlib.redirect_stderr(io.StringIO()):
@@ -37,7 +37,7 @@ def test_what_a_rank_notes_last_is_what_it_tells_last(monkeypatch):
     watch = group_watch.GroupWatch(0, 1, {}, 60.0)
     watch.stop()
     watch._peers = {1: Peer()}
-    monkeypatch.setattr(group_watch.status, "own", read_slowly)
+    monkeypatch.setattr(group_watch.status, "get_status", read_slowly)
     watching = threading.Thread(target=watch._log_status)
     watching.start()
     assert has_read.wait(600.0)

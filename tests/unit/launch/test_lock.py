@@ -39,7 +39,7 @@ def change_holder(folder, **values) -> None:
 
 def test_without_locks_a_living_process_of_this_machine_holds_the_folder_and_what_it_keeps(tmp_path, take, no_locks):
     assert take(tmp_path) == [
-        f"{tmp_path} is on a file system without locks: nothing keeps a run of another machine from writing there"
+        f"{tmp_path} is on a file system without locks: runs on other machines can write there at the same time"
     ]
     assert is_running(tmp_path) is True
     kept = stale_resources.SHARED_MEMORY / f"sem.{stale_resources.PREFIX}{stale_resources.token()}-of-the-first"

@@ -76,13 +76,13 @@ def test_strangers_do_not_count_and_do_not_disturb(port):
     finally:
         connected.set()
         stranger.join(60.0)
-    assert all(line.startswith("WorkerFailure: rank 2 failed: it did not come") for line in found.values()), found
+    assert all(line.startswith("WorkerFailure: rank 2 failed: it did not connect") for line in found.values()), found
 
 
 def test_a_missing_rank_is_named_to_those_who_came(port):
     found = answers([0, 1, 3], 5)
     assert len(set(found.values())) == 1
-    assert found[1].startswith(f"WorkerFailure: rank 2 failed: it did not come to 127.0.0.1:{port} within 2 s")
+    assert found[1].startswith(f"WorkerFailure: rank 2 failed: it did not connect to 127.0.0.1:{port} within 2 s")
     assert "(missing: ranks 2, 4)" in found[1]
 
 
@@ -108,7 +108,7 @@ def test_a_failure_before_ranks_meet_is_told_and_stays_what_it_is(port, monkeypa
 def test_a_missing_first_rank_and_a_taken_port_are_told_apart(port):
     found = answers([1], 2, seconds=1.0)[1]
     assert "nothing answers there" in found
-    assert "127.0.0.1 means each machine itself: if rank 0 is on another, give its launcher --host" in found
+    assert "127.0.0.1 means each machine itself: if rank 0 is on another machine, pass --host to its launcher" in found
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", port))
         stranger.listen()
@@ -135,8 +135,8 @@ def test_a_master_that_is_no_address_is_a_mistake(monkeypatch, port):
 
 @pytest.fixture
 def run_with_secret(monkeypatch):
-    monkeypatch.setattr(secret, "_of_session", None)
-    monkeypatch.setattr(secret, "_of_run", b"a" * 32)
+    monkeypatch.setattr(secret, "_session_key", None)
+    monkeypatch.setattr(secret, "_run_secret", b"a" * 32)
 
 
 def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
@@ -153,7 +153,7 @@ def test_only_who_shows_the_secret_is_admitted(run_with_secret, monkeypatch):
     arrivals.admit(None, {"rank": 1, "nonce": "nonce", "fingerprint": own, "proof": proofs[1]})
     arrivals.admit(None, {"rank": 2, "nonce": "nonce", "fingerprint": other, "proof": ""})
     assert arrivals.missing() == [2, 3] and arrivals.other_secrets() == {2: other}
-    assert secret.disagreement(0, {2: other}).startswith("rank(s) [2] have another secret than rank 0: set ")
+    assert secret.describe_mismatch(0, {2: other}).startswith("rank(s) [2] have another secret than rank 0: set ")
     arrivals.admit(None, {"rank": 2, "nonce": "nonce", "fingerprint": own, "proof": proofs[2]})
     assert arrivals.missing() == [3] and arrivals.other_secrets() == {}
     arrivals.admit(None, {"rank": 3, "failure": "it cannot read its secret"})
@@ -173,4 +173,4 @@ def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
         stranger.start()
         found = answers([1], 2, seconds=2.0)[1]
         stranger.join(60.0)
-    assert found and secret._of_session is None
+    assert found and secret._session_key is None

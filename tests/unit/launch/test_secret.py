@@ -17,8 +17,8 @@ def fresh(monkeypatch):
     """A process that has no secret yet."""
     for name in (secret.VARIABLE, secret.FILE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(secret, "_of_run", None)
-    monkeypatch.setattr(secret, "_of_session", None)
+    monkeypatch.setattr(secret, "_run_secret", None)
+    monkeypatch.setattr(secret, "_session_key", None)
 
 
 class Trap:
@@ -108,21 +108,21 @@ def test_without_a_secret_messages_are_as_they_were():
 
 def test_a_private_file_and_the_variable_give_the_same_secret(tmp_path, monkeypatch):
     monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
-    by_variable = secret.read_given()
+    by_variable = secret.read_user_secret()
     monkeypatch.delenv(secret.VARIABLE)
     path = tmp_path / "secret"
     path.write_text(LONG_ENOUGH + "\n")
     path.chmod(0o600)
     monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
-    assert secret.read_given() == secret.for_workers() == by_variable and len(by_variable) == 32
+    assert secret.read_user_secret() == secret.create_for_workers() == by_variable and len(by_variable) == 32
 
 
 def test_a_parent_without_a_given_secret_makes_another_each_time():
-    assert secret.read_given() is None and secret.for_workers() != secret.for_workers()
+    assert secret.read_user_secret() is None and secret.create_for_workers() != secret.create_for_workers()
 
 
 @pytest.mark.parametrize("mode, content, complaint", [
-    (0o640, LONG_ENOUGH, "can be read by other users .mode 0640.: chmod 600"),
+    (0o640, LONG_ENOUGH, "can be read by other users .mode 0640.: run chmod 600"),
     (0o604, LONG_ENOUGH, "can be read by other users"),
     (0o600, "short", "expected a secret of 16 to 4096 characters"),
     (0o600, "x" * 5000, "expected a secret of 16 to 4096 characters"),
@@ -134,7 +134,7 @@ def test_files_that_are_no_secret(mode, content, complaint, tmp_path, monkeypatc
     path.chmod(mode)
     monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
     with pytest.raises(UserError, match=complaint):
-        secret.read_given()
+        secret.read_user_secret()
 
 
 def test_what_is_no_file_and_two_secrets_are_refused(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_what_is_no_file_and_two_secrets_are_refused(tmp_path, monkeypatch):
     for name, complaint in (("absent", "No such file"), ("pipe", "is not a file"), (".", "Is a directory|not a file")):
         monkeypatch.setenv(secret.FILE_VARIABLE, str(tmp_path / name))
         with pytest.raises(UserError, match=complaint):
-            secret.read_given()
+            secret.read_user_secret()
     monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
     with pytest.raises(UserError, match="both"):
-        secret.read_given()
+        secret.read_user_secret()

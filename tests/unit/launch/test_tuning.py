@@ -94,7 +94,7 @@ def test_a_single_process_asks_other_systems_for_nothing_that_only_linux_has(mon
     monkeypatch.setattr(tuning.ctypes, "CDLL", lambda name: object())
     assert devices.cpu_cores() == os.cpu_count()
     assert not [name for name in tuning.environment(1, True, {}) if name.startswith("MALLOC_")]
-    tuning.give_back_memory()
+    tuning.release_memory()
 
 
 def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):

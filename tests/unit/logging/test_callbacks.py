@@ -6,7 +6,7 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
-from paddlevit_dist.logging.callbacks import get_interval_ends
+from paddlevit_dist.tasks.callback import get_interval_ends
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 
@@ -91,7 +91,7 @@ def test_a_callback_that_fails_is_left_out_and_the_run_goes_on(tmp_path, error):
     trained(tmp_path, [fails, notes], "TRAIN.STOP_AFTER_EPOCH", "1")
     log = (tmp_path / "log.txt").read_text()
     assert fails.calls == 1 and notes.told[-1] == ("end", "finished")
-    assert f"callback Fails is left out from here on, the run continues: in report, {type(error).__name__}" in log
+    assert f"callback Fails is disabled from here on, the run continues: in report, {type(error).__name__}" in log
     assert ("Traceback" in log) == isinstance(error, ValueError)
 
 

@@ -46,7 +46,7 @@ def test_what_is_left_follows_from_the_pace(monkeypatch):
     remaining.pause()
     clock[0] += 30.0
     remaining.count_evaluation()
-    remaining.go_on()
+    remaining.resume()
     assert remaining.seconds() == 40.0 + 30.0
     assert remaining.text() == "1 min left"
 

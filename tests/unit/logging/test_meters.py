@@ -79,7 +79,7 @@ def test_terms_lose_their_graph():
 
 def hints(shares, seconds=4.0, workers=2, processes=1, cores=8):
     hint = DataWaitHint(workers, processes, cores, lambda: ["DATA.DECODER fast"])
-    return [hint.look(share, seconds) for share in shares]
+    return [hint.update(share, seconds) for share in shares]
 
 
 def test_a_tenth_of_the_time_is_told_once():

@@ -166,7 +166,7 @@ def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_row
     scan.tofile(tmp_path / "velodyne" / "000000.bin")
     task = recalled(SemanticSegmentation, SEMANTIC)
     inputs = task.open_inputs([str(tmp_path / name) for name in ("whole.ply", "seen.ply")], tmp_path)
-    assert any("whole.ply: 4 points without finite coordinates are left out" in line for line in inputs.notices)
+    assert any("whole.ply: 4 points without finite coordinates are skipped" in line for line in inputs.notices)
     predictions = predicted(task, inputs)
     np.testing.assert_array_equal(predictions[0], predictions[1])
     (tmp_path / "out").mkdir()
@@ -236,8 +236,8 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
     task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[ones, normal]"])
     inputs = task.open_inputs([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path)
     assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70
-    for index, has in ((0, "only intensity, label"), (2, "nothing but points, colors and labels")):
-        with pytest.raises(UserError, match=f"has no normal for its points, {has}; the channels wanted"):
+    for index, has in ((0, "only intensity, label"), (2, "only points, colors and labels")):
+        with pytest.raises(UserError, match=f"has no normal for its points, {has}; add it to the file"):
             inputs.sample(index, np.random.default_rng(0))
 
 
@@ -281,7 +281,7 @@ def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
     published.load_meta(CheckpointMeta(22, CLASS_NAMES))
     assert published.class_names[19:] == ["otherfurniture", "20", "21"]
     own = SemanticSegmentation(settings.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
-    with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
+    with pytest.raises(UserError, match="contain no class names: give them with --class_names"):
         own.load_meta(CheckpointMeta())
 
 

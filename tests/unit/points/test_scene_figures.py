@@ -7,7 +7,7 @@ from support.small_scenes import scene, tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.scene_figures import choose_scenes, point_set
+from paddlevit_dist.points.scene_figures import build_point_set, select_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable, PointSet
 from paddlevit_dist.tasks.task import EvaluationStep
@@ -90,12 +90,12 @@ def test_the_worst_scenes_are_shown_and_the_best():
         return np.array([[right, wrong], [0, 0]])
 
     shares = [confusion(8, 2), confusion(1, 9), confusion(5, 5), confusion(9, 1), confusion(3, 7), confusion(7, 3)]
-    assert choose_scenes(shares) == [1, 4, 5, 3]
-    assert choose_scenes(shares[:1]) == [0] and choose_scenes([]) == []
+    assert select_scenes(shares) == [1, 4, 5, 3]
+    assert select_scenes(shares[:1]) == [0] and select_scenes([]) == []
 
 
 def test_a_large_scene_is_thinned_out():
     large = scene(400_000)
-    shown = point_set("a", large, {"truth": large.rgb}, {})
+    shown = build_point_set("a", large, {"truth": large.rgb}, {})
     assert len(shown.xyz) == 133_334 and "every 3. of 400,000 points" in shown.note
     assert np.array_equal(shown.colors["truth"], large.rgb[::3])

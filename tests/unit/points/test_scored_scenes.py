@@ -143,7 +143,7 @@ def test_the_download_itself_is_the_truth(tmp_path, capsys):
     (tmp_path / "found" / "scene0001_00.txt").write_text("\n".join(map(str, numbers)) + "\n")
     said, told = evaluate(capsys, tmp_path / "raw", tmp_path / "found")
     assert said["scores"]["accuracy"] == pytest.approx(1 - 1 / known.sum())
-    assert "1 vertices of [13], which is no class (ScanNet's class numbers): wrong" in told
+    assert "1 vertices have a number without a class: [13] (ScanNet's class numbers): counted as wrong" in told
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from paddlevit_dist.settings import EXAMPLE, load
         (
             "TO_STATIC True -recompute",
             (
-                "TO_STATIC True (word) and TRAIN.RECOMPUTE True (-recompute): a compiled model keeps what its backward "
-                "pass needs; keep one"
+                "TO_STATIC True (word) and TRAIN.RECOMPUTE True (-recompute): a compiled model stores all activations "
+                "for its backward pass; set one of them to False"
             ),
         ),
         (
@@ -73,7 +73,7 @@ from paddlevit_dist.settings import EXAMPLE, load
         ),
         (
             "-eval",
-            "EVAL True (-eval): random weights are never evaluated: name a checkpoint with -pretrained=PATH",
+            "EVAL True (-eval): random weights are never evaluated; name a checkpoint with -pretrained=PATH",
         ),
         (
             "-eval -pretrained=a -resume=b",
@@ -91,13 +91,13 @@ def test_contradictions_name_both_sides(refuse, words, message):
         (
             "-cfg=vit_digits -dataset=coco -data_path=x",
             (
-                "coco (-dataset) holds images with boxes, but TASK classification ",
+                "coco (-dataset) contains images with boxes, but TASK classification ",
                 "=finetune_detector, or one of cifar10, ",
             ),
         ),
         (
             "-cfg=detr_shapes -dataset=folder -data_path=x",
-            ("folder (-dataset) holds images, but TASK detection ", "=finetune_folder, or one of coco, "),
+            ("folder (-dataset) contains images, but TASK detection ", "=finetune_folder, or one of coco, "),
         ),
         (
             "-cfg=vit_digits MODEL.NAME detr_resnet50",
@@ -110,7 +110,7 @@ def test_contradictions_name_both_sides(refuse, words, message):
         (
             "-cfg=segformer_b0_shapes -dataset=synthetic_shapes",
             (
-                "holds images with boxes, but TASK image_segmentation ",
+                "contains images with boxes, but TASK image_segmentation ",
                 "=detr_shapes, or one of ",
                 "segmentation_shapes",
             ),

@@ -30,31 +30,31 @@ def own_tasks(monkeypatch):
         (
             POINTS + "TRAIN:\n  SMOOTHING: 0.1",
             "",
-            f"x.yaml:5: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by semantic_segmentation: leave it out",
+            f"x.yaml:5: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by semantic_segmentation: remove it",
         ),
         (
             POINTS + "POINTS: {INSTANCES: {FLIP: 0.5}}",  # though that is its default
             "",
-            "x.yaml:4: POINTS.INSTANCES.FLIP is read by task pointgroup, not by semantic_segmentation: leave it out",
+            "x.yaml:4: POINTS.INSTANCES.FLIP is read by task pointgroup, not by semantic_segmentation: remove it",
         ),
         (
             "TASK: pointgroup",
             "POINTS.AUGMENT.FLIP 0.1 -image_size=32",
-            f"-image_size: DATA.IMAGE_SIZE is read by {CLASSIFIERS}, not by pointgroup: leave it out, and so "
+            f"-image_size: DATA.IMAGE_SIZE is read by {CLASSIFIERS}, not by pointgroup: remove it, and also "
             "POINTS.AUGMENT.FLIP (command line)",
         ),
         (
             "SEED: 1",
             "DATA.VOXEL_SIZE_M 0.1 -eval -pretrained=x",
             "command line: DATA.VOXEL_SIZE_M is read by tasks semantic_segmentation, pointgroup, not by "
-            "classification: leave it out",
+            "classification: remove it",
         ),
         (
             "TASK: landmarks\nTRAIN: {"
             + ", ".join(f"MIXUP_{x}: 0.1" for x in ("ALPHA", "PROB", "SWITCH_PROB"))
             + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, SOLARIZE_PROB: 0, COLOR_JITTER: 0, GRAYSCALE_PROB: 0}",
             "",
-            f"x.yaml:2: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by landmarks: leave it out, and so "
+            f"x.yaml:2: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by landmarks: remove it, and also "
             "TRAIN.MIXUP_PROB (x.yaml:2), TRAIN.MIXUP_SWITCH_PROB (x.yaml:2), TRAIN.CUTMIX_ALPHA (x.yaml:2), "
             "TRAIN.SMOOTHING (x.yaml:2), TRAIN.SOLARIZE_PROB (x.yaml:2) and 2 more",
         ),

@@ -69,7 +69,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
 def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():
     register_dataset("mine", Mine)
     register_model("noisy", Noisy, NOISE)
-    with pytest.raises(UserError, match="DATA.MINE.FOLD is read by dataset mine, not by classification: leave it out"):
+    with pytest.raises(UserError, match="DATA.MINE.FOLD is read by dataset mine, not by classification: remove it"):
         load(["DATA.MINE.FOLD", "1"])
     values = load(["-dataset=mine"]).values
     assert "FOLD" in dump_yaml(values) and "NOISE" not in dump_yaml(values)
@@ -94,19 +94,19 @@ def test_rules_of_a_table_are_applied():
 @pytest.mark.parametrize(
     "key, message",
     [
-        (Key("data.fold", 0, "int", ""), "a key is called 'data.fold': expected capitals, such as DATA.MINE.FOLD"),
-        (Key("FOLD", 0, "integer", ""), "key FOLD is of kind 'integer': expected one of int, float"),
+        (Key("data.fold", 0, "int", ""), "'data.fold' is not a valid key: expected capitals, such as DATA.MINE.FOLD"),
+        (Key("FOLD", 0, "integer", ""), "key FOLD has the kind 'integer': expected one of int, float"),
         (Key("FOLD", "x", "int", ""), "key FOLD has the default 'x': expected a whole number"),
-        (Key("FOLD", None, "int", ""), "key FOLD has the default None, and is not optional"),
+        (Key("FOLD", None, "int", ""), "key FOLD has the default None but is not optional"),
         (Key("SHARE", 2.0, "float", "", SHARE), "key SHARE has the default 2.0: expected a number >= 0 and <= 1"),
         (
             Key("DATA.BATCH_SIZE", 1, "int", ""),
             "key DATA.BATCH_SIZE exists already: training images per device and step",
         ),
-        (Key("DATA", 1, "int", ""), "key DATA cannot be a section and a key: there is DATA.BATCH_SIZE"),
-        (Key("SEED.OF_MINE", 1, "int", ""), "key SEED.OF_MINE cannot be a section and a key: there is SEED"),
+        (Key("DATA", 1, "int", ""), "key DATA cannot be both a section and a key: DATA.BATCH_SIZE exists"),
+        (Key("SEED.OF_MINE", 1, "int", ""), "key SEED.OF_MINE cannot be both a section and a key: SEED exists"),
         ("nowhere:KEYS", "keys='nowhere:KEYS' cannot be imported: No module named 'nowhere'"),
-        ({"FOLD": 1}, "expected Key(name, default, kind, meaning), or a Table"),
+        ({"FOLD": 1}, "expected Key(name, default, kind, meaning), or a KeyTable"),
         ([FOLD, FOLD], "key DATA.MINE.FOLD is declared twice"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported
         UserError, match=r"test_custom_keys.py:\d+: dataset 'mine' is registered twice .test_custom_keys.py:"
     ):
         register_dataset("mine", Noisy)
-    with pytest.raises(UserError, match="dataset 'digits' is registered twice .this package has one of its own."):
+    with pytest.raises(UserError, match="dataset 'digits' is registered twice .this package has one."):
         register_dataset("digits", Mine)
     register_dataset("mine", Noisy, replace=True)
     assert resolve("dataset", "mine") is Noisy

@@ -86,10 +86,10 @@ def test_what_never_mattered_is_a_notice(load_text):
 
     why = "does not exist here and is not needed"
     assert notices == [
-        f"x.yaml:1: TRAIN.MODEL_EMA_FORCE_CPU {why}: averaged weights live on the device",
+        f"x.yaml:1: TRAIN.MODEL_EMA_FORCE_CPU {why}: averaged weights are on the device",
         f"x.yaml:1: TRAIN.RANDOM_ERASE_SPLIT {why}: images are erased one by one, as in PaddleViT, and a batch "
         "has no clean part",
-        f"x.yaml:2: TAG {why}: runs are told apart by their output folder",
+        f"x.yaml:2: TAG {why}: runs are distinguished by their output folder",
     ]
 
 

@@ -9,7 +9,7 @@ import yaml
 import paddlevit_dist.settings
 from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.settings import dump_yaml, load
-from paddlevit_dist.settings.run_length import with_fitting_batch, with_fitting_epochs
+from paddlevit_dist.settings.run_length import resolve_epochs, resolve_process_batch
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
 
@@ -80,7 +80,7 @@ def test_what_is_imported_to_show_a_configuration_is_said_before(tmp_path, capsy
     (tmp_path / "mine.yaml").write_text(f"BASE: vit_digits\nIMPORTS: [{tmp_path}/my_module_of_code.py]\n")
     load([f"-cfg={tmp_path}/mine.yaml", "-show_config"])
     first, second = capsys.readouterr().err.splitlines()
-    assert "my_module_of_code.py is imported, as IMPORTS of" in first and "its code is run" in first
+    assert "my_module_of_code.py, as IMPORTS of" in first and "runs its code" in first
     assert second == "it runs"
 
 
@@ -111,8 +111,8 @@ def test_a_value_that_follows_from_others_is_not_called_the_default(load_text):
     sources = told(configuration)
     assert sources["BATCH_SIZE"] == sources["NUM_EPOCHS"] == "follows from other keys"
     assert sources["GLOBAL_BATCH_SIZE"] == "x.yaml" and sources["BATCH_SIZE_EVAL"] == "default"
-    assert told(with_fitting_batch(configuration, 2))["BATCH_SIZE"] == "DATA.GLOBAL_BATCH_SIZE"
-    fitted = with_fitting_epochs(configuration, 2, 300, "images")
+    assert told(resolve_process_batch(configuration, 2))["BATCH_SIZE"] == "DATA.GLOBAL_BATCH_SIZE"
+    fitted = resolve_epochs(configuration, 2, 300, "images")
     assert (fitted.values.TRAIN.NUM_EPOCHS, told(fitted)["NUM_EPOCHS"]) == (10, "TRAIN.NUM_SAMPLES")
     assert told(load_text(text, "-batch_size=8"))["BATCH_SIZE"] == "command line"
 

@@ -30,7 +30,7 @@ def test_a_file_that_exists_wins(tmp_path):
     run = load(["-cfg=vit_mnist"])  # there is no file of just this name
     assert run.values.DATA.DATASET == "mnist"
     assert run.notices == [
-        "-cfg=vit_mnist is the recipe of the package; -cfg=./vit_mnist.yaml is the file in this folder"
+        "-cfg=vit_mnist is the recipe of the package; use -cfg=./vit_mnist.yaml for the file in this folder"
     ]
 
 
@@ -57,7 +57,7 @@ def test_a_copy_of_a_recipe_finds_its_base_files(tmp_path):
         ),
         (
             "./configs/vit_digits.yaml",
-            "-cfg: there is no file configs/vit_digits.yaml: -cfg=vit_digits is the recipe of that name",
+            "-cfg: there is no file configs/vit_digits.yaml; use -cfg=vit_digits for the recipe of that name",
         ),
         ("vit_digit.yaml", "-cfg: there is no file vit_digit.yaml: did you mean -cfg=vit_digits?"),
         (".", "-cfg: . is a folder: expected a YAML file"),

@@ -107,7 +107,7 @@ def test_a_layer_that_declares_what_only_models_may_is_refused():
         def no_weight_decay(self):
             return ("weight",)
 
-    with pytest.raises(UserError, match="Own is no class derived from Model: derive it"):
+    with pytest.raises(UserError, match="Own is not derived from Model: derive it"):
         as_model(Own(2, 2))
 
 

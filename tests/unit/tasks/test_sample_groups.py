@@ -37,7 +37,7 @@ def test_a_heading_of_the_command_s_tables_is_found_in_the_first_that_has_it(tmp
     truth = written(tmp_path, "name,class\n1,0\n2,0\n3,1\n4,1\n", "truth.csv")
     results = written(tmp_path, "name,class,video\n4,1,w\n3,1,v\n2,0,v\n1,0,v\n", "results.csv")
     found = read_groups("video", NAMES, "data", None, [truth, results])
-    assert found.names.tolist() == ["v", "v", "v", "w"] and found.plain() == {
+    assert found.names.tolist() == ["v", "v", "v", "w"] and found.to_dict() == {
         "by": "video",
         "number": 2,
         "source": results,
@@ -83,8 +83,8 @@ def test_a_case_is_found_by_its_name_without_the_channel(tmp_path):
             "1 of 4 samples have no group in {}, such as val/b/3.png; each needs one",
         ),
         ("name,group\n1,x\n2,x\n3,\n4,y\n", "{}", "1 of 4 samples have no group in {}, such as val/b/3.png"),
-        ("name,group\n1,x\n2,y\n3,y\n4,y\n1,y\n", "{}", "{}, line 6: 1 is of y here and of x before; keep one"),
-        ("name,group\n1,x\n2,x\n3,x\n4,x\n", "{}", "all samples are of one group, x: others cannot be drawn from it"),
+        ("name,group\n1,x\n2,y\n3,y\n4,y\n1,y\n", "{}", "{}, line 6: 1 is in y here and in x before; keep one"),
+        ("name,group\n1,x\n2,x\n3,x\n4,x\n", "{}", "all samples are in one group, x; intervals need at least two"),
         ("name,group\n1,x\n2\n", "{}", "{}, line 3: 1 columns, but 2 in the first"),
         ("name,age,video\n1,2,3\n", "{}", "{} has the columns name, age, video; expected sample,group"),
         ("name,age\n1,2\n", "{}:video", "{} has the columns name, age; expected a column video"),
@@ -92,7 +92,7 @@ def test_a_case_is_found_by_its_name_without_the_channel(tmp_path):
         (
             "name,video\n",
             "patient",
-            "-group=patient: there is no such file or column; {} has name, video; data knows folder",
+            "-group=patient: there is no such file or column; {} has name, video; data has folder",
         ),
         ("name,video\n", "{}s", "-group={}s: there is no such file or column"),
         ("a\0b,c\n", "{}", "{} is not UTF-8 text"),

@@ -23,10 +23,10 @@ SKIPPED = {"name": "pillow", "skip_reason": "Dependency not found"}
     ({}, "no network", 3, "not looked up: numpy==2.0: no network"),
 ])  # fmt: skip
 def test_what_could_not_be_looked_up_is_listed_and_not_counted_as_clean(answers, trouble, code, line):
-    lines, found = audit.judged(PACKAGES, answers, trouble)
+    lines, found = audit.summarize(PACKAGES, answers, trouble)
     assert found == code and any(one.startswith(line) for one in lines)
 
 
 def test_the_installed_packages_are_found_under_their_normal_names():
-    names = [name for name, _ in audit.installed(None)]
+    names = [name for name, _ in audit.list_installed(None)]
     assert "numpy" in names and "pyyaml" in names and "paddlevit-dist" not in names

@@ -25,7 +25,7 @@ WHY = "\n\nUsers could not tell which file was read.\n"
     ],
 )
 def test_a_message_that_says_what_and_why_passes(message):
-    assert commit_message.faults_of(message) == []
+    assert commit_message.find_faults(message) == []
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_a_message_that_says_what_and_why_passes(message):
     ],
 )
 def test_a_fault_of_the_subject_is_named(subject, fault):
-    (found,) = commit_message.faults_of(subject + WHY)
+    (found,) = commit_message.find_faults(subject + WHY)
     assert found.startswith(fault)
 
 
 def test_several_faults_are_each_named():
     subject = "DETR and RT-DETR share their base's build; pairs are read from the sums; one look for images"
-    assert len(commit_message.faults_of(f"{subject}\nnot blank")) == 4
-    assert commit_message.faults_of("")[0].startswith("begin the subject")
+    assert len(commit_message.find_faults(f"{subject}\nnot blank")) == 4
+    assert commit_message.find_faults("")[0].startswith("begin the subject")
 
 
 @pytest.mark.parametrize("body", ["", "\n\nSigned-off-by: Somebody\n", "\n\n# a comment\n"])
 def test_a_body_is_required(body):
-    assert commit_message.faults_of(f"Lower size limits{body}") == ["say in a body why the change is made"]
+    assert commit_message.find_faults(f"Lower size limits{body}") == ["say in a body why the change is made"]
 
 
 def test_the_hook_fails_with_a_line_for_each_fault(tmp_path, capsys):

@@ -48,7 +48,7 @@ def test_volumes_are_found_in_folders_of_any_depth(tmp_path):
     )
     assert files == [str(tmp_path / name) for name in ("b.nii.gz", "patient/a.mha", "patient/study/series")]
     assert [reason.split(":")[0] for _, reason in unreadable] == [
-        "the folder holds no volumes",
+        "the folder contains no volumes",
         "not a volume by its name",
         "no such file or folder",
     ]

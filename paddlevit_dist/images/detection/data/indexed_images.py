@@ -1,9 +1,8 @@
-"""Datasets of image files whose annotations are in an index, COCO's, Pascal VOC's and YOLO's; and how large their
-images are, from the beginnings of the files.
+"""Base class of datasets of image files with indexed annotations (COCO's, Pascal VOC's, YOLO's), and their image sizes.
 
-The index is memory-mapped files of the cache folder, so that a process receives a file's name and not a million boxes:
-paths (``data.path_index``), one row for each image, one row for each object, ordered by image, and the
-categories with what was found while reading. Their names carry the key of their source.
+The index consists of memory-mapped files in the cache folder, so that a process receives a file name instead of a
+million boxes: paths (``data.path_index``), one row for each image, one row for each object, ordered by image, and the
+categories with the notices of reading. File names contain the key of their source.
 """
 
 import functools
@@ -35,7 +34,7 @@ OBJECT = np.dtype(
         ("id", "<i8"),
         ("label", "<i4"),
         ("is_crowd", "u1"),
-        ("bytes", "<i4"),  # of its text in the source, and where that begins; 0: it has no mask
+        ("bytes", "<i4"),  # length of its text in the source, and where it starts; 0: no mask
         ("start", "<i8"),
     ]
 )
@@ -45,11 +44,13 @@ class SourceFacts(NamedTuple):
     """Facts about a source as a whole.
 
     Attributes:
-        class_names, category_ids: of the categories, by ascending number.
+        class_names: names of the categories, by ascending id.
+        category_ids: ascending ids of the categories.
         has_masks: whether any object has a mask.
-        labeled: whether the source says what is in the images at all.
-        notices: what was odd, one line each.
-        is_turned: boxes are taken to be drawn on the images as their EXIF orientation turns them.
+        labeled: whether the source contains annotations.
+        notices: irregularities, one line each.
+        is_turned: whether boxes refer to the images after their EXIF rotation.
+
     """
 
     class_names: Sequence[str]
@@ -64,10 +65,12 @@ class AnnotationSource(NamedTuple):
     """Contents of a source, ready to be written.
 
     Attributes:
-        paths: of P images, as the file system spells them, relative to their folder.
-        images: P rows of IMAGE, ``first`` not yet set.
-        owners: int64 (objects,), the position of each object's image.
+        about: facts about the source.
+        paths: P paths of images, in the file system's encoding, relative to their folder.
+        images: P rows of IMAGE, without ``first``.
+        owners: int64 (objects,), position of each object's image.
         objects: rows of OBJECT, in the source's order.
+
     """
 
     about: SourceFacts
@@ -77,38 +80,44 @@ class AnnotationSource(NamedTuple):
     objects: np.ndarray
 
     @classmethod
-    def of(
+    def from_files(
         cls,
         about: SourceFacts,
         root: str,
         files: Sequence[str],
         stems: Sequence[str],
         sizes: np.ndarray,
-        found: Sequence[np.ndarray],
+        object_rows: Sequence[np.ndarray],
     ) -> "AnnotationSource":
-        """The source of images that come with a file of annotations each.
+        """Build the source of images that have an annotation file each.
 
         Args:
-            files: of the P images, in the folder ``root`` or below it.
-            stems: what the images are called, which their numbers follow from.
+            about: facts about the source.
+            root: folder of the images.
+            files: P image files, in ``root`` or below it.
+            stems: name of each image, which its id is derived from.
             sizes: int64 (P, 2), height and width.
-            found: rows of OBJECT of each image, whose ids are counted here, from 1.
+            object_rows: rows of OBJECT of each image; this function sets their ids, from 1.
+
         """
         paths = [os.fsencode(os.path.relpath(file, root)) for file in files]
-        images, objects = np.zeros(len(paths), IMAGE), np.concatenate([np.zeros(0, OBJECT), *found])
+        images, objects = np.zeros(len(paths), IMAGE), np.concatenate([np.zeros(0, OBJECT), *object_rows])
         images["id"], images["height"], images["width"] = number_images(stems), sizes[:, 0], sizes[:, 1]
         objects["id"] = np.arange(1, len(objects) + 1)
-        return cls(about, paths, images, np.repeat(np.arange(len(found)), [len(rows) for rows in found]), objects)
+        return cls(
+            about, paths, images, np.repeat(np.arange(len(object_rows)), [len(rows) for rows in object_rows]), objects
+        )
 
 
 class AnnotationIndex:
-    """An index that ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names.
+    """An index opened by ``ensure_annotation_index``; it is pickled as the common prefix of its files.
 
     Attributes:
         paths: the file of each image.
-        images: a row of IMAGE for each, and one more whose ``first`` is the number of objects.
-        objects: rows of OBJECT, those of an image in the source's order.
+        images: a row of IMAGE for each image, and one more whose ``first`` is the number of objects.
+        objects: rows of OBJECT; the objects of an image are in the source's order.
         about: categories and notices.
+
     """
 
     def __init__(self, stem: str) -> None:
@@ -124,7 +133,7 @@ class AnnotationIndex:
         return len(self.images) - 1
 
     def get_objects(self, index: int) -> np.ndarray:
-        """The rows of image ``index``."""
+        """Return the rows of the objects in image ``index``."""
         if not 0 <= index < len(self):
             raise IndexError(f"image {index} is outside 0..{len(self) - 1}")
         first, end = self.images["first"][index : index + 2].tolist()
@@ -134,14 +143,17 @@ class AnnotationIndex:
 def ensure_annotation_index(
     folder: Path, name: str, key: bytes, read_source: Callable[[], AnnotationSource]
 ) -> AnnotationIndex:
-    """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
+    """Open the index of a source; build it if ``folder`` has none or a damaged one.
 
     Args:
-        name: beginning of the files' names.
-        key: SHA-256 of all that decides the content.
+        folder: folder of the index.
+        name: start of the names of its files.
+        key: SHA-256 of everything that determines the content.
         read_source: reads the source; called only to build.
+
     Raises:
-        UserError: of ``read_source``; or the folder cannot be written.
+        UserError: ``read_source`` fails, or the folder is not writable.
+
     """
     stem = str(Path(folder, f"{name}-{key.hex()[:16]}"))
     try:
@@ -172,8 +184,10 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
 
 
 def number_images(stems: Sequence[str]) -> np.ndarray:
-    """A number for each image, int64, all different: that which its name without suffix is, where all are numbers
-    (000005, or 2008_000008); otherwise its position, from 1."""
+    """Return a unique id for each image, int64: the number in its name, or else its position.
+
+    Names without suffix such as 000005 or 2008_000008 are numbers; if a name is not, positions from 1 are used.
+    """
     digits = [stem.replace("_", "") for stem in stems]
     if all(text.isascii() and text.isdigit() and len(text) < 16 for text in digits):
         numbers = np.array(list(map(int, digits)), dtype=np.int64)
@@ -183,13 +197,14 @@ def number_images(stems: Sequence[str]) -> np.ndarray:
 
 
 class IndexedDetectionImages(DetectionDataset):
-    """Images in a folder, and their annotations in an index.
+    """Images in a folder, with their annotations in an index.
 
     Args:
-        root: folder that the index's paths begin in.
-        index: of the annotations.
-        source: the file or folder that says what is in the images, for messages.
-        turned: boxes are of the images as their EXIF orientation turns them.
+        root: folder that the index's paths are relative to.
+        index: index of the annotations.
+        source: file or folder of the annotations, for messages.
+        turned: whether boxes refer to the images after their EXIF rotation.
+
     """
 
     def __init__(self, root: str, index: AnnotationIndex, source: str, turned: bool = False) -> None:
@@ -209,21 +224,26 @@ class IndexedDetectionImages(DetectionDataset):
 
     @property
     def image_ids(self) -> np.ndarray:
+        """Unique ids of the images in the annotation file, int64 (samples,)."""
         return np.asarray(self._index.images["id"][:-1], dtype=np.int64)
 
     def image_id(self, index: int) -> int:
+        """Return the id of image ``index``."""
         return int(self._index.images["id"][index])
 
     @property
     def sizes(self) -> np.ndarray:
+        """Height and width of every image, int64 (samples, 2)."""
         images = self._index.images[:-1]
         return np.stack([images["height"], images["width"]], axis=1).astype(np.int64)
 
     def size(self, index: int) -> Size:
+        """Return the height and width of image ``index`` as annotated."""
         image = self._index.images[index]
         return int(image["height"]), int(image["width"])
 
     def annotations(self, index: int) -> ImageAnnotations:
+        """Return the annotations of image ``index``."""
         rows = self._index.get_objects(index)
         return ImageAnnotations(
             boxes=np.array(rows["box"], dtype=np.float64),
@@ -235,31 +255,35 @@ class IndexedDetectionImages(DetectionDataset):
         )
 
     def masks(self, index: int) -> list[Any]:
-        """The masks of image ``index``, where the dataset has them."""
+        """Return the masks of image ``index``; called only if the dataset has masks."""
         raise NotImplementedError
 
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override]
+        """Return image ``index`` and its annotations."""
         path = self.describe(index)
         image = decode_image(read_file(path), path, self.image_mode, self.reading)
         self.require_size(index, (image.size[1], image.size[0]))
         return image, self.annotations(index)
 
     def describe(self, index: int) -> str:
-        """The file of image ``index``."""
+        """Return the file of image ``index``."""
         return os.path.join(self.root, self._index.paths.path(index))
 
     def listed(self) -> dict[str, Iterable[Any]]:
+        """Return the paths, sizes and boxes, which identify the dataset's content."""
         columns = [self._index.objects[field] for field in ("box", "label", "is_crowd")]
         boxes = map(np.ascontiguousarray, [*columns, self._index.images["first"]])
         return {"names": self._index.paths.buffers(), "sizes": [self.sizes], "boxes": boxes}
 
     def missing(self) -> Sequence[int]:
-        names_of = functools.cache(_names_in)
-        places = (os.path.split(self.describe(index)) for index in range(len(self)))
-        return [index for index, (folder, name) in enumerate(places) if name not in names_of(folder)]
+        """Return the positions of images whose file does not exist."""
+        list_names = functools.cache(_names_in)
+        paths = (os.path.split(self.describe(index)) for index in range(len(self)))
+        return [index for index, (folder, name) in enumerate(paths) if name not in list_names(folder)]
 
     def object_counts(self) -> np.ndarray:
-        objects, images = self._index.objects, self._images_of_objects()
+        """Count the learnable objects of each image, all and of its most frequent category."""
+        objects, images = self._index.objects, self._object_images()
         is_learnable = (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
         pairs = images[is_learnable] * self.num_classes + objects["label"][is_learnable]
         pairs, numbers = np.unique(pairs, return_counts=True)
@@ -269,32 +293,38 @@ class IndexedDetectionImages(DetectionDataset):
         return counts
 
     def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
-        images, labels = self._images_of_objects(), self._index.objects["label"].astype(np.int64)
+        """Count objects, and images with one, of each class."""
+        images, labels = self._object_images(), self._index.objects["label"].astype(np.int64)
         if chosen is not None:
             is_chosen = np.isin(images, chosen)
             images, labels = images[is_chosen], labels[is_chosen]
-        with_one = np.unique(images * self.num_classes + labels) % self.num_classes
-        return np.stack([np.bincount(found, minlength=self.num_classes) for found in (labels, with_one)], axis=1)
+        image_labels = np.unique(images * self.num_classes + labels) % self.num_classes
+        return np.stack(
+            [np.bincount(classes, minlength=self.num_classes) for classes in (labels, image_labels)], axis=1
+        )
 
-    def _images_of_objects(self) -> np.ndarray:
+    def _object_images(self) -> np.ndarray:
+        """Return the position of each object's image."""
         return np.repeat(np.arange(len(self)), np.diff(self._index.images["first"]))
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
+        """Describe images, boxes and categories."""
         boxes = np.diff(self._index.images["first"])
         is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
         labels, is_crowd = (self._index.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
         return format_counts(self.class_names, boxes[is_chosen], labels, is_crowd)
 
     def require_size(self, index: int, size: Size) -> None:
+        """Raise ``WrongSize`` if an image's size differs from its annotations."""
         height, width = self.size(index)
         if size == (height, width):
             return
-        turned = size == (width, height)
+        is_rotated = size == (width, height)
         remedy = (
-            "the image was turned after it was annotated, or before: try DATA.EXIF_ROTATE "
-            f"{'false' if self.reading.exif_rotate else 'true'}, or save it again as it was"
-            if turned
-            else "boxes would be in wrong places: put the annotated file there, or correct the annotations"
+            "the image was rotated before or after annotation: try DATA.EXIF_ROTATE "
+            f"{'false' if self.reading.exif_rotate else 'true'}, or restore the annotated file"
+            if is_rotated
+            else "boxes would be in wrong places: restore the annotated file, or correct the annotations"
         )
         raise WrongSize(
             self.describe(index),
@@ -303,105 +333,118 @@ class IndexedDetectionImages(DetectionDataset):
 
 
 def _names_in(folder: str) -> set[str]:
+    """Return the names in a folder; empty if it cannot be listed."""
     try:
         return set(os.listdir(folder))
     except OSError:
         return set()
 
 
-_PROVING = 300  # images whose sizes are compared with their files, in equal steps
+_NUM_PROBES = 300  # evenly spaced images whose sizes are compared with their files
 
 
-def fill_in(
+def fill_in_sizes(
     sizes: np.ndarray, file: Callable[[int], str], configured: bool | None, source: str, odd: DataWarnings
 ) -> tuple[bool, np.ndarray, str]:
-    """Decide whether boxes are on images as their EXIF orientation turns them, and measure the images of which nobody
-    has said how large they are.
+    """Decide whether boxes refer to images after their EXIF rotation, and measure images without a known size.
 
     Args:
-        sizes: int64 (images, 2), height and width; what is not positive is filled in.
-        file: of each image.
-        configured: DATA.EXIF_ROTATE; None: boxes are on the images that have the sizes which are said. Where no size
-            is said, nobody wrote down those of the stored images, and boxes are on turned ones.
-        source: says the sizes, for messages.
-        odd: is told of sizes that are those of turned images.
+        sizes: int64 (images, 2), height and width; values of 0 or less are filled in.
+        file: returns the file of an image.
+        configured: DATA.EXIF_ROTATE; None: boxes refer to the images that have the given sizes. If no size is given,
+            boxes refer to rotated images, since no size of a stored image was written down.
+        source: file or folder with the sizes, for messages.
+        odd: collects notices on sizes of rotated images.
+
     Returns:
-        Whether boxes are taken to be drawn on images as their EXIF orientation turns them. Which images were measured.
-        What to tell of that.
+        Whether boxes refer to images after their EXIF rotation, the positions of measured images, and how they were
+        measured, for a message.
+
     Raises:
-        UserError: images and their sizes prove another view than ``configured``, or both views.
+        UserError: images and their sizes contradict ``configured``, or each other.
+
     """
     unknown = np.flatnonzero((sizes <= 0).any(axis=1))
-    is_turned, told = configured is not False, ""
+    is_turned, note = configured is not False, ""
     if len(unknown) < len(sizes):
         proofs = _proofs(sizes, file)
         is_turned = _decide_view(proofs, configured, source)
-        like = f", like those whose size is said (DATA.EXIF_ROTATE {str(not is_turned).lower()} decides otherwise)"
-        told = f" as {'EXIF turns them' if is_turned else 'stored'}{like}" if configured is None else ""
+        like = f", like images with a given size (set DATA.EXIF_ROTATE {str(not is_turned).lower()} to change this)"
+        note = f" {'after EXIF rotation' if is_turned else 'as stored'}{like}" if configured is None else ""
         if configured is None:
-            odd.note_all("image", "whose size is said as EXIF turns it: all are turned", proofs[1])
+            odd.note_all("image", "whose size is given after EXIF rotation: all images are rotated", proofs[1])
     sizes[unknown] = measure([file(row) for row in unknown.tolist()], is_turned)
-    return is_turned, unknown, told
+    return is_turned, unknown, note
 
 
 def _decide_view(proofs: tuple[list[str], list[str]], configured: bool | None, source: str) -> bool:
-    """Whether boxes are on turned images.
+    """Return whether boxes refer to rotated images.
 
     Args:
-        proofs: images whose size is said as they are stored, and as they are turned.
+        proofs: files whose size is given as stored, and files whose size is given after rotation.
+        configured: DATA.EXIF_ROTATE.
+        source: file or folder with the sizes, for messages.
+
     Raises:
-        UserError: see ``fill_in``.
+        UserError: see ``fill_in_sizes``.
+
     """
     stored, turned = proofs
     if configured is None and stored and turned:
         raise UserError(
-            f"{source} says the sizes of some images as they are stored, as of {stored[0]}, and of some as EXIF turns "
-            f"them, as of {turned[0]}: correct the sizes, or DATA.EXIF_ROTATE says which are right"
+            f"{source} gives the sizes of some images as stored, such as {stored[0]}, and of some after EXIF rotation, "
+            f"such as {turned[0]}: correct the sizes, or set DATA.EXIF_ROTATE"
         )
     is_turned = bool(turned) if configured is None else configured
     if (stored or turned) and not (turned if is_turned else stored):
-        said = f"as EXIF turns them, as of {turned[0]}" if turned else f"as they are stored, as of {stored[0]}"
-        raise UserError(
-            f"DATA.EXIF_ROTATE {str(is_turned).lower()}: {source} says the sizes of images {said}: leave it out"
-        )
+        view = f"after EXIF rotation, such as {turned[0]}" if turned else f"as stored, such as {stored[0]}"
+        value = str(is_turned).lower()
+        raise UserError(f"DATA.EXIF_ROTATE {value}: {source} gives the sizes of images {view}: remove DATA.EXIF_ROTATE")
     return is_turned
 
 
 def _proofs(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[list[str], list[str]]:
-    """Compare sizes that are said with images that EXIF turns by a quarter: which images have the said size as they
-    are stored, and which as they are turned."""
-    said = np.flatnonzero((sizes > 0).all(axis=1) & (sizes[:, 0] != sizes[:, 1]))
-    rows = said[:: max(1, -(-len(said) // _PROVING))]
+    """Compare given sizes with images that EXIF rotates by a quarter turn.
+
+    Returns:
+        Files whose size is given as stored, and files whose size is given after rotation.
+
+    """
+    candidates = np.flatnonzero((sizes > 0).all(axis=1) & (sizes[:, 0] != sizes[:, 1]))
+    rows = candidates[:: max(1, -(-len(candidates) // _NUM_PROBES))]
     files = [file(row) for row in rows.tolist()]
     stored, turned = measure_both(files)
-    lies = (stored != turned).any(axis=1)
-    fits = (np.flatnonzero(lies & (sizes[rows] == measured).all(axis=1)) for measured in (stored, turned))
-    as_stored, as_turned = ([files[row] for row in found.tolist()] for found in fits)
+    is_sideways = (stored != turned).any(axis=1)
+    matches = (np.flatnonzero(is_sideways & (sizes[rows] == measured).all(axis=1)) for measured in (stored, turned))
+    as_stored, as_turned = ([files[row] for row in match.tolist()] for match in matches)
     return as_stored, as_turned
 
 
 def measure(files: Sequence[str], turned: bool) -> np.ndarray:
-    """int64 (files, 2): height and width of each; 0 where it cannot be read, which is told when it is opened.
+    """Return the height and width of each image, int64 (files, 2); 0 if it cannot be read.
+
+    Opening such an image reports the error.
 
     Args:
-        turned: as its EXIF orientation says; else as it is stored.
+        files: image files.
+        turned: measure after EXIF rotation, else as stored.
+
     """
     return measure_both(files)[int(turned)]
 
 
 def measure_both(files: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The same of images as they are stored, and as their EXIF orientation turns them."""
-
+    """Return the sizes of images as stored, and after EXIF rotation; see ``measure``."""
     reading = ReadConfig(True, max_pixels=2**31)
 
     def size(files: list[str], index: int) -> tuple[int, int, int, int]:
         try:
             with open_image(read_file(files[index]), files[index], reading) as image:
                 width, height = image.size
-                lies = orientation(image) in (5, 6, 7, 8)
+                is_sideways = orientation(image) in (5, 6, 7, 8)
         except UnreadableImage:
             return 0, 0, 0, 0
-        return (height, width, width, height) if lies else (height, width, height, width)
+        return (height, width, width, height) if is_sideways else (height, width, height, width)
 
     sizes = run_in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
     both = np.array(list(sizes), np.int64).reshape(-1, 4)

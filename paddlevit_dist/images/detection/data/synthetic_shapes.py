@@ -1,4 +1,4 @@
-"""Built-in images of drawn shapes with boxes and masks, so that a first training of a detector needs no download."""
+"""Synthetic images of shapes with boxes and masks, to train a detector without a download."""
 
 from typing import Any
 
@@ -11,8 +11,10 @@ from .detection_dataset import DetectionDataset, ImageAnnotations
 
 
 class SyntheticShapes(DrawnImages, DetectionDataset):
-    """Drawn images whose masks are a shape's visible pixels, of which others cover a quarter at most, and whose boxes
-    are the smallest ones around these. There are no crowds."""
+    """Synthetic images with masks of each shape's visible pixels, and the tightest boxes around them.
+
+    Other shapes cover at most a quarter of a shape. There are no crowds.
+    """
 
     has_masks = True
 
@@ -22,19 +24,21 @@ class SyntheticShapes(DrawnImages, DetectionDataset):
         self.category_ids = tuple(range(1, self.num_classes + 1))
 
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override]
-        drawn = self.draw(index)
-        return Image.fromarray(render_image(drawn)), self._annotations(index, drawn)
+        """Return image ``index`` and its annotations."""
+        image = self.draw(index)
+        return Image.fromarray(render_image(image)), self._annotations(index, image)
 
     def annotations(self, index: int) -> ImageAnnotations:
+        """Return the annotations of image ``index``."""
         return self._annotations(index, self.draw(index))
 
-    def _annotations(self, index: int, drawn: SyntheticImage) -> ImageAnnotations:
-        number, runs = len(drawn.masks), [find_mask_runs(mask) for mask in drawn.masks]
+    def _annotations(self, index: int, image: SyntheticImage) -> ImageAnnotations:
+        number, runs = len(image.masks), [find_mask_runs(mask) for mask in image.masks]
         return ImageAnnotations(
-            boxes=np.array([one.box() for one in runs], dtype=np.float64).reshape(number, 4),
-            labels=np.array(drawn.labels, dtype=np.int64),
-            areas=np.array([one.area for one in runs], dtype=np.float64),
+            boxes=np.array([mask.box() for mask in runs], dtype=np.float64).reshape(number, 4),
+            labels=np.array(image.labels, dtype=np.int64),
+            areas=np.array([mask.area for mask in runs], dtype=np.float64),
             is_crowd=np.zeros(number, bool),
             ids=100 * (index + 1) + np.arange(number, dtype=np.int64),
-            masks=[one.listed() for one in runs],
+            masks=[mask.listed() for mask in runs],
         )

@@ -1,12 +1,11 @@
-"""Transforms of images with boxes in training and evaluation, resized, cropped and mirrored together; everything random
-comes from the sample's generator.
+"""Transforms of images with boxes, which resize, crop and mirror image, boxes and masks together.
 
-The recipe is that of DETR's authors (N. Carion et al., "End-to-End Object Detection with Transformers", 2020, section
-4 and facebookresearch/detr, datasets/coco.py): mirror half of the images; resize to one of several sizes; half of the
-images are cropped before that, at a size of their own.
+The sample's generator is the only source of randomness. The recipe is from DETR's authors (N. Carion et al.,
+"End-to-End Object Detection with Transformers", 2020, section 4 and facebookresearch/detr, datasets/coco.py): mirror
+half of the images; resize to one of several sizes; half of the images are cropped before that, at a separate size.
 
-Masks follow from where each row and column of the view comes from: cutting and nearest-neighbor resizing treat rows
-and columns apart, so any number of steps is one choice of rows and one of columns, made once at the end.
+Masks follow from the source of each row and column of the view: crops and nearest-neighbor resizing treat rows and
+columns separately, so any number of steps is one choice of rows and one of columns, made once at the end.
 """
 
 from dataclasses import dataclass
@@ -19,23 +18,24 @@ from ...transforms.resizing import interpolate_axis
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
 
 Size = tuple[int, int]  # height, width
-# Liu et al., SSD, ECCV 2016, section 2.2, with torchvision's ranges, which RT-DETR's authors take.
-_MOST_ZOOM = 4.0
+# Liu et al., SSD, ECCV 2016, section 2.2, with torchvision's ranges, which RT-DETR's authors use.
+_MAX_ZOOM = 4.0
 _OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 _TRIALS = 40
-_DISTORTED = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
-_CROPPED_BY_OVERLAP = 0.8
+_COLOR_SPREADS = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
+_CROP_BY_OVERLAP_PROBABILITY = 0.8
 
 
 class DetectionView(NamedTuple):
-    """Part of an image, and the n objects seen in it.
+    """Part of an image with its n visible objects.
 
     Attributes:
-        image: of Pillow, mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
+        image: Pillow image in mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
         boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty.
-        objects: int64 (n,), which of the stored image's annotations each is.
+        objects: int64 (n,), index of each object in the stored image's annotations.
         rows: int64 (height,), the row of the stored image that each row of a mask comes from; -1: none.
-        columns: int64 (width,), the same for columns.
+        columns: int64 (width,), the column of the stored image that each column of a mask comes from; -1: none.
+
     """
 
     image: Any
@@ -50,19 +50,21 @@ class DetectionView(NamedTuple):
         return len(self.rows), len(self.columns)
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
-        """The mask of an object in this view, from that in the stored image: (height, width) of any type."""
-        seen = stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
+        """Return an object's mask in this view, given its mask (height, width) in the stored image."""
+        visible = stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
         if min(self.rows.min(), self.columns.min()) < 0:
-            seen = seen * ((self.rows >= 0)[:, None] & (self.columns >= 0))
-        return seen
+            visible = visible * ((self.rows >= 0)[:, None] & (self.columns >= 0))
+        return visible
 
 
 def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> DetectionView:
-    """The image as it is stored, with boxes cut off at its edges and without those that lie outside.
+    """Return a view of the whole stored image, with boxes clipped to it and without boxes outside.
 
     Args:
+        image: the stored image.
         boxes: float64 (n, 4), x, y, width, height.
-        objects: int64 (n,), which annotations these are.
+        objects: int64 (n,), indices of the annotations.
+
     """
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
     width, height = image.size
@@ -70,7 +72,7 @@ def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> De
 
 
 def flip(view: DetectionView) -> DetectionView:
-    """Mirrored left to right."""
+    """Mirror a view left to right."""
     width = view.image.size[0]
     boxes = view.boxes[:, [2, 1, 0, 3]] * (-1, 1, -1, 1) + (width, 0, width, 0)
     image = view.image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -78,16 +80,20 @@ def flip(view: DetectionView) -> DetectionView:
 
 
 def resize(view: DetectionView, size: Size) -> DetectionView:
-    """Scaled to ``size``: the image with Pillow's bilinear filter as torchvision does, masks by nearest neighbors as
-    torch does."""
+    """Resize a view to ``size``.
+
+    The image is resized with Pillow's bilinear filter as in torchvision, masks by nearest neighbor as in torch.
+    """
     if size == view.size:
         return view
     return _scale(view, size, view.image.resize(size[::-1], Image.Resampling.BILINEAR))
 
 
 def resize_as_torchvision(view: DetectionView, size: Size) -> DetectionView:
-    """Scaled as torchvision's detectors scale their input: between the four nearest pixels, however small the result,
-    and without rounding to whole levels."""
+    """Resize a view as torchvision's detectors resize their input.
+
+    Pixels are interpolated between their four nearest neighbors at any scale, without rounding to integer levels.
+    """
     pixels = np.asarray(view.image, np.float32)
     for axis, side in enumerate(size):
         pixels = interpolate_axis(pixels, axis, side)
@@ -107,8 +113,10 @@ def _scale(view: DetectionView, size: Size, image: Any) -> DetectionView:
 
 
 def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
-    """The part of ``size`` with this upper left corner, which lies inside; boxes are cut off at its edges and those
-    outside are left out."""
+    """Cut out the part of ``size`` with this upper left corner, which must be inside the view.
+
+    Boxes are clipped, and boxes outside the part are removed.
+    """
     height, width = size
     return _inside(
         DetectionView(
@@ -122,53 +130,61 @@ def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
 
 
 def zoom_out(view: DetectionView, generator: np.random.Generator) -> DetectionView:
-    """The image somewhere on a black one with sides up to four times as long."""
-    (height, width), larger = view.size, generator.uniform(1.0, _MOST_ZOOM)
+    """Place the image at a random position of a black one with sides up to four times as long."""
+    (height, width), larger = view.size, generator.uniform(1.0, _MAX_ZOOM)
     size = int(height * larger), int(width * larger)
-    top, left = (int(generator.integers(0, whole - own, endpoint=True)) for whole, own in zip(size, view.size))
+    top, left = (int(generator.integers(0, total - side, endpoint=True)) for total, side in zip(size, view.size))
     image = Image.new("RGB", size[::-1])
     image.paste(view.image, (left, top))
     rows, columns = (
-        np.pad(own, (before, whole - before - len(own)), constant_values=-1)
-        for own, before, whole in zip((view.rows, view.columns), (top, left), size)
+        np.pad(side, (before, total - before - len(side)), constant_values=-1)
+        for side, before, total in zip((view.rows, view.columns), (top, left), size)
     )
     return DetectionView(image, view.boxes + (left, top, left, top), view.objects, rows, columns)
 
 
 def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> DetectionView:
-    """A part with 0.3 to 1 times each side, in which at least one object's middle lies and which overlaps some such
-    object by a share that is drawn; objects whose middle is outside are left out. Where none is found, and for the
-    share 1, the whole view."""
+    """Crop a random part with 0.3 to 1 times each side that contains the center of an object.
+
+    At least one such object must overlap the part by an IoU that is drawn. Objects with their center outside are
+    removed. Without a fitting part, or if the drawn IoU is 1, the whole view is returned.
+    """
     height, width = view.size
-    middles = (view.boxes[:, :2] + view.boxes[:, 2:]) / 2
+    centers = (view.boxes[:, :2] + view.boxes[:, 2:]) / 2
     while len(view.boxes):
         least = _OVERLAPS[int(generator.integers(len(_OVERLAPS)))]
         if least >= 1.0:
             break
         for _ in range(_TRIALS):
-            own = int(height * generator.uniform(0.3, 1.0)), int(width * generator.uniform(0.3, 1.0))
-            top, left = (int(generator.integers(0, side - kept, endpoint=True)) for side, kept in zip(view.size, own))
-            if min(own) < 1 or not 0.5 <= own[1] / own[0] <= 2.0:
+            size = int(height * generator.uniform(0.3, 1.0)), int(width * generator.uniform(0.3, 1.0))
+            top, left = (
+                int(generator.integers(0, side - cropped, endpoint=True)) for side, cropped in zip(view.size, size)
+            )
+            if min(size) < 1 or not 0.5 <= size[1] / size[0] <= 2.0:
                 continue
-            low, high = np.array([left, top]), np.array([left + own[1], top + own[0]])
-            is_in = ((middles > low) & (middles < high)).all(axis=1)
-            boxes = view.boxes[is_in]
-            common = np.clip(np.minimum(boxes[:, 2:], high) - np.maximum(boxes[:, :2], low), 0, None).prod(axis=1)
-            joint = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) + own[0] * own[1] - common
-            if is_in.any() and (common / joint).max() >= least:
-                return crop(view._replace(boxes=boxes, objects=view.objects[is_in]), top, left, own)
+            low, high = np.array([left, top]), np.array([left + size[1], top + size[0]])
+            is_inside = ((centers > low) & (centers < high)).all(axis=1)
+            boxes = view.boxes[is_inside]
+            intersections = np.clip(np.minimum(boxes[:, 2:], high) - np.maximum(boxes[:, :2], low), 0, None).prod(
+                axis=1
+            )
+            unions = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) + size[0] * size[1] - intersections
+            if is_inside.any() and (intersections / unions).max() >= least:
+                return crop(view._replace(boxes=boxes, objects=view.objects[is_inside]), top, left, size)
     return view
 
 
 def distort_colors(image: Image.Image, generator: np.random.Generator) -> Image.Image:
-    """Brightness, contrast (before or after the next two), saturation, hue and the order of the channels, each changed
-    with probability 0.5."""
+    """Change brightness, contrast, saturation, hue and the order of the channels, each with probability 0.5.
+
+    Contrast changes before or after saturation and hue.
+    """
     from ...transforms.operations import change
 
     order = ["Brightness", "Color", "Hue"]
     order.insert(int(generator.choice([1, 3])), "Contrast")
     for name in order:
-        spread = _DISTORTED[name]
+        spread = _COLOR_SPREADS[name]
         if generator.random() < 0.5:
             value = generator.uniform(-spread, spread)
             image = _shift_hue(image, value) if name == "Hue" else change(name, image, 1.0 + value)
@@ -185,16 +201,19 @@ def _shift_hue(image: Image.Image, turns: float) -> Image.Image:
 
 
 def _inside(view: DetectionView) -> DetectionView:
+    """Clip the boxes of a view to it, and remove objects outside."""
     height, width = view.size
     boxes = np.clip(view.boxes, 0, (width, height, width, height))
-    is_seen = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
-    return view._replace(boxes=boxes[is_seen], objects=view.objects[is_seen])
+    is_visible = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+    return view._replace(boxes=boxes[is_visible], objects=view.objects[is_visible])
 
 
 def fitted_size(size: Size, shortest: int, longest: int) -> Size:
-    """The size at which the shorter side is ``shortest``, or less where the longer one would pass ``longest``; sides
-    are rounded as DETR's authors do (facebookresearch/detr, datasets/transforms.py), which passes ``longest`` by a
-    pixel at times. Strips, of which a rounded side would be much too long, are squeezed; no side becomes 0."""
+    """Return the size at which the shorter side is ``shortest``, or less so that the longer side fits ``longest``.
+
+    Sides are rounded as by DETR's authors (facebookresearch/detr, datasets/transforms.py), which may exceed ``longest``
+    by a pixel. Narrow strips whose rounded side would be much too long are squeezed; sides are at least 1.
+    """
     height, width = size
     low, high = min(size), max(size)
     if high / low * shortest > longest:
@@ -205,19 +224,22 @@ def fitted_size(size: Size, shortest: int, longest: int) -> Size:
     return (long, shortest) if width < height else (shortest, long)
 
 
-def fitted_size_of_torchvision(size: Size, shortest: int, longest: int) -> Size:
-    """The size as torchvision's detectors have it (GeneralizedRCNNTransform): one scale, both sides rounded down."""
+def torchvision_fitted_size(size: Size, shortest: int, longest: int) -> Size:
+    """Return the size as torchvision's GeneralizedRCNNTransform: one scale, both sides rounded down."""
     scale = min(shortest / min(size), longest / max(size))
     return max(int(size[0] * scale), 1), max(int(size[1] * scale), 1)
 
 
 @dataclass(frozen=True)
 class DetectionEvaluationTransform:
-    """Resize so that the shorter side is ``shortest``, or less where the longer one would pass ``longest``.
+    """Resizes the shorter side to ``shortest``, or less so that the longer side fits ``longest``.
 
     Attributes:
-        how: ``PILLOW``, or ``TORCHVISION``: with its rounding and its interpolation.
-        size: height and width of all images in place of these sides; None: they keep their proportions.
+        shortest: the shorter side in pixels.
+        longest: limit of the longer side in pixels.
+        how: ``PILLOW``, or ``TORCHVISION`` for its rounding and interpolation.
+        size: height and width of all images instead; None: images keep their aspect ratio.
+
     """
 
     shortest: int = 800
@@ -226,32 +248,34 @@ class DetectionEvaluationTransform:
     size: Size | None = None
 
     def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
-        """The resized view; nothing is random."""
+        """Return the resized view; the generator is not used."""
         resized = resize_as_torchvision if self.how == TORCHVISION else resize
         return resized(view, self.resized(view.size))
 
     def resized(self, size: Size) -> Size:
-        """Height and width after the resize of an image of ``size``."""
+        """Return the height and width of an image of ``size`` after resizing."""
         if self.size is not None:
             return self.size
-        fitted = fitted_size_of_torchvision if self.how == TORCHVISION else fitted_size
+        fitted = torchvision_fitted_size if self.how == TORCHVISION else fitted_size
         return fitted(size, self.shortest, self.longest)
 
 
 @dataclass(frozen=True)
 class DetectionTrainingTransform:
-    """Perhaps SSD's transforms; mirror, perhaps crop, resize, change colors.
+    """Mirrors, may crop, resizes and changes colors, optionally after SSD's transforms.
 
     Attributes:
-        shortest: sizes of the shorter side, of which each image takes one.
-        longest: the longer side is not larger than this.
-        flip_probability: of a mirrored image.
-        crop_probability: of an image that is first resized to one of ``shortest_to_crop`` and cropped.
-        shortest_to_crop: sizes of the shorter side for that.
+        shortest: sizes of the shorter side; each image draws one.
+        longest: limit of the longer side.
+        flip_probability: probability that an image is mirrored.
+        crop_probability: probability that an image is resized to one of ``shortest_to_crop`` and cropped.
+        shortest_to_crop: sizes of the shorter side before a crop.
         crop_sides: smallest and largest height and width of the crop.
         color_jitter: strength of the change of brightness, contrast and saturation, 0 for none.
-        square: both sides become the one that is drawn for the shorter one.
-        ssd: SSD's transforms come first; plain_epochs: except in so many last epochs.
+        square: resize both sides to the drawn size.
+        ssd: apply SSD's transforms first.
+        plain_epochs: number of last epochs without SSD's transforms.
+
     """
 
     shortest: tuple[int, ...] = tuple(range(480, 801, 32))
@@ -266,11 +290,12 @@ class DetectionTrainingTransform:
     plain_epochs: int = 0
 
     def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
+        """Return the transformed view."""
         if self.ssd and not is_plain(getattr(generator, "epochs_left", None), self.plain_epochs):
             view = view._replace(image=distort_colors(view.image, generator))
             if generator.random() < 0.5:
                 view = zoom_out(view, generator)
-            if generator.random() < _CROPPED_BY_OVERLAP:
+            if generator.random() < _CROP_BY_OVERLAP_PROBABILITY:
                 view = crop_by_overlap(view, generator)
         if generator.random() < self.flip_probability:
             view = flip(view)
@@ -286,32 +311,33 @@ class DetectionTrainingTransform:
 
     def _crop(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         shortest = _choose_one(self.shortest_to_crop, generator)
-        # The authors set no limit to the longer side here; a strip of 1 x 10,000 pixels needs one.
+        # The authors do not limit the longer side here, but a strip of 1 x 10,000 pixels needs a limit.
         view = resize(view, fitted_size(view.size, shortest, 10 * max(shortest, self.longest)))
         low, high = self.crop_sides
         width, height = (
             int(generator.integers(min(low, side), min(high, side), endpoint=True)) for side in view.image.size
         )
         top, left = (
-            int(generator.integers(0, side - kept, endpoint=True)) for side, kept in zip(view.size, (height, width))
+            int(generator.integers(0, side - cropped, endpoint=True))
+            for side, cropped in zip(view.size, (height, width))
         )
         return crop(view, top, left, (height, width))
 
 
 def is_plain(epochs_left: int | None, plain_epochs: int) -> bool:
-    """Whether an epoch, after which so many are left, is one of the last ``plain_epochs``."""
+    """Return whether an epoch with ``epochs_left`` epochs after it is one of the last ``plain_epochs``."""
     return epochs_left is not None and epochs_left < plain_epochs
 
 
 def batch_side(data: DetectionDataSection, seed: int, update: int, epochs_left: int | None) -> int | None:
-    """The side that all images of an update have, on every process and in every micro-batch; None: as they are."""
+    """Return the side of all images of an update, on all processes and micro-batches; None: sizes stay unchanged."""
     if not data.BATCH_SIDES or is_plain(epochs_left, data.NO_AUGMENT_EPOCHS):
         return None
     return _choose_one(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
 
 
-def training_transform(data: DetectionDataSection) -> DetectionTrainingTransform:
-    """Make what the keys below DATA describe."""
+def build_training_transform(data: DetectionDataSection) -> DetectionTrainingTransform:
+    """Return the transform that the keys below DATA describe."""
     return DetectionTrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
         longest=data.LONGEST_SIDE,
@@ -326,15 +352,15 @@ def training_transform(data: DetectionDataSection) -> DetectionTrainingTransform
     )
 
 
-def evaluation_transform(config: DetectionSettings) -> DetectionEvaluationTransform:
-    """Make what the keys below DATA and DETECTION describe."""
+def build_evaluation_transform(config: DetectionSettings) -> DetectionEvaluationTransform:
+    """Return the transform that the keys below DATA and DETECTION describe."""
     data = config.DATA
     size = export_size(config) if config.DETECTION.EVAL_BATCHING == ONE_SIZE else None
     return DetectionEvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
 
 
 def export_size(config: DetectionSettings) -> Size:
-    """Height and width of the images that an exported model takes."""
+    """Return the height and width of the images that an exported model takes."""
     side = config.DATA.EVAL_SHORTEST_SIDE
     height, width = config.DETECTION.EXPORT_SIZE or (side, side)
     return height, width

@@ -27,28 +27,30 @@ from .indexed_images import (
     IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
-    fill_in,
+    fill_in_sizes,
 )
 
 _LARGEST_BYTES = 1 << 24
-_DIFFICULT = "marked as difficult: not learned, and neither right nor wrong where found, as COCO treats crowds"
+_DIFFICULT = "marked as difficult: skipped in training and ignored in the evaluation, like COCO's crowds"
 _FROM_0 = (
-    "with corners at 0 or -1, where VOC counts pixels from 1: if they are distances from the image's edges, set "
+    "with corners at 0 or -1, although VOC counts pixels from 1: if these are distances from the image's edges, set "
     f"DATA.VOC_CORNERS {EDGES}"
 )
 _LAYOUT = (
     "with Annotations/*.xml, JPEGImages/ and ImageSets/Main/train.txt and val.txt (VOCdevkit/VOC2007, for example), or "
-    "with train/ and val/ that hold images and their .xml files"
+    "with train/ and val/ that contain images and their .xml files"
 )
 
 
 class VocPart(NamedTuple):
-    """Images and their annotations, of one year for example.
+    """Images and their annotations, for example of one year.
 
     Attributes:
-        annotations, images: folders.
-        lists: folder of the lists of splits; None: there is none.
-        name: said in messages.
+        annotations: folder of the XML files.
+        images: folder of the images.
+        lists: folder of the lists of splits, or None.
+        name: name in messages.
+
     """
 
     annotations: str
@@ -60,9 +62,9 @@ class VocPart(NamedTuple):
 class Voc(IndexedDetectionImages):
     """Images whose boxes are in Pascal VOC's XML files.
 
-    Objects marked as difficult are treated as COCO treats crowds: not learned, and whoever finds one is neither right
-    nor wrong, as in VOC's own evaluation. Categories are the sorted names that occur in any of the XML files, or the
-    lines of ``classes.txt``; they are numbered from 1.
+    Objects marked as difficult are treated like COCO's crowds: they are not learned, and detections of them are neither
+    right nor wrong, as in VOC's own evaluation. Categories are the sorted names in all XML files, or the lines of
+    ``classes.txt``; their ids start at 1.
     """
 
     layout = _LAYOUT
@@ -76,16 +78,20 @@ class Voc(IndexedDetectionImages):
         turned: bool | None = None,
         corners: str = PIXELS,
     ) -> None:
-        """Serve ``split``: the images of the list of that name, or of the folder.
+        """Open ``split``: the images of the list or of the folder with this name.
 
         Args:
+            data_path: folder of the dataset.
+            split: name of the split.
+            cache_folder: folder of the index.
             chosen: name of another list, such as "trainval".
-            turned: boxes were drawn on the images as their EXIF orientation turns them; None: if no file says how
-                large its image is.
-            corners: ``PIXELS``: they count pixels from 1 and are inside the box, as VOC's rules have it; ``EDGES``:
-                they are distances from the image's edges.
+            turned: whether boxes refer to the images after their EXIF rotation; None: only if no file gives a size.
+            corners: ``PIXELS``: corners count pixels from 1 and are inside the box, as in VOC's rules; ``EDGES``: they
+                are distances from the image's edges.
+
         Raises:
-            UserError: the layout is another, or a file is missing or not as VOC's are.
+            UserError: the folder has another layout, a file is missing, or a file is not in VOC's format.
+
         """
         self.split = split
         root = require_folder(data_path, "voc", _LAYOUT)
@@ -93,69 +99,72 @@ class Voc(IndexedDetectionImages):
         all_parts = list_parts(root)
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
         names = read_class_names(root)
-        wanted = "\n".join(f"{part.annotations} {stem}" for part, stem in stems)
-        key = stamp(f"voc {VERSION} {names} {turned} {corners}\n{wanted}\n", annotated)
+        split_images = "\n".join(f"{part.annotations} {stem}" for part, stem in stems)
+        key = stamp(f"voc {VERSION} {names} {turned} {corners}\n{split_images}\n", annotated)
         index = ensure_annotation_index(
             cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names, turned, corners)
         )
         self._parts = list(dict.fromkeys(part for part, _ in stems))
         super().__init__(root, index, "its XML file", index.about.is_turned)
-        where = ", ".join(dict.fromkeys(part.name for part, _ in stems))
-        self.notices = [f"{split}: {count(len(stems), 'image')} of {where}", *self.notices]
+        part_names = ", ".join(dict.fromkeys(part.name for part, _ in stems))
+        self.notices = [f"{split}: {count(len(stems), 'image')} of {part_names}", *self.notices]
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Voc":
+        """Open the split of a configuration."""
         data = config.DATA
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
         return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE, data.VOC_CORNERS)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
-        """Whether there is a list, or a folder, of images for validation."""
+        """Return whether there is a list, or a folder, of images for validation."""
         return bool(_find_stems(list_parts(require_folder(data_path, "voc", _LAYOUT)), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
 
-    def beside(self) -> list[str]:
-        read = {self.describe(index) for index in range(len(self))}
-        found = []
+    def list_unannotated(self) -> list[str]:
+        """Return the images in the folders that have no annotations, relative to the dataset's folder."""
+        listed = {self.describe(index) for index in range(len(self))}
+        paths = []
         for part in self._parts:
             annotated = {name[: -len(".xml")] for name in _xml_files(part)}
-            paths = (os.path.join(part.images, name) for name in list_image_names(part.images))
-            found += [path for path in paths if os.path.splitext(os.path.basename(path))[0] not in annotated]
-        return [os.path.relpath(path, self.root) for path in found if path not in read]
+            part_paths = (os.path.join(part.images, name) for name in list_image_names(part.images))
+            paths += [path for path in part_paths if os.path.splitext(os.path.basename(path))[0] not in annotated]
+        return [os.path.relpath(path, self.root) for path in paths if path not in listed]
 
 
 def list_parts(root: str) -> list[VocPart]:
-    """List what lies below a folder: one part, or one for each year or split."""
+    """List the parts in a folder: one, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
-        found = [_part(folder, "")] if _part(folder, "") else []
+        parts = [_part(folder, "")] if _part(folder, "") else []
         inner = ((path, os.path.basename(path)) for path in list_folders(folder))
-        known = VOC_ANNOTATIONS + VOC_IMAGES
-        found += [part for path, name in inner if name not in known for part in [_part(path, name)] if part]
-        if found:
-            return found
+        reserved = VOC_ANNOTATIONS + VOC_IMAGES
+        parts += [part for path, name in inner if name not in reserved for part in [_part(path, name)] if part]
+        if parts:
+            return parts
     if any(file.lower().endswith(".xml") for file in list_names(root)):
         return [VocPart(root, root, None, os.path.basename(root))]
     return []
 
 
 def _part(folder: str, name: str) -> VocPart | None:
-    shown = name or os.path.basename(folder)
-    annotations = _first_there(folder, VOC_ANNOTATIONS)
+    """Return the part in a folder, if there is one."""
+    part_name = name or os.path.basename(folder)
+    annotations = _first_existing(folder, VOC_ANNOTATIONS)
     if annotations and any(file.lower().endswith(".xml") for file in list_names(annotations)[:50]):
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
-        images = _first_there(folder, VOC_IMAGES) or folder
+        images = _first_existing(folder, VOC_IMAGES) or folder
         has_lists = any(file.endswith(".txt") for file in list_names(lists)) if os.path.isdir(lists) else False
-        return VocPart(annotations, images, lists if has_lists else None, shown)
+        return VocPart(annotations, images, lists if has_lists else None, part_name)
     if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in list_names(folder)[:50]):
-        return VocPart(folder, folder, None, shown)
+        return VocPart(folder, folder, None, part_name)
     return None
 
 
-def _first_there(folder: str, names: tuple[str, ...]) -> str | None:
+def _first_existing(folder: str, names: tuple[str, ...]) -> str | None:
     return next((path for path in (os.path.join(folder, name) for name in names) if os.path.isdir(path)), None)
 
 
@@ -164,46 +173,49 @@ def _xml_files(part: VocPart) -> list[str]:
 
 
 def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
-    """The images of a split: the part and the name without suffix of each; none: nothing is called so."""
+    """Return the part and the name without suffix of each image of a split; empty if nothing has its name."""
     words = SPLIT_WORDS.get(split, (split,))
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
     if listed:
         return [(part, stem) for part, file in listed for stem in _read_list(file)]
-    of_folders = [part for part in parts if part.name.lower() in words and not part.lists]
-    if not of_folders and split == "train" and len(parts) == 1 and not parts[0].lists:
-        of_folders = parts  # one folder of images, which DATA.VAL_FRACTION may divide
-    return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
+    folder_parts = [part for part in parts if part.name.lower() in words and not part.lists]
+    if not folder_parts and split == "train" and len(parts) == 1 and not parts[0].lists:
+        folder_parts = parts  # one folder of images, which DATA.VAL_FRACTION may divide
+    return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)]
 
 
 def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
+    """Return the part and the name without suffix of each image of a split; raise UserError if there are none."""
     parts = list_parts(root)
     if not parts:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
-    if found := _find_stems(parts, split):
-        return found
-    known = [name[:-4] for part in parts if part.lists for name in list_names(part.lists) if name.endswith(".txt")]
-    known = [name for name in known if "_" not in name] or [part.name for part in parts if not part.lists]
-    helps = split == "val" and "train" in known
-    remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
-    remark += "; DATA.TRAIN_ANNOTATIONS and DATA.VAL_ANNOTATIONS name other lists, such as trainval" if known else ""
-    require_split(split, [name for name in sorted(set(known)) if name != split], f"voc at {root}", remark)
+    if stems := _find_stems(parts, split):
+        return stems
+    splits = [name[:-4] for part in parts if part.lists for name in list_names(part.lists) if name.endswith(".txt")]
+    splits = [name for name in splits if "_" not in name] or [part.name for part in parts if not part.lists]
+    can_divide = split == "val" and "train" in splits
+    advice = "; set DATA.VAL_FRACTION to split the training set" if can_divide else ""
+    advice += (
+        "; set DATA.TRAIN_ANNOTATIONS and DATA.VAL_ANNOTATIONS to use other lists, such as trainval" if splits else ""
+    )
+    require_split(split, [name for name in sorted(set(splits)) if name != split], f"voc at {root}", advice)
     raise UserError(f"dataset voc at {root} has no split '{split}'")
 
 
 def _read_list(file: str) -> list[str]:
-    """The images of a list: the first word of each line, and not those that the second marks as without the class."""
+    """Read the images of a list: the first word of each line, unless the second word marks it as without the class."""
     with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
     stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
     if len(set(stems)) < len(stems):
-        twice = next(stem for stem in stems if stems.count(stem) > 1)
-        raise UserError(f"{file} lists {twice} twice: each image belongs there once")
+        duplicate = next(stem for stem in stems if stems.count(stem) > 1)
+        raise UserError(f"{file} lists {duplicate} twice: list each image once")
     return stems
 
 
 def _stem(name: str) -> str:
-    """Return what a list calls an image, without folder and suffix, which some lists have."""
+    """Return the name of an image in a list without folder and suffix, which some lists contain."""
     name = os.path.basename(name.replace("\\", "/"))
     return os.path.splitext(name)[0] if get_suffix(os.fsencode(name)) in readable_suffixes() else name
 
@@ -216,70 +228,73 @@ def _read(
     turned: bool | None,
     corners: str,
 ) -> AnnotationSource:
-    known: dict[str, int] = {}  # names of categories in the order in which they were met
+    """Read the annotations of the split, and the categories of all XML files."""
+    found_labels: dict[str, int] = {}  # names of categories, in order of appearance
     odd = DataWarnings()
     images = {part.images: map_images_by_stem(part.images) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
     if missing:
-        more = f" (with it {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
-        raise UserError(f"{min(missing)} is missing, but a list of the split names it{more}")
-    paths, sizes, found = [""] * len(stems), np.zeros((len(stems), 2), np.int64), [np.zeros(0, OBJECT)] * len(stems)
+        total = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
+        raise UserError(f"{min(missing)} is missing, but a list of the split names it{total}")
+    paths, sizes, objects = [""] * len(stems), np.zeros((len(stems), 2), np.int64), [np.zeros(0, OBJECT)] * len(stems)
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)
-        _learn_names(file, tree, names, known)
+        _learn_names(file, tree, names, found_labels)
         if file in positions:
             position = positions[file]
             part, stem = stems[position]
             paths[position] = os.path.join(part.images, _image(stem, tree, images[part.images]))
             sizes[position] = _side(tree, "height"), _side(tree, "width")
-            found[position] = _objects(file, tree, known, 1 if corners == PIXELS else 0, odd)
-    is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned, root, odd)
-    odd.note_all("image", f"without a size in the XML file: measured{told}", [paths[row] for row in unknown])
-    for path, size, rows in zip(paths, sizes, found):
+            objects[position] = _objects(file, tree, found_labels, 1 if corners == PIXELS else 0, odd)
+    is_turned, unknown, note = fill_in_sizes(sizes, paths.__getitem__, turned, root, odd)
+    odd.note_all("image", f"without a size in the XML file, measured{note}", [paths[row] for row in unknown])
+    for path, size, rows in zip(paths, sizes, objects):
         low, high = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:]
-        beyond = (low < -1).any(axis=1) | (high > size[::-1] + 1).any(axis=1)
-        text = "with a box that reaches beyond the image by more than a pixel: cut off for training"
-        odd.note_all("object", text, [path] * int(beyond.sum()))
-    ordered = names if names is not None else sorted(known)
+        is_clipped = (low < -1).any(axis=1) | (high > size[::-1] + 1).any(axis=1)
+        text = "with a box that exceeds the image by more than a pixel, clipped for training"
+        odd.note_all("object", text, [path] * int(is_clipped.sum()))
+    ordered = names if names is not None else sorted(found_labels)
     if not ordered:
-        raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
-    about = SourceFacts(ordered, list(range(1, len(ordered) + 1)), False, True, odd.lines(), is_turned)
-    source = AnnotationSource.of(about, root, paths, [stem for _, stem in stems], sizes, found)
-    label_of = np.array([ordered.index(name) for name in known], dtype=np.int64)
-    source.objects["label"] = label_of[source.objects["label"]]
+        raise UserError(f"{root} has no XML file with an object; expected boxes in <object> elements")
+    facts = SourceFacts(ordered, list(range(1, len(ordered) + 1)), False, True, odd.lines(), is_turned)
+    source = AnnotationSource.from_files(facts, root, paths, [stem for _, stem in stems], sizes, objects)
+    label_map = np.array([ordered.index(name) for name in found_labels], dtype=np.int64)
+    source.objects["label"] = label_map[source.objects["label"]]
     return source
 
 
 def _tree(file: str) -> Element:
+    """Parse an XML file."""
     try:
-        return ElementTree.fromstring(read_bytes(file, _LARGEST_BYTES))  # whose expat refuses entities that grow
+        return ElementTree.fromstring(read_bytes(file, _LARGEST_BYTES))  # its expat rejects entity expansion attacks
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    except (ElementTree.ParseError, LookupError) as error:  # or an encoding that does not exist
+    except (ElementTree.ParseError, LookupError) as error:  # LookupError: unknown encoding
         raise UserError(f"{file} is not an annotation: it is not XML: {error}") from error
     except ValueError as error:
         raise UserError(f"{file} is not an annotation: {error}") from error
 
 
-def _image(stem: str, tree: Element, there: dict[str, str]) -> str:
-    """The file of an image: that of the same name; else what its annotation says; else what VOC would have."""
-    named = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
-    return there.get(stem) or there.get(os.path.splitext(named)[0]) or named or f"{stem}.jpg"
+def _image(stem: str, tree: Element, files: dict[str, str]) -> str:
+    """Return the file of an image: by its name, else as its annotation gives it, else as in VOC."""
+    annotated_name = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
+    return files.get(stem) or files.get(os.path.splitext(annotated_name)[0]) or annotated_name or f"{stem}.jpg"
 
 
-def _learn_names(file: str, tree: Element, fixed: list[str] | None, known: dict[str, int]) -> None:
+def _learn_names(file: str, tree: Element, allowed_names: list[str] | None, found_labels: dict[str, int]) -> None:
+    """Add the categories of a file to ``found_labels``."""
     for entry in tree.iter("object"):
         name = _name(entry)
         if not name:
-            raise UserError(f"{file}: an object has no name; expected that of its category")
-        if fixed is not None and name not in fixed:
-            raise UserError(f"{file}: category '{name}' is not in classes.txt; add a line, or correct it")
-        known.setdefault(name, len(known))
+            raise UserError(f"{file}: an object has no name; expected the name of its category")
+        if allowed_names is not None and name not in allowed_names:
+            raise UserError(f"{file}: category '{name}' is not in classes.txt; add it there, or correct the file")
+        found_labels.setdefault(name, len(found_labels))
 
 
-def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd: DataWarnings) -> np.ndarray:
-    """Rows of OBJECT; ``first`` is the number of the first pixel."""
+def _objects(file: str, tree: Element, label_map: dict[str, int], first: int, odd: DataWarnings) -> np.ndarray:
+    """Return rows of OBJECT; ``first`` is the number of the first pixel."""
     rows = []
     for entry in tree.iter("object"):
         corners = [_number(entry, f"bndbox/{side}", file) for side in ("xmin", "ymin", "xmax", "ymax")]
@@ -288,21 +303,22 @@ def _objects(file: str, tree: Element, label_of: dict[str, int], first: int, odd
         if first and min(corners[:2]) in (0, -1):
             odd.note("object", _FROM_0, file)
         if corners[2] < corners[0] or corners[3] < corners[1]:
-            odd.note("object", "whose last corner is before the first: not learned", file)
+            odd.note("object", "whose last corner is before the first, skipped in training", file)
             width, height = max(width, 0.0), max(height, 0.0)
         is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
         if is_difficult:
             odd.note("object", _DIFFICULT, file)
-        rows.append(((x, y, width, height), width * height, 0, label_of[_name(entry)], is_difficult, 0, 0))
+        rows.append(((x, y, width, height), width * height, 0, label_map[_name(entry)], is_difficult, 0, 0))
     return np.array(rows, OBJECT)
 
 
 def _name(entry: Element) -> str:
+    """Return the category of an object."""
     return (entry.findtext("name") or "").strip()
 
 
 def _side(tree: Element, name: str) -> int:
-    """Pixels; 0 where the file does not say a number that an image may have."""
+    """Return a side in pixels; 0 if the file has no valid number."""
     try:
         value = float(tree.findtext(f"size/{name}") or 0)
     except ValueError:
@@ -311,6 +327,7 @@ def _side(tree: Element, name: str) -> int:
 
 
 def _number(entry: Element, path: str, file: str) -> float:
+    """Return a number of an object; raise UserError if it is missing or invalid."""
     text = entry.findtext(path)
     try:
         value = float(text) if text is not None else math.nan

@@ -1,5 +1,13 @@
-"""DETR: objects as a set that a transformer predicts at once (Carion et al., ECCV 2020).
+"""DETR: a transformer predicts objects as a set (Carion et al., ECCV 2020).
 
 - ``network``: the model; ``transformer``: its parts
 - ``criterion``: the matching of queries with objects, and the losses
 """
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "Detr": "network",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

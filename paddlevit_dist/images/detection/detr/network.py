@@ -22,37 +22,51 @@ from ..detector import (
     QueryDetector,
     TopDetections,
     build_backbone,
-    corners_of_best,
     dense,
+    select_corners,
     single_or_double,
     uniform,
 )
 from ..variants import DETR
-from .criterion import SetCriterion, solver
-from .transformer import AnchorPoints, AtPoints, HeadMlp, Transformer, ValidCells, find_valid_cells, sine_embedding
+from .criterion import SetCriterion, load_solver
+from .transformer import (
+    AnchorPoints,
+    GridPointInitializer,
+    HeadMlp,
+    Transformer,
+    ValidCells,
+    find_valid_cells,
+    sine_embedding,
+)
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
 
 
 class Detr(QueryDetector):
-    """Objects as a set that a transformer predicts at once.
+    """Detector whose transformer predicts objects as a set.
 
-    The parameters of the backbone begin with ``backbone.``.
+    Names of the backbone's parameters begin with ``backbone.``.
 
     Args:
-        num_classes: without "no object", which is one more output; 0 for the outputs of the decoder alone.
+        num_classes: number of classes without "no object", which is one more output; 0: return the decoder's outputs.
         backbone: name of a model that has ``features``.
-        backbone_options: of that model.
-        feature_level: which of its maps the transformer sees, counted as Python counts; -1 is the coarsest.
-        dilation, frozen_batch_norm, frozen_stages: of the backbone, see ``ResNet``; one that has no such option takes
-            none of them.
-        mask_padding: the backbone zeroes what is padded after each layer, and an image in a padded batch gives the
-            numbers of the image alone. Otherwise a batch is as the authors have it, where padding changes them.
-        embed_dim, num_heads, feedforward, encoder_layers, decoder_layers: of the transformer.
-        num_queries: the most objects that can be found in an image.
-        dropout: rate in the transformer.
-        anchors: queries begin at points on a grid, and boxes are told from them (see ``AnchorPoints``). The authors' do
-            not.
+        backbone_options: options of that model.
+        feature_level: index of the map that the transformer uses; -1 is the coarsest.
+        dilation: dilate the backbone's last stage, see ``ResNet``; ignored by backbones without this option.
+        frozen_batch_norm: freeze the backbone's batch norms, likewise.
+        frozen_stages: number of the backbone's frozen stages, likewise.
+        mask_padding: set the padding to zero after each layer of the backbone, so that an image in a padded batch gives
+            the numbers of the image alone. The authors do not, so that padding changes them.
+        embed_dim: width of the transformer.
+        num_heads: number of attention heads.
+        feedforward: hidden width of the transformer's MLPs.
+        encoder_layers: number of encoder layers.
+        decoder_layers: number of decoder layers.
+        num_queries: largest number of objects detected in an image.
+        dropout: dropout rate in the transformer.
+        anchors: initialize queries at points on a grid and predict boxes relative to them, unlike the authors; see
+            ``AnchorPoints``.
+
     """
 
     variants = DETR
@@ -81,13 +95,13 @@ class Detr(QueryDetector):
     ):
         super().__init__()
         if embed_dim % 4:
-            raise UserError(f"EMBED_DIM {embed_dim} is not a multiple of 4, which the sine embedding needs: change it")
+            raise UserError(f"EMBED_DIM {embed_dim}: expected a multiple of 4 for the sine embedding")
         if decoder_layers < 1 or num_queries < 1:
-            raise UserError(f"DETR needs a decoder layer and a query: {decoder_layers} and {num_queries} were given")
-        known = model_options(backbone).defaults
-        if mask_padding and "mask_padding" not in known:
-            raise UserError(f"MODEL.MASK_PADDING: backbone '{backbone}' cannot do without what is padded: use a ResNet")
-        if dilation and "dilation" not in known:
+            raise UserError(f"DETR needs at least one decoder layer and query, got {decoder_layers} and {num_queries}")
+        backbone_defaults = model_options(backbone).defaults
+        if mask_padding and "mask_padding" not in backbone_defaults:
+            raise UserError(f"MODEL.MASK_PADDING: backbone '{backbone}' does not support it: use a ResNet")
+        if dilation and "dilation" not in backbone_defaults:
             raise UserError(f"backbone '{backbone}' has no dilation (DC5): use a ResNet")
         fixed = {"dilation": dilation, "frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
         fixed["mask_padding"] = mask_padding
@@ -98,8 +112,8 @@ class Detr(QueryDetector):
         bound = channels**-0.5
         self.input_proj = Conv2D(channels, embed_dim, 1, weight_attr=uniform(bound), bias_attr=uniform(bound))
         self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
-        start = AtPoints() if anchors else nn.initializer.Normal(0.0, 1.0)
-        self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
+        initializer = GridPointInitializer() if anchors else nn.initializer.Normal(0.0, 1.0)
+        self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=initializer))
         self.bbox_embed = HeadMlp(embed_dim, embed_dim, 4, 3)
         self.anchors = AnchorPoints(num_queries) if anchors else None
         self.embed_dim = embed_dim
@@ -109,35 +123,41 @@ class Detr(QueryDetector):
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> SetCriterion:
-        solver()  # before anything else is done for a training
-        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
-        return SetCriterion(num_classes, chosen["num_queries"], chosen["decoder_layers"], **(losses or {}))
+        """Build the losses of a model without building the model."""
+        load_solver()  # so that its error is raised before training starts
+        arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
+        return SetCriterion(num_classes, arguments["num_queries"], arguments["decoder_layers"], **(losses or {}))
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
-        """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): center,
-        width and height as shares of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
-        the same of every decoder layer, the last of them included."""
-        found, _ = self.encode(images, sizes)
-        logits, boxes = single_or_double(self.class_embed(found)), single_or_double(self.bbox_embed(found))
+        """Return class logits and boxes of all queries.
+
+        Returns:
+            ``logits`` (N, queries, classes + 1), the last class is "no object", and ``boxes`` (N, queries, 4): center,
+            width and height as fractions of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers,
+            ...), of every decoder layer including the last.
+
+        """
+        decoded, _ = self.encode(images, sizes)
+        logits, boxes = single_or_double(self.class_embed(decoded)), single_or_double(self.bbox_embed(decoded))
         if self.anchors is not None:
             boxes = self.anchors(boxes)
         boxes = F.sigmoid(boxes)
         return {"logits": logits[-1], "boxes": boxes[-1], "layer_logits": logits, "layer_boxes": boxes}
 
     def encode(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """The outputs of the decoder, (layers, N, queries, embed_dim), and of the encoder, (N, cells, embed_dim)."""
-        found = self.feature_map(images, sizes)  # (N, channels, height, width)
-        cells = self.cells(images, found, sizes)
-        position = sine_embedding(cells, self.embed_dim, _find_position_precision(found)).astype(found.dtype)
+        """Return outputs of decoder, (layers, N, queries, embed_dim), and encoder, (N, cells, embed_dim)."""
+        features = self.feature_map(images, sizes)  # (N, channels, height, width)
+        cells = self.cells(images, features, sizes)
+        position = sine_embedding(cells, self.embed_dim, _find_position_precision(features)).astype(features.dtype)
         bias = None
         if sizes is not None:
             padding = cells.padding().astype(
-                _find_position_precision(found)
+                _find_position_precision(features)
             )  # Paddle 2.6 cannot flatten bools without views
             bias = _MASKED * padding.flatten(1).unsqueeze([1, 2])  # (N or 1, 1, 1, cells)
-        x = self.input_proj(found).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
+        x = self.input_proj(features).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
         memory = self.transformer.encoder(x, position, bias)
         queries = self.query_embed.weight.unsqueeze(0)  # (1, queries, embed_dim)
         if self.anchors is None:
@@ -147,49 +167,53 @@ class Detr(QueryDetector):
         return self.transformer.decoder(start, queries, position, memory, bias), memory
 
     def feature_map(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> paddle.Tensor:
-        """The map that the transformer sees, (N, channels, height, width)."""
-        masked = self.mask_padding and sizes is not None
-        maps = self.backbone.features(images, sizes) if masked else self.backbone.features(images)
+        """Return the map that the transformer uses, (N, channels, height, width)."""
+        is_masked = self.mask_padding and sizes is not None
+        maps = self.backbone.features(images, sizes) if is_masked else self.backbone.features(images)
         return maps[self.feature_level]
 
-    def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: paddle.Tensor | None) -> ValidCells:
-        """Which cells of the map ``found`` hold an image."""
-        padded, grid = tuple(images.shape[2:]), tuple(found.shape[2:])
+    def cells(self, images: paddle.Tensor, features: paddle.Tensor, sizes: paddle.Tensor | None) -> ValidCells:
+        """Return which cells of the map ``features`` are inside an image."""
+        padded, grid = tuple(images.shape[2:]), tuple(features.shape[2:])
         return find_valid_cells(sizes, padded, grid, self.stride if self.mask_padding else None)
 
     def best(self, outputs: Outputs) -> TopDetections:
-        """Every query is an object of the class it prefers, even where it prefers none."""
+        """Return a detection for every query, of its best class other than "no object"."""
         probabilities = F.softmax(outputs["logits"], axis=-1).astype("float32")[..., :-1]
         scores, places = paddle.topk(probabilities.max(axis=-1), probabilities.shape[1], axis=1)
         labels = paddle.take_along_axis(probabilities.argmax(axis=-1), places, axis=1)
-        return TopDetections(labels, corners_of_best(outputs["boxes"], places), scores)
+        return TopDetections(labels, select_corners(outputs["boxes"], places), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifier by a new one."""
         self.num_classes = num_classes
         self.class_embed = dense(self.embed_dim, num_classes + 1) if num_classes > 0 else nn.Identity()
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Rows of the authors' classifiers, which have one for each id of COCO's categories, for its 80 categories."""
+        """Select the rows of COCO's 80 categories from the authors' classifiers, which have one for each id."""
         if not name.startswith("class_embed."):
             return None
-        return key_names.rows_of_categories(value, self.num_classes, key_names.DETR_OUTPUTS, key_names.DETR_ROWS)
+        return key_names.select_category_rows(value, self.num_classes, key_names.DETR_OUTPUTS, key_names.DETR_ROWS)
 
     def class_layout(self, name: str) -> ClassLayout:
+        """Return how a classifier's outputs are ordered."""
         return ClassLayout(after=1)
 
     def published_classes(self, classes: int) -> list[str] | None:
+        """Return the class names of the authors' classifiers."""
         return key_names.published_names(0, classes - 1) if classes == key_names.DETR_OUTPUTS - 1 else None
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        """Return a notice if the classifier's rows were selected."""
         return (
             [key_names.ROWS_TAKEN] if self.classifier_layers[0] in {name.rpartition(".")[0] for name in names} else []
         )
 
     def recomputed_layers(self) -> list[nn.Layer]:
-        """The blocks of the backbone that can be, and the encoder's layers."""
+        """Return the layers that can be recomputed: of the backbone and of the encoder."""
         return [*self.backbone.recomputed_layers(), *self.transformer.encoder.layers]
 
 
 def _find_position_precision(x: paddle.Tensor) -> str:
-    """Return what positions are computed in: half precision counts no cells."""
+    """Return the dtype to compute positions in; half precision cannot count cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"

@@ -1,7 +1,9 @@
-"""COCO's scores of detections, from numpy arrays: nothing here imports Paddle, or the data.
+"""COCO's detection scores, computed from numpy arrays without importing Paddle or the datasets.
 
-- ``matching``: compares the detections of one image with its annotations
-- ``accumulation``: what is kept of images, joined over ranks, as precision, recall and the twelve numbers
-- ``resampling``: the same for images that are drawn several times; ``images``: each image for itself
-- ``scored_files``: COCO's JSON, and one file scored against the other
+- ``matching``: matches the detections of one image with its annotations
+- ``accumulation``: joins the matches of all ranks and computes precision, recall and COCO's twelve numbers
+- ``resampling``: computes these numbers for bootstrap draws of the images; ``images``: per-image results
+- ``scored_files``: reads COCO's JSON files and scores results against annotations
 """
+
+__all__: list[str] = []  # CocoAP and evaluate detections compute these scores

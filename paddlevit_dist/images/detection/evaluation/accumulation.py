@@ -1,7 +1,7 @@
-"""Tables of evaluated images, small enough to gather from all ranks; precision and recall of them, and the
-twelve numbers that COCO reports.
+"""Precision and recall of matched images, and the twelve numbers that COCO reports.
 
-Each number is formed as pycocotools forms it, in the same order of operations: they are equal to the last digit.
+Tables of matched images are small enough to gather from all ranks. Each number is computed with the operations of
+pycocotools in the same order, so that results agree to the last digit.
 """
 
 import io
@@ -16,26 +16,29 @@ from ....runtime.errors import UserError
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AREA_NAMES = ("all", "small", "medium", "large")
 AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
-MAX_DETECTIONS = (1, 10, 100)  # of one image and class, unless somebody asks for another last one
+MAX_DETECTIONS = (1, 10, 100)  # of one image and class; the last can be set
 _JOINED_AFTER = 256  # images
 
 
 class MatchTable(NamedTuple):
-    """One or more images after matching. Bit ``10 * area + threshold`` of an answer belongs to
-    ``AREA_RANGES[area]`` and ``IOU_THRESHOLDS[threshold]``.
+    """One or more images after matching.
+
+    Bit ``10 * area + threshold`` of the columns of bits belongs to ``AREA_RANGES[area]`` and
+    ``IOU_THRESHOLDS[threshold]``.
 
     Attributes:
-        image_ids: int64 (images,), ascending and different.
+        image_ids: int64 (images,), ascending and unique.
         counts: int32 (images,), rows of each image.
         num_true: int32 (images,), annotations of each image, without crowds.
-        labels: uint16 (rows,), class of each detection; the rows of an image are ordered by class, and within a class
-            by falling score.
+        labels: uint16 (rows,), class of each detection; the rows of an image are ordered by class, then by falling
+            score.
         scores: float32 or float64 (rows,).
-        found: uint64 (rows,), bits of true positives.
+        true_positives: uint64 (rows,), bits of true positives.
         ignored: uint64 (rows,), bits of detections that count as neither true nor false.
-        totals: int64 (classes, areas), annotations that can be found in all these images.
-        annotated: int32 (n, 2 + areas), for each image and class in it, in this order: position in ``image_ids``,
-            class, and its annotations that can be found in each range of areas.
+        totals: int64 (classes, areas), annotations that count, over all these images.
+        annotated: int32 (n, 2 + areas), one row for each image and class in it, in this order: position in
+            ``image_ids``, class, and its annotations that count in each area range.
+
     """
 
     image_ids: np.ndarray
@@ -43,14 +46,14 @@ class MatchTable(NamedTuple):
     num_true: np.ndarray
     labels: np.ndarray
     scores: np.ndarray
-    found: np.ndarray
+    true_positives: np.ndarray
     ignored: np.ndarray
     totals: np.ndarray
     annotated: np.ndarray
 
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
-        """A table without images."""
+        """Return a table without images."""
         images = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
         rows = (np.zeros(0, dtype) for dtype in (np.uint16, np.float32, np.uint64, np.uint64))
         totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
@@ -58,10 +61,11 @@ class MatchTable(NamedTuple):
 
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
-        """One table of the images of several, ordered by image; at least one table.
+        """Concatenate at least one table into one, ordered by image.
 
         Raises:
-            UserError: an image is in two of them, so that its detections would count twice.
+            UserError: an image is in two tables, so that its detections would count twice.
+
         """
         image_ids = np.concatenate([table.image_ids for table in tables])
         counts = np.concatenate([table.counts for table in tables])
@@ -74,49 +78,50 @@ class MatchTable(NamedTuple):
         annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
         order = np.argsort(image_ids, kind="stable")
         if (np.diff(image_ids[order]) == 0).any():
-            twice = image_ids[order][1:][np.diff(image_ids[order]) == 0]
-            raise UserError(f"image {int(twice[0])} was evaluated twice: images must have different ids")
+            duplicates = image_ids[order][1:][np.diff(image_ids[order]) == 0]
+            raise UserError(f"image {int(duplicates[0])} was evaluated twice: give each image a unique id")
         if (np.diff(order) != 1).any():
             rows = [column[_find_rows(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
         return cls(image_ids[order], counts[order], num_true[order], *rows, totals, annotated)
 
-    def image_of_rows(self) -> np.ndarray:
-        """Position in ``image_ids`` of each row's image: int64 (rows,)."""
+    def image_positions(self) -> np.ndarray:
+        """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
-    def packed(self) -> bytes:
-        """The table in few bytes, for other processes: few combinations of answers occur."""
+    def pack(self) -> bytes:
+        """Serialize the table for other processes; it compresses well because few combinations of bits occur."""
         content = io.BytesIO()
         np.savez_compressed(content, *self)
         return content.getvalue()
 
     @classmethod
-    def unpacked(cls, packed: bytes) -> "MatchTable":
-        """Make again what ``packed`` was made of."""
+    def unpack(cls, packed: bytes) -> "MatchTable":
+        """Restore a table from the bytes that ``pack`` returned."""
         with np.load(io.BytesIO(packed), allow_pickle=False) as columns:
             return cls(*columns.values())
 
 
 class GrowingTable:
-    """Images as they are matched: one table of many takes less memory than many tables."""
+    """Collects the tables of images; joining them from time to time takes less memory than many tables."""
 
     def __init__(self, num_classes: int) -> None:
         self._tables = [MatchTable.empty(num_classes)]
 
     def add(self, table: MatchTable) -> None:
+        """Add the table of one or more images."""
         self._tables.append(table)
         if len(self._tables) > _JOINED_AFTER:
             self._tables = [self.joined()]
 
     def joined(self) -> MatchTable:
-        """All images so far."""
+        """Return the table of all images so far."""
         return MatchTable.joined(self._tables)
 
 
 def _find_rows(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Positions of the rows of images taken in this order."""
+    """Return the positions of the rows of images taken in this order."""
     first = np.cumsum(counts) - counts
     shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each image's rows move
     return np.arange(int(counts.sum())) + np.repeat(shift, counts[order])
@@ -128,24 +133,29 @@ _AT_50, _AT_75 = 0, 5
 
 
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
-    """Return the numbers of detections of an image and class that COCO's recalls take, of which ``most`` is the last;
-    None: 100."""
+    """Return the numbers of detections per image and class at which COCO's recalls are computed.
+
+    Args:
+        most: the last of them; None: 100.
+
+    """
     return MAX_DETECTIONS if most is None else (*MAX_DETECTIONS[:-1], most)
 
 
 def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
-    """Name the numbers that ``AccumulatedResults.stats`` returns, in their order."""
+    """Return the names of the numbers that ``AccumulatedResults.stats`` returns, in their order."""
     recalls = [f"AR_{most}" for most in max_detections]
     return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
 
 
 class AccumulatedResults(NamedTuple):
-    """Precision and recall, -1 where nothing can be found.
+    """Precision and recall; -1 where there are no annotations.
 
     Attributes:
         precision: float64 (IoU thresholds 10, recalls 101, classes, areas 4, numbers of detections 3).
         recall: float64 (10, classes, 4, 3), the largest that is reached.
         max_detections: the numbers of detections.
+
     """
 
     precision: np.ndarray
@@ -153,8 +163,11 @@ class AccumulatedResults(NamedTuple):
     max_detections: Sequence[int]
 
     def stats(self) -> np.ndarray:
-        """The twelve numbers in pycocotools' order, float64 (12,): AP, at IoU 0.5 and 0.75, of small, medium and large
-        areas, and recalls of each number of detections, of small, medium and large areas. -1 where undefined."""
+        """Return the twelve numbers in pycocotools' order, float64 (12,); -1 where undefined.
+
+        They are AP, AP at IoU 0.5 and 0.75, AP of small, medium and large areas, the recalls at each number of
+        detections, and the recalls of small, medium and large areas.
+        """
         areas = range(1, len(AREA_NAMES))
         last = len(self.max_detections) - 1
         precisions = [self.precision[..., 0, last]]
@@ -165,33 +178,37 @@ class AccumulatedResults(NamedTuple):
         return np.array([_mean(values) for values in precisions + recalls])
 
     def class_ap(self) -> np.ndarray:
-        """AP, AP50 and AP75 of each class, float64 (classes, 3), in all areas; -1 without annotations."""
+        """Return AP, AP50 and AP75 of each class over all areas, float64 (classes, 3); -1 without annotations."""
         per_class = np.moveaxis(self.precision[..., 0, -1], 2, 0)  # (classes, thresholds, recalls)
         columns = [per_class, per_class[:, [_AT_50]], per_class[:, [_AT_75]]]
         return np.array([[_mean(column[k]) for column in columns] for k in range(len(per_class))]).reshape(-1, 3)
 
     def curve(self, labels: Sequence[int]) -> np.ndarray:
-        """float64 (101,), precision at each of ``RECALLS``, the mean over these classes, which are annotated: in all
-        areas, at an IoU of 0.5; 0 where a recall is not reached."""
+        """Return the precision at each of ``RECALLS``, float64 (101,), averaged over these classes.
+
+        It is taken over all areas at an IoU of 0.5, and is 0 where a recall is not reached. Each class needs
+        annotations.
+        """
         return self.precision[_AT_50, :, labels, 0, -1].mean(axis=0)
 
     def named(self) -> dict[str, float]:
-        """The twelve numbers by name."""
+        """Return the twelve numbers by name."""
         return dict(zip(stat_names(self.max_detections), self.stats().tolist()))
 
 
 def _mean(values: np.ndarray) -> float:
-    """Mean of the values that are defined; -1 if none is."""
+    """Return the mean of the defined values; -1 if all are undefined."""
     defined = values[values > UNDEFINED]
     return float(np.mean(defined)) if len(defined) else UNDEFINED
 
 
 def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> AccumulatedResults:
-    """Precision and recall of all images of a table. Detections of equal score are ranked by the image's id.
+    """Compute precision and recall over all images of a table; detections of equal score are ranked by image id.
 
     Args:
-        table: of all images; matched with the same ``max_detections``.
-        max_detections: ascending.
+        table: all images, matched with the same ``max_detections``.
+        max_detections: ascending numbers of detections.
+
     """
     num_classes = len(table.totals)
     num_limits = len(max_detections)
@@ -206,15 +223,15 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
         rows = order[bounds[label] : bounds[label + 1]]
         rows = rows[np.argsort(-table.scores[rows].astype(np.float64), kind="stable")]
         _sample(
-            table.found[rows], table.ignored[rows], ranks[rows], limits, table.totals[label], RECALLS,
+            table.true_positives[rows], table.ignored[rows], ranks[rows], limits, table.totals[label], RECALLS,
             precision[:, :, label], recall[:, label],
         )  # fmt: skip
     return AccumulatedResults(precision, recall, tuple(max_detections))
 
 
 def compute_ranks(table: MatchTable) -> np.ndarray:
-    """Place of each row among those of its image and class, from 0: int64 (rows,)."""
-    images, labels = table.image_of_rows(), table.labels
+    """Return the rank of each row among the rows of its image and class, from 0: int64 (rows,)."""
+    images, labels = table.image_positions(), table.labels
     is_first = np.ones(len(labels), bool)
     is_first[1:] = (images[1:] != images[:-1]) | (labels[1:] != labels[:-1])
     first = np.flatnonzero(is_first)
@@ -222,33 +239,33 @@ def compute_ranks(table: MatchTable) -> np.ndarray:
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def _sample(found, ignored, ranks, limits, totals, recalls, precision, recall):
-    """Precision at each recall for one class, written to (thresholds, recalls, areas, limits)."""
+def _sample(true_positives, ignored, ranks, limits, totals, recalls, precision, recall):
+    """Sample the precision of one class at each recall, into (thresholds, recalls, areas, limits)."""
     steps, _, areas, _ = precision.shape
     tiny = np.spacing(1.0)
-    reached, precise = np.empty(len(found)), np.empty(len(found))
+    reached, precise = np.empty(len(true_positives)), np.empty(len(true_positives))
     for area in range(areas):
         if totals[area] == 0:
             continue
         for step in range(steps):
             bit = np.uint64(1) << np.uint64(area * steps + step)
-            for which in range(len(limits)):
+            for limit in range(len(limits)):
                 right, wrong, number = 0.0, 0.0, 0
-                for row in range(len(found)):
-                    if ranks[row] >= limits[which]:
+                for row in range(len(true_positives)):
+                    if ranks[row] >= limits[limit]:
                         continue
-                    if found[row] & bit:
+                    if true_positives[row] & bit:
                         right += 1.0
                     elif not ignored[row] & bit:
                         wrong += 1.0
                     reached[number] = right / totals[area]
                     precise[number] = right / (wrong + right + tiny)
                     number += 1
-                recall[step, area, which] = reached[number - 1] if number else 0.0
+                recall[step, area, limit] = reached[number - 1] if number else 0.0
                 for place in range(number - 1, 0, -1):  # precision does not rise with recall
                     precise[place - 1] = max(precise[place - 1], precise[place])
                 place = 0
                 for point in range(len(recalls)):
                     while place < number and reached[place] < recalls[point]:
                         place += 1
-                    precision[step, point, area, which] = precise[place] if place < number else 0.0
+                    precision[step, point, area, limit] = precise[place] if place < number else 0.0

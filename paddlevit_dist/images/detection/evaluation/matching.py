@@ -1,12 +1,12 @@
-"""Compares the boxes or masks found in one image with those annotated, by the rules of COCO's tools (pycocotools).
+"""Matches the detected boxes or masks of one image with its annotations, by the rules of COCO's tools (pycocotools).
 
-In each class and range of area, detections are taken by falling score. One finds the annotation with the largest IoU
-that no other has found, of equal ones the last; annotations that cannot count (crowds, areas out of range) come after
-those that can, and crowds may be found many times. A detection that finds such an annotation, or finds none and is
-out of range itself, counts as neither true nor false.
+In each class and area range, detections are processed by falling score. Each takes the unmatched annotation with the
+largest IoU; of equal ones, the last. Annotations that cannot count (crowds, areas out of range) come after those that
+can, and a crowd may be matched many times. A detection that matches such an annotation, or that matches none and is out
+of range itself, counts as neither true nor false.
 
-pycocotools keeps the id of what was found, 0 for nothing: there, what finds an annotation of id 0 counts as wrong. Here
-ids do not matter.
+pycocotools stores the id of the match, with 0 for none, so that a detection matched to an annotation of id 0 counts as
+wrong. Here ids do not matter.
 
 Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the behavior of pycocotools 2.0.
 """
@@ -19,21 +19,22 @@ import numpy as np
 from ....runtime.compiled import compiled
 from ....runtime.errors import UserError
 from ...run_lengths import ManyRuns
-from ..detections import DetectedObjects, as_written
+from ..detections import DetectedObjects, corners_to_boxes
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 _MOST_CLASSES = 1 << 16
-_NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU of 1; pycocotools has the same
+_HIGHEST_THRESHOLD = 1 - 1e-10  # so that rounding cannot miss an IoU of 1; pycocotools has the same value
 
 
 class BoxGroundTruth(NamedTuple):
-    """The annotations of one image, nothing left out; also anything else that has these attributes.
+    """All annotations of one image; other objects with these attributes can replace it.
 
     Attributes:
         boxes: float64 (n, 4), x, y, width, height.
         labels: int64 (n,), classes from 0.
-        areas: float64 (n,), by which they belong to a range of areas.
+        areas: float64 (n,), which decide the area range.
         is_crowd: bool (n,).
+
     """
 
     boxes: np.ndarray
@@ -46,23 +47,26 @@ class ImageMasks(NamedTuple):
     """The masks of one image.
 
     Attributes:
-        found, true: of each detection and of each annotation, as ``run_lengths.compress_runs`` returns them.
-        height: of the image.
+        detected: mask of each detection, as ``run_lengths.compress_runs`` returns it.
+        annotated: mask of each annotation, likewise.
+        height: height of the image in pixels.
+
     """
 
-    found: Sequence[bytes]
-    true: Sequence[bytes]
+    detected: Sequence[bytes]
+    annotated: Sequence[bytes]
     height: int
 
 
 class CandidateDetections(NamedTuple):
-    """The n detections of one image as they are compared.
+    """The n detections of one image to be matched.
 
     Attributes:
         shapes: boxes as files have them, float64 (n, 4) of x, y, width, height; or masks.
         scores: (n,), finite.
         labels: int (n,).
         areas: float64 (n,); None: width times height, or pixels of the masks.
+
     """
 
     shapes: np.ndarray | ImageMasks
@@ -78,39 +82,41 @@ def match(
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> MatchTable:
-    """The table of one image, by the IoU of boxes, of detections in which all is finite."""
-    found = CandidateDetections(as_written(detections.boxes), detections.scores, detections.labels)
-    return match_found(image_id, truth, found, num_classes, max_detections)
+    """Match the detections of one image by the IoU of boxes; all values must be finite."""
+    candidates = CandidateDetections(corners_to_boxes(detections.boxes), detections.scores, detections.labels)
+    return match_detections(image_id, truth, candidates, num_classes, max_detections)
 
 
-def match_found(
+def match_detections(
     image_id: int,
     truth: Any,
-    found: CandidateDetections,
+    candidates: CandidateDetections,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
 ) -> MatchTable:
-    """The table of one image.
+    """Match the detections of one image and return its table.
 
     Args:
-        image_id: of the image; detections of equal score are ranked by it.
-        truth: as ``BoxGroundTruth``.
-        num_classes: up to 65,536; detections whose label is not below are left out.
-        max_detections: the last is how many are looked at in each class.
+        image_id: id of the image; detections of equal score are ranked by it.
+        truth: annotations, with the attributes of ``BoxGroundTruth``.
+        candidates: detections of the image.
+        num_classes: at most 65,536; detections with a label of at least this number are ignored.
+        max_detections: limits on detections; the last is the number of detections matched in each class.
+
     """
     if not 0 < num_classes <= _MOST_CLASSES:
         raise UserError(f"{num_classes:,} classes: expected 1 to {_MOST_CLASSES:,}")
-    true_labels, labels = np.asarray(truth.labels, np.int64), np.asarray(found.labels, np.int64)
+    true_labels, labels = np.asarray(truth.labels, np.int64), np.asarray(candidates.labels, np.int64)
     true_rows, rows = _by_class(true_labels, num_classes), _by_class(labels, num_classes)
-    scores = np.asarray(found.scores)
+    scores = np.asarray(candidates.scores)
     rows = rows[np.lexsort((-scores[rows].astype(np.float64), labels[rows]))]  # stable
     rank = np.arange(len(rows)) - np.searchsorted(labels[rows], labels[rows])  # in its class
     rows = rows[rank < max_detections[-1]]
     groups = _groups(labels[rows], true_labels[true_rows], num_classes)
     is_crowd = np.asarray(truth.is_crowd, bool)[true_rows]
-    overlaps, areas = _overlaps(found.shapes, rows, truth.boxes, true_rows, is_crowd, groups)
-    if found.areas is not None:
-        areas = np.asarray(found.areas)[rows]
+    overlaps, areas = _overlaps(candidates.shapes, rows, truth.boxes, true_rows, is_crowd, groups)
+    if candidates.areas is not None:
+        areas = np.asarray(candidates.areas)[rows]
     true_areas = np.asarray(truth.areas, np.float64)[true_rows]
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
     right, ignored = _decide(
@@ -140,27 +146,27 @@ def _overlaps(
     is_crowd: np.ndarray,
     groups: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """IoUs of the pairs of all groups, one behind the other, and the areas of the detections ``rows``."""
+    """Return the IoUs of the pairs of all groups, concatenated, and the areas of the detections ``rows``."""
     overlaps = np.zeros(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
     if isinstance(shapes, ImageMasks):
-        masks = ManyRuns.decode([shapes.found[row] for row in rows.tolist()], shapes.height)
-        true = ManyRuns.decode([shapes.true[row] for row in true_rows.tolist()], shapes.height)
-        _mask_overlaps(*masks, *true, is_crowd, groups, overlaps)
+        masks = ManyRuns.decode([shapes.detected[row] for row in rows.tolist()], shapes.height)
+        annotated = ManyRuns.decode([shapes.annotated[row] for row in true_rows.tolist()], shapes.height)
+        _mask_overlaps(*masks, *annotated, is_crowd, groups, overlaps)
         return overlaps, masks.areas
-    boxes, others = (np.asarray(some, np.float64).reshape(-1, 4) for some in (shapes, true_boxes))
+    boxes, true_boxes_xywh = (np.asarray(values, np.float64).reshape(-1, 4) for values in (shapes, true_boxes))
     boxes = boxes[rows]
-    _box_overlaps(boxes, others[true_rows], is_crowd, groups, overlaps)
+    _box_overlaps(boxes, true_boxes_xywh[true_rows], is_crowd, groups, overlaps)
     return overlaps, boxes[:, 2] * boxes[:, 3]
 
 
 def _by_class(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Positions of known classes, ordered by class and then as they came."""
+    """Return the positions of known classes, ordered by class and then by position."""
     order = np.argsort(labels, kind="stable")
     return order[(labels[order] >= 0) & (labels[order] < num_classes)]
 
 
 def _groups(labels: np.ndarray, true_labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """int64 (classes in the image, 5): class, first and end of its detections, and of its annotations."""
+    """Return int64 (classes in the image, 5): class, first and end of its detections, and of its annotations."""
     limits = np.arange(num_classes + 1)
     ends, true_ends = np.searchsorted(labels, limits), np.searchsorted(true_labels, limits)
     groups = np.stack([limits[:-1], ends[:-1], ends[1:], true_ends[:-1], true_ends[1:]], axis=1)
@@ -169,8 +175,10 @@ def _groups(labels: np.ndarray, true_labels: np.ndarray, num_classes: int) -> np
 
 @compiled(needs_numba=False, error_model="numpy")
 def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
-    """Fill in the IoU of each detection with each annotation of its class, group by group; for a crowd the share of the
-    detection that lies in it."""
+    """Fill in the IoU of each detection with each annotation of its class, group by group.
+
+    For a crowd, the value is the fraction of the detection inside it.
+    """
     position = 0
     for group in range(len(groups)):
         for row in range(groups[group, 1], groups[group, 2]):
@@ -182,15 +190,15 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
                 down = min(height + y, true_height + top) - max(y, top)
                 if across > 0 and down > 0:
                     shared = across * down
-                    whole = area if is_crowd[true_row] else area + true_width * true_height - shared
-                    overlaps[position] = shared / whole
+                    union = area if is_crowd[true_row] else area + true_width * true_height - shared
+                    overlaps[position] = shared / union
                 position += 1
 
 
 @compiled(needs_numba=False, error_model="numpy")
 def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, totals):
-    """Bits of true positives and of ignored detections, uint64 (d,) each; adds to ``totals``."""
-    found, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
+    """Return the bits of true positives and of ignored detections, uint64 (d,) each; add to ``totals``."""
+    true_positives, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
     is_ignored = np.zeros(len(true_areas), np.bool_)
     is_taken = np.zeros(len(true_areas), np.bool_)
     order = np.zeros(len(true_areas), np.int64)
@@ -201,28 +209,28 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, t
         for area in range(len(ranges)):
             low, high = ranges[area]
             place = 0
-            for later in range(2):  # those that can count, then the others
+            for can_be_ignored in range(2):  # first annotations that can count, then the others
                 for true_row in range(true_first, true_end):
-                    out = is_crowd[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
-                    is_ignored[true_row] = out
-                    if out == (later == 1):
+                    is_out = is_crowd[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
+                    is_ignored[true_row] = is_out
+                    if is_out == (can_be_ignored == 1):
                         order[place] = true_row
                         place += 1
-                if later == 0:
+                if can_be_ignored == 0:
                     totals[label, area] += place
             for step in range(len(thresholds)):
                 bit = np.uint64(1) << np.uint64(area * len(thresholds) + step)
                 is_taken[true_first:true_end] = False
                 for row in range(first, end):
-                    best, needed = -1, min(thresholds[step], _NEVER)
-                    line = start + (row - first) * number
+                    best, needed = -1, min(thresholds[step], _HIGHEST_THRESHOLD)
+                    row_start = start + (row - first) * number
                     for place in range(number):
                         true_row = order[place]
                         if is_taken[true_row] and not is_crowd[true_row]:
                             continue
                         if best >= 0 and not is_ignored[best] and is_ignored[true_row]:
                             break
-                        overlap = overlaps[line + true_row - true_first]
+                        overlap = overlaps[row_start + true_row - true_first]
                         if not overlap < needed:
                             best, needed = true_row, overlap
                     if best >= 0:
@@ -230,11 +238,11 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, ranges, thresholds, t
                     if best >= 0 and is_ignored[best]:
                         ignored[row] |= bit
                     elif best >= 0:
-                        found[row] |= bit
+                        true_positives[row] |= bit
                     elif areas[row] < low or areas[row] > high:
                         ignored[row] |= bit
         start += (end - first) * number
-    return found, ignored
+    return true_positives, ignored
 
 
 @compiled(needs_numba=False)
@@ -253,7 +261,7 @@ def _mask_overlaps(
     groups,
     overlaps,
 ):
-    """Fill in what ``_box_overlaps`` does, of masks."""
+    """Fill in the IoUs of masks, as ``_box_overlaps`` does for boxes."""
     position = -1
     for group in range(len(groups)):
         for mask in range(groups[group, 1], groups[group, 2]):
@@ -267,12 +275,12 @@ def _mask_overlaps(
                     continue
                 shared = 0
                 while run < last and true_run < true_last:
-                    both = min(ends[run], true_ends[true_run]) - max(starts[run], true_starts[true_run])
-                    shared += max(both, 0)
+                    common = min(ends[run], true_ends[true_run]) - max(starts[run], true_starts[true_run])
+                    shared += max(common, 0)
                     if ends[run] < true_ends[true_run]:
                         run += 1
                     else:
                         true_run += 1
                 if shared > 0:
-                    whole = areas[mask] if is_crowd[true_mask] else areas[mask] + true_areas[true_mask] - shared
-                    overlaps[position] = shared / whole
+                    union = areas[mask] if is_crowd[true_mask] else areas[mask] + true_areas[true_mask] - shared
+                    overlaps[position] = shared / union

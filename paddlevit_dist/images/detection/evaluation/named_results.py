@@ -1,4 +1,4 @@
-"""Results that name their images and categories, whose numbers then need not be those of the annotations."""
+"""Results that name their images and categories; their ids then need not match the annotations."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,50 +14,60 @@ from ..matched_names import match_categories, match_files, require_categories, r
 if TYPE_CHECKING:
     from .scored_files import AnnotationFile
 
-Named = tuple[str, int | float | str]  # the name that a result has, and the number beside it
+NameAndId = tuple[str, int | float | str]  # name and id in a result
 
 
 class NamedPositions(NamedTuple):
-    """Where images and categories of results are in the annotations.
+    """Positions in the annotations of the images and categories of results.
 
     Attributes:
-        of_image_id, of_category_id: positions in the annotations, by their ids.
-        images: position of each image, by its name and number in the results; None: numbers decide.
-        labels: likewise of each category, -1 where the annotations do not have it.
-        unknown: names of the categories that the annotations do not have.
-        matched: what was matched by names; empty where numbers decide for both.
-        notices: why numbers decide although the results have names.
+        image_id_positions: image id in the annotations -> position.
+        category_id_positions: category id in the annotations -> position.
+        images: (name, id) in the results -> position of the image; None: ids decide.
+        labels: (name, id) in the results -> label of the category, -1 if the annotations lack it; None: ids decide.
+        unknown: names of the categories that the annotations lack.
+        matched: message on what was matched by name; empty if ids decide for both.
+        notices: why ids decide although the results have names.
+
     """
 
-    of_image_id: Mapping[Id, int]
-    of_category_id: Mapping[Id, int]
-    images: Mapping[Named, int] | None = None
-    labels: Mapping[Named, int] | None = None
+    image_id_positions: Mapping[Id, int]
+    category_id_positions: Mapping[Id, int]
+    images: Mapping[NameAndId, int] | None = None
+    labels: Mapping[NameAndId, int] | None = None
     unknown: Sequence[str] = ()
     matched: str = ""
     notices: Sequence[str] = ()
 
-    def image(self, result: Any, own: Id) -> int | None:
-        """The position of the image that a result is of; None: the annotations do not have it.
+    def image(self, result: Any, image_id: Id) -> int | None:
+        """Return the position of a result's image; None: the annotations lack it.
 
         Args:
-            own: the id of the image in the result.
-        """
-        return self.of_image_id.get(own) if self.images is None else self.images[result.file_name, result.image_id]
+            result: the result.
+            image_id: id of the image in the result.
 
-    def label(self, result: Any, own: Id) -> int:
-        """The same for its category; -1: the annotations do not have it."""
+        """
+        return (
+            self.image_id_positions.get(image_id)
+            if self.images is None
+            else self.images[result.file_name, result.image_id]
+        )
+
+    def label(self, result: Any, category_id: Id) -> int:
+        """Return the label of a result's category; -1: the annotations lack it."""
         if self.labels is None:
-            return self.of_category_id.get(own, -1)
+            return self.category_id_positions.get(category_id, -1)
         return self.labels[result.category_name, result.category_id]
 
     def require_plain(self, path: str, number: int, result: Any) -> None:
-        """Refuse a name in a file whose first result has none."""
+        """Raise if a result has names although the first result has none."""
         if not self.matched and not self.notices:
-            require_alike(path, number, list_names(result), [])
+            require_same_names(path, number, list_names(result), [])
 
 
 class _NamedResult(msgspec.Struct, gc=False):
+    """Ids and names of a result as its file has them."""
+
     image_id: int | float | str
     category_id: int | float | str
     file_name: Any = None
@@ -65,97 +75,106 @@ class _NamedResult(msgspec.Struct, gc=False):
 
 
 def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
-    """Match the names in a file of results with those in annotations. The first result decides whether all have a
-    ``file_name``, and a ``category_name``; where they have none, numbers decide.
+    """Match the names in a file of results with the names in the annotations.
+
+    The first result decides whether all have a ``file_name``, and a ``category_name``; without names, ids decide.
 
     Raises:
         OSError, ValueError: see ``coco_files.elements``.
-        UserError: only some results have a name, or a name stands for nothing or for several things.
+        UserError: only some results have a name, or a name matches nothing or several things.
+
     """
     ids = [
-        {own: position for position, own in enumerate(some)}
-        for some in (annotations.image_ids, annotations.category_ids)
+        {id_: position for position, id_ in enumerate(id_list)}
+        for id_list in (annotations.image_ids, annotations.category_ids)
     ]
     first: list[str] | None = None
-    images: dict[Named, None] = {}
-    categories: dict[Named, None] = {}
+    images: dict[NameAndId, None] = {}
+    categories: dict[NameAndId, None] = {}
     for number, result, *_ in elements(path, {"": _NamedResult}).get("", ()):
-        has = list_names(result)
-        first = has if first is None else first
-        if not first:  # as most files have it: the others are looked at when all of them is read
+        present_names = list_names(result)
+        first = present_names if first is None else first
+        if not first:  # the usual case; the other results are checked when they are read in full
             return NamedPositions(*ids)
-        require_alike(path, number, has, first)
+        require_same_names(path, number, present_names, first)
         images[result.file_name, result.image_id] = None
         categories[result.category_name, result.category_id] = None
-    images_of = labels_of = None
-    said, notices = [], []
+    image_positions = label_positions = None
+    messages, notices = [], []
     if "file_name" in (first or ()):
         if any(annotations.file_names):
-            images_of, told = _match_images(path, list(images), annotations)
-            said.append(told)
+            image_positions, message = _match_images(path, list(images), annotations)
+            messages.append(message)
         else:
-            notices.append(f"{path}: image_id decides, since {annotations.path} has no file names of its images")
+            notices.append(f"{path}: images are matched by image_id, since {annotations.path} has no file names")
     if "category_name" in (first or ()):
-        if any(annotations.own_names):
-            labels_of, told = _match_labels(path, list(categories), annotations)
-            said.append(told)
+        if any(annotations.original_names):
+            label_positions, message = _match_labels(path, list(categories), annotations)
+            messages.append(message)
         else:
-            notices.append(f"{path}: category_id decides, since {annotations.path} does not name its categories")
-    unknown = dict.fromkeys(name for (name, _), label in (labels_of or {}).items() if label < 0)
-    matched = f"matched by name: {', '.join(said)}" if said else ""
-    return NamedPositions(*ids, images_of, labels_of, list(unknown), matched, notices)
+            notices.append(
+                f"{path}: categories are matched by category_id, since {annotations.path} has no category names"
+            )
+    unknown = dict.fromkeys(name for (name, _), label in (label_positions or {}).items() if label < 0)
+    matched = f"matched by name: {', '.join(messages)}" if messages else ""
+    return NamedPositions(*ids, image_positions, label_positions, list(unknown), matched, notices)
 
 
 def list_names(result: Any) -> list[str]:
-    """Which names a result has."""
+    """Return the keys of the names that a result has."""
     values = (("file_name", result.file_name), ("category_name", result.category_name))
     return [name for name, value in values if isinstance(value, str) and value]
 
 
-def require_alike(path: str, number: int, has: Sequence[str], first: Sequence[str]) -> None:
-    """Refuse a result that has other names than the first.
+def require_same_names(path: str, number: int, present_names: Sequence[str], first: Sequence[str]) -> None:
+    """Check that a result has the same kinds of names as the first result.
 
     Raises:
-        UserError: says which.
+        UserError: the kinds differ; the message names one.
+
     """
-    if has != first:
-        other = next(iter({*has} ^ {*first}))
+    if present_names != first:
+        other = next(iter({*present_names} ^ {*first}))
+        has = "a" if other in present_names else "no"
         raise UserError(
-            f"{path}: result {number} has {'a' if other in has else 'no'} {other}, unlike the first result: give all "
-            "results one, or none"
+            f"{path}: result {number} has {has} {other}, unlike the first result: give all results one, or none"
         )
 
 
-def _match_images(path: str, images: Sequence[Named], annotations: "AnnotationFile") -> tuple[dict[Named, int], str]:
-    """The position of each image, and what to tell of them."""
-    known = annotations.file_names
+def _match_images(
+    path: str, images: Sequence[NameAndId], annotations: "AnnotationFile"
+) -> tuple[dict[NameAndId, int], str]:
+    """Return the position of each image, and a message on the matches."""
+    file_names = annotations.file_names
     names = list(dict.fromkeys(name for name, _ in images))
-    of_name = dict(zip(names, match_files(names, known)))
-    found = [_decide(own, of_name[own[0]], known, annotations.image_ids) for own in images]
+    name_positions = dict(zip(names, match_files(names, file_names)))
+    candidates = [_decide(image, name_positions[image[0]], file_names, annotations.image_ids) for image in images]
     all_names = [name for name, _ in images]
-    require_images(all_names, found, annotations.image_ids, annotations.path, f"{path}: ")
-    told = f"{count(len(names), 'image')} of the results (of {len(known):,} in the annotations)"
-    return {own: positions[0] for own, positions in zip(images, found)}, told
+    require_images(all_names, candidates, annotations.image_ids, annotations.path, f"{path}: ")
+    message = f"{count(len(names), 'image')} of the results (of {len(file_names):,} in the annotations)"
+    return {image: positions[0] for image, positions in zip(images, candidates)}, message
 
 
 def _match_labels(
-    path: str, categories: Sequence[Named], annotations: "AnnotationFile"
-) -> tuple[dict[Named, int], str]:
-    """The label of each category, -1 where the annotations do not have it, and what to tell of them."""
-    known = annotations.own_names
+    path: str, categories: Sequence[NameAndId], annotations: "AnnotationFile"
+) -> tuple[dict[NameAndId, int], str]:
+    """Return the label of each category, -1 if the annotations lack it, and a message on the matches."""
+    known_names = annotations.original_names
     names = list(dict.fromkeys(name for name, _ in categories))
-    of_name = dict(zip(names, match_categories(names, known)))
-    found = [_decide(own, of_name[own[0]], known, annotations.category_ids) for own in categories]
+    name_positions = dict(zip(names, match_categories(names, known_names)))
+    candidates = [
+        _decide(category, name_positions[category[0]], known_names, annotations.category_ids) for category in categories
+    ]
     all_names = [name for name, _ in categories]
-    first = require_categories(all_names, found, known, annotations.path, f"{path}: ")
-    similar = [f"{name} for {known[label]}" for label, name in first.items() if name != known[label]]
-    spelled = f", spelled otherwise: {shorten(', '.join(similar))}" if similar else ""
-    told = f"{len(first):,} of the {count(len(names), 'category')} of the results{spelled}"
-    return {own: positions[0] if positions else -1 for own, positions in zip(categories, found)}, told
+    first = require_categories(all_names, candidates, known_names, annotations.path, f"{path}: ")
+    similar = [f"{name} for {known_names[label]}" for label, name in first.items() if name != known_names[label]]
+    spelled = f", spelled differently: {shorten(', '.join(similar))}" if similar else ""
+    message = f"{len(first):,} of the {count(len(names), 'category')} of the results{spelled}"
+    return {category: positions[0] if positions else -1 for category, positions in zip(categories, candidates)}, message
 
 
-def _decide(own: Named, positions: list[int], known: Sequence[str], ids: Sequence[Id]) -> list[int]:
-    """Of several entries of one name take that with the number beside the name, if there is one."""
-    if len(positions) < 2 or len({known[position] for position in positions}) > 1:
+def _decide(name_and_id: NameAndId, positions: list[int], known_names: Sequence[str], ids: Sequence[Id]) -> list[int]:
+    """Among several entries of one name, return the entry whose id is next to the name, if there is one."""
+    if len(positions) < 2 or len({known_names[position] for position in positions}) > 1:
         return positions
-    return [position for position in positions if ids[position] == as_id(own[1], True)] or positions
+    return [position for position in positions if ids[position] == as_id(name_and_id[1], True)] or positions

@@ -1,9 +1,11 @@
-"""COCO's numbers for images that are drawn several times or not at all: exact for each draw, as if the annotation
-file had each image so often.
+"""COCO's numbers for bootstrap draws of the images.
 
-What is drawn changes how often a detection counts, and neither how detections are matched nor their order. So rows are
-sorted once. In a draw, precision is needed at true positives alone, of which there are few: between two of them it
-falls. An image that is there several times has its copies of a detection one after the other.
+A draw may contain an image several times or not at all. The numbers are exact: each equals what an annotation file with
+that many copies of each image would give.
+
+A draw changes how often a detection counts, but neither the matches nor the order of the scores, so rows are sorted
+once. Precision is computed at true positives only: they are few, and it falls between two of them. Copies of a
+detection are consecutive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,18 +18,22 @@ from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, RECALLS, 
 
 
 class DetectionCurves(NamedTuple):
-    """Detections and true positives in the order of their scores, for each class and range of areas. A group is
-    ``class * areas + area``, a curve ``group * thresholds + threshold``.
+    """Detections and true positives of each class and area range, ordered by score.
+
+    A group is ``class * areas + area``, a curve ``group * thresholds + threshold``.
 
     Attributes:
-        images: int32 (n,), position of the image of each detection that counts at some threshold.
-        groups: int64 (groups + 1,), bounds of each group in it.
-        places: int32 (m,), place in its group of each detection that is a true positive or does not count.
-        kinds: int8 (m,), -1 of what does not count; else the first of ``max_detections`` that takes it in.
-        curves: int64 (curves + 1,), bounds of each curve in them.
+        images: int32 (n,), index of the image of each detection that counts at some threshold.
+        groups: int64 (groups + 1,), bounds of each group in ``images``.
+        places: int32 (m,), index in its group of each detection that is a true positive or is ignored.
+        kinds: int8 (m,), -1 for an ignored detection; else the index of the first of ``max_detections`` that includes
+            it.
+        curves: int64 (curves + 1,), bounds of each curve in ``places`` and ``kinds``.
         annotated: int32 (t, 6), see ``MatchTable``.
-        num_images, num_classes: how many there are.
-        max_detections: how many of an image and class count.
+        num_images: number of images.
+        num_classes: number of classes.
+        max_detections: limits on the detections per image and class.
+
     """
 
     images: np.ndarray
@@ -41,20 +47,20 @@ class DetectionCurves(NamedTuple):
     max_detections: tuple[int, ...]
 
     @classmethod
-    def of(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
-        """Those of all images of a table that was matched with these ``max_detections``."""
+    def from_table(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
+        """Build the curves of all images of a table that was matched with these ``max_detections``."""
         num_classes, areas, steps = len(table.totals), len(AREA_RANGES), len(IOU_THRESHOLDS)
         order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by image
         bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
-        images = table.image_of_rows()[order].astype(np.int32)
+        images = table.image_positions()[order].astype(np.int32)
         limit = np.searchsorted(max_detections, compute_ranks(table)[order], side="right").astype(np.int8)
-        found, ignored = table.found[order], table.ignored[order]
+        true_positives, ignored = table.true_positives[order], table.ignored[order]
         groups = np.zeros(num_classes * areas + 1, np.int64)
         curves = np.zeros(num_classes * areas * steps + 1, np.int64)
-        _count(found, ignored, bounds, areas, steps, groups, curves)
+        _count(true_positives, ignored, bounds, areas, steps, groups, curves)
         chosen = np.empty(groups[-1], np.int64)
         places, kinds = np.empty(curves[-1], np.int32), np.empty(curves[-1], np.int8)
-        _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
+        _fill(true_positives, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds)
         annotated = table.annotated.astype(np.int32)
         numbers = len(table.image_ids), num_classes
         return cls(images[chosen], groups, places, kinds, curves, annotated, *numbers, tuple(max_detections))
@@ -64,18 +70,21 @@ class DetectionCurves(NamedTuple):
         return stat_names(self.max_detections)
 
     def scores(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """COCO's twelve numbers, float64 (draws, 12), and AP of each class (draws, classes); not a number where one is
-        not defined.
+        """Return COCO's twelve numbers, float64 (draws, 12), and the AP of each class, (draws, classes).
+
+        Undefined numbers are NaN.
 
         Args:
-            weights: (draws, images), how often a draw has each image.
+            weights: (draws, images), how often each image occurs in a draw.
+
         """
         stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes))
-        room = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
-        for draw, own in enumerate(weights):
+        lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
+        for draw, image_weights in enumerate(weights):
             _score(
-                own.astype(np.int32), self.images, self.groups, self.places, self.kinds, self.curves, self.annotated,
-                RECALLS, np.empty(room[0]), np.empty(room[1]), np.empty(room[1]), stats[draw], class_ap[draw],
+                image_weights.astype(np.int32),
+                self.images, self.groups, self.places, self.kinds, self.curves, self.annotated, RECALLS,
+                np.empty(lengths[0]), np.empty(lengths[1]), np.empty(lengths[1]), stats[draw], class_ap[draw],
             )  # fmt: skip
         return stats, class_ap
 
@@ -83,38 +92,39 @@ class DetectionCurves(NamedTuple):
 def named_scores(
     curves: Mapping[str, tuple[DetectionCurves, np.ndarray]], class_names: Sequence[str], weights: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """``DetectionCurves.scores`` by name, (draws,) each: COCO's numbers, and AP of each class.
+    """Return ``DetectionCurves.scores`` by name, (draws,) each: COCO's numbers and the AP of each class.
 
     Args:
-        curves: what is before the names -> the curves, and the position in them of each sample's image, int
-            (samples,).
-        weights: (draws, samples), how often a draw has each sample.
+        curves: prefix of the names -> the curves and the index in them of each sample's image, int (samples,).
+        class_names: names of the classes, in the order of their labels.
+        weights: (draws, samples), how often each sample occurs in a draw.
+
     """
     values: dict[str, np.ndarray] = {}
-    for prefix, (of_all, places) in curves.items():
-        own = np.zeros((len(weights), of_all.num_images))
-        own[:, places] = weights
-        stats, class_ap = of_all.scores(own)
-        values.update({f"{prefix}{name}": column for name, column in zip(of_all.names(), stats.T)})
+    for prefix, (group_curves, places) in curves.items():
+        image_weights = np.zeros((len(weights), group_curves.num_images))
+        image_weights[:, places] = weights
+        stats, class_ap = group_curves.scores(image_weights)
+        values.update({f"{prefix}{name}": column for name, column in zip(group_curves.names(), stats.T)})
         values.update({f"{prefix}AP {name}": column for name, column in zip(class_names, class_ap.T)})
     return values
 
 
 @compiled(needs_numba=False)
-def _count(found, ignored, bounds, areas, steps, groups, curves):
-    """Bounds of groups and curves."""
-    one = np.uint64(1)
+def _count(true_positives, ignored, bounds, areas, steps, groups, curves):
+    """Count the rows of each group and curve, and turn the counts into bounds."""
+    bit_one = np.uint64(1)
     for label in range(len(bounds) - 1):
         for area in range(areas):
             group = label * areas + area
-            whole = ((one << np.uint64(steps)) - one) << np.uint64(area * steps)
+            all_bits = ((bit_one << np.uint64(steps)) - bit_one) << np.uint64(area * steps)
             number = 0
             for row in range(bounds[label], bounds[label + 1]):
-                if ignored[row] & whole == whole:
+                if ignored[row] & all_bits == all_bits:
                     continue
                 number += 1
                 for step in range(steps):
-                    if (found[row] | ignored[row]) & (one << np.uint64(area * steps + step)):
+                    if (true_positives[row] | ignored[row]) & (bit_one << np.uint64(area * steps + step)):
                         curves[group * steps + step + 1] += 1
             groups[group + 1] = number
     for group in range(len(groups) - 1):
@@ -124,25 +134,25 @@ def _count(found, ignored, bounds, areas, steps, groups, curves):
 
 
 @compiled(needs_numba=False)
-def _fill(found, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds):
-    """Rows of each group, places and kinds of each curve."""
-    one = np.uint64(1)
+def _fill(true_positives, ignored, limit, bounds, areas, steps, groups, curves, chosen, places, kinds):
+    """Fill in the rows of each group, and the places and kinds of each curve."""
+    bit_one = np.uint64(1)
     ends = curves[:-1].copy()
     for label in range(len(bounds) - 1):
         for area in range(areas):
             group = label * areas + area
-            whole = ((one << np.uint64(steps)) - one) << np.uint64(area * steps)
+            all_bits = ((bit_one << np.uint64(steps)) - bit_one) << np.uint64(area * steps)
             place = 0
             for row in range(bounds[label], bounds[label + 1]):
-                if ignored[row] & whole == whole:
+                if ignored[row] & all_bits == all_bits:
                     continue
                 chosen[groups[group] + place] = row
                 for step in range(steps):
-                    bit = one << np.uint64(area * steps + step)
-                    if (found[row] | ignored[row]) & bit:
+                    bit = bit_one << np.uint64(area * steps + step)
+                    if (true_positives[row] | ignored[row]) & bit:
                         curve = group * steps + step
                         places[ends[curve]] = place
-                        kinds[ends[curve]] = limit[row] if found[row] & bit else -1
+                        kinds[ends[curve]] = limit[row] if true_positives[row] & bit else -1
                         ends[curve] += 1
                 place += 1
 
@@ -163,7 +173,7 @@ def _score(
     stats,
     class_ap,
 ):
-    """The numbers of one draw, written to ``stats`` and ``class_ap``."""
+    """Compute the numbers of one draw and write them to ``stats`` and ``class_ap``."""
     num_classes, areas = len(class_ap), (len(groups) - 1) // len(class_ap)
     steps, limits = (len(curves) - 1) // (len(groups) - 1), len(stats) - 9
     tiny = np.spacing(1.0)
@@ -185,11 +195,11 @@ def _score(
             for place in range(groups[group + 1] - first):
                 total += weights[images[first + place]]
                 reached_rows[place] = total
-            of_class = 0.0
+            ap_sum = 0.0
             for step in range(steps):
                 curve = group * steps + step
                 right[:] = 0.0
-                found, ignored, number = 0.0, 0.0, 0
+                num_found, ignored, number = 0.0, 0.0, 0
                 for event in range(curves[curve], curves[curve + 1]):
                     weight = weights[images[first + places[event]]]
                     if weight == 0:
@@ -198,9 +208,9 @@ def _score(
                         ignored += weight
                         continue
                     right[kinds[event]] += weight
-                    found += weight
-                    reached[number] = found / totals[label, area]
-                    precise[number] = found / (reached_rows[places[event]] - ignored + tiny)
+                    num_found += weight
+                    reached[number] = num_found / totals[label, area]
+                    precise[number] = num_found / (reached_rows[places[event]] - ignored + tiny)
                     number += 1
                 for place in range(number - 1, 0, -1):
                     precise[place - 1] = max(precise[place - 1], precise[place])
@@ -212,26 +222,26 @@ def _score(
                         break
                     area_below += precise[place]
                 ap = area_below / len(recalls)
-                of_class += ap
+                ap_sum += ap
                 # AP, AP50, AP75 of all areas, AP of each other area; AR of each limit, of each other area.
                 if area == 0:
                     sums[0] += ap
                     counts[0] += 1
                     if step == 0 or step == 5:
-                        at = 1 if step == 0 else 2
-                        sums[at] += ap
-                        counts[at] += 1
-                    taken = 0.0
-                    for which in range(limits):
-                        taken += right[which]
-                        sums[6 + which] += taken / totals[label, 0]
-                        counts[6 + which] += 1
+                        column = 1 if step == 0 else 2
+                        sums[column] += ap
+                        counts[column] += 1
+                    num_right = 0.0
+                    for limit in range(limits):
+                        num_right += right[limit]
+                        sums[6 + limit] += num_right / totals[label, 0]
+                        counts[6 + limit] += 1
                 else:
                     sums[2 + area] += ap
                     counts[2 + area] += 1
-                    sums[6 + limits + area - 1] += found / totals[label, area]
+                    sums[6 + limits + area - 1] += num_found / totals[label, area]
                     counts[6 + limits + area - 1] += 1
             if area == 0:
-                class_ap[label] = of_class / steps
-    for which in range(len(stats)):
-        stats[which] = sums[which] / counts[which] if counts[which] else np.nan
+                class_ap[label] = ap_sum / steps
+    for limit in range(len(stats)):
+        stats[limit] = sums[limit] / counts[limit] if counts[limit] else np.nan

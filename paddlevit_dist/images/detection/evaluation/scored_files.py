@@ -1,4 +1,4 @@
-"""COCO's files of annotations and of results, as an evaluation needs them, and one scored against the other."""
+"""Reads COCO's files of annotations and of results, and matches one with the other."""
 
 import os
 from array import array
@@ -29,26 +29,26 @@ from ..coco_files import (
 )
 from ..detections import BOXES, MASKS
 from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
-from .matching import BoxGroundTruth, CandidateDetections, ImageMasks, match_found
+from .matching import BoxGroundTruth, CandidateDetections, ImageMasks, match_detections
 from .named_results import match_names
 
 
 class AnnotationFile(NamedTuple):
-    """The images, categories and annotations of a file. Annotations are ordered by image, and those of an image as
-    in the file.
+    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file.
 
     Attributes:
-        path: of the file.
-        image_ids: ascending; as texts where one is no number.
-        sizes: int64 (images, 2), height and width; 0 where the file does not say.
-        category_ids: likewise; label k stands for the k-th.
-        names: of the categories, each different.
-        truth: of all images.
-        masks: of the annotations, as ``run_lengths.compress_runs`` returns them, where masks are compared.
+        path: path of the file.
+        image_ids: ids in ascending order; strings if one is not a number.
+        sizes: int64 (images, 2), height and width; 0 where the file does not give them.
+        category_ids: ids of the categories, in the order of the labels.
+        names: names of the categories, made unique.
+        truth: annotations of all images.
+        masks: masks of the annotations, as ``run_lengths.compress_runs`` returns them, if masks are compared.
         first: int64 (images + 1,), first annotation of each image.
         notices: what in the file differs from what COCO's tools write.
-        file_names: of the images; "" where the file does not say.
-        own_names: of the categories, as the file has them; "" where it has none.
+        file_names: file names of the images; "" where the file does not give them.
+        original_names: names of the categories as in the file; "" where there is none.
+
     """
 
     path: str
@@ -61,22 +61,23 @@ class AnnotationFile(NamedTuple):
     first: np.ndarray
     notices: list[str]
     file_names: Sequence[str] = ()
-    own_names: Sequence[str] = ()
+    original_names: Sequence[str] = ()
 
     def get_truth(self, image: int) -> BoxGroundTruth:
-        """The annotations of an image, by its position."""
+        """Return the annotations of an image, by its position."""
         chosen = slice(self.first[image], self.first[image + 1])
         return BoxGroundTruth(*(column[chosen] for column in self.truth))
 
     def get_masks(self, image: int) -> list[bytes]:
-        """The masks of an image's annotations."""
+        """Return the masks of an image's annotations, by its position."""
         return (self.masks or [])[self.first[image] : self.first[image + 1]]
 
     def get_size(self, image: int) -> tuple[int, int]:
-        """Height and width of an image.
+        """Return the height and width of an image, by its position.
 
         Raises:
-            UserError: the file does not say.
+            UserError: the file does not give them.
+
         """
         height, width = self.sizes[image].tolist()
         if height < 1 or width < 1:
@@ -85,51 +86,55 @@ class AnnotationFile(NamedTuple):
 
 
 def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
-    """Read COCO's annotations from a JSON file; lists that an evaluation does not need are passed over.
+    """Read COCO's annotations from a JSON file, skipping the lists that an evaluation does not need.
 
     Args:
-        kind: ``BOXES`` or ``MASKS``, what is going to be compared.
+        path: path of the file.
+        kind: ``BOXES`` or ``MASKS``, what will be compared.
+
     Raises:
-        UserError: the file cannot be read, or is none of annotations, or has LVIS's; the message says where.
+        UserError: the file cannot be read, is not a file of annotations, or is in LVIS's format; the message says
+            where.
+
     """
-    coco = CocoFile(os.fspath(path), takes_texts=True)
+    coco = CocoFile(os.fspath(path), allows_text_ids=True)
     if coco.federated:
-        told = "COCO's rules would take what nobody looked for as wrong; LVIS's own tools (lvis-api) score it"
+        advice = "COCO's rules count unchecked objects as wrong, so score it with LVIS's tools (lvis-api)"
         raise UserError(
-            f"{coco.file}: image {coco.federated[0]!r} was not checked for every category, as in LVIS: {told}"
+            f"{coco.file}: image {coco.federated[0]!r} was not checked for every category, as in LVIS: {advice}"
         )
-    image_ids, kept = in_order(coco.positions), np.flatnonzero(coco.kept)
-    places = [coco.positions[own] for own in image_ids]  # in the file, of the images in order
-    images = np.argsort(places)[np.array(coco.owners)[kept]] if len(kept) else kept
-    order = kept[np.argsort(images, kind="stable")]
+    image_ids, usable = in_order(coco.positions), np.flatnonzero(coco.has_owner)
+    places = [coco.positions[image_id] for image_id in image_ids]  # in the file, of the images in order
+    images = np.argsort(places)[np.array(coco.owners)[usable]] if len(usable) else usable
+    order = usable[np.argsort(images, kind="stable")]
     boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
     has_area = (boxes[:, 2:] > 0).all(axis=1)
     require_sides(coco.file, boxes[has_area], coco.sizes[np.array(coco.owners, int)[order]][has_area])
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
     areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [compute_area(masks[row]) for row in missing]
-    nothing = [] if coco.numbers else [f"{coco.file}: no annotations in it, so no score is defined"]
+    empty_notice = [] if coco.numbers else [f"{coco.file} has no annotations, so scores are undefined"]
     return AnnotationFile(
         coco.file,
         image_ids,
         coco.sizes[places],
         list(coco.categories),
-        different_names({own: category.name for own, category in coco.categories.items()}),
+        build_unique_names({category_id: category.name for category_id, category in coco.categories.items()}),
         BoxGroundTruth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
         masks,
         np.searchsorted(np.sort(images), np.arange(len(image_ids) + 1)),
-        [*coco.odd.lines(), *nothing],
+        [*coco.odd.lines(), *empty_notice],
         [file_name(coco.images[place]) or "" for place in places],
-        ["" if own in coco.unnamed else category.name for own, category in coco.categories.items()],
+        ["" if category_id in coco.unnamed else category.name for category_id, category in coco.categories.items()],
     )
 
 
 def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
-    """Compressed run lengths of the objects ``order``; where only some have a mask, the box of the others."""
+    """Return compressed run lengths of the objects ``order``, with the box for an object without a mask."""
     without = [row for row in order.tolist() if not coco.bytes[row]]
     if len(without) == len(order) and len(order):
-        raise UserError(f"{coco.file}: no annotation has a segmentation, and masks are to be compared")
-    coco.odd.note_all("object", "without a mask: the box is taken", [coco.numbers[row] for row in without])
+        raise UserError(f"{coco.file}: annotations need a 'segmentation' to compare masks")
+    coco.odd.note_all("object", "without a mask: its box is used", [coco.numbers[row] for row in without])
     masks = []
     with open_regular(coco.file, "rb") as stream:
         for row, box in zip(order.tolist(), boxes.tolist()):
@@ -146,34 +151,36 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
 
 
 def _without_size(path: str, image_id: Id) -> UserError:
-    return UserError(f"{path}: image {image_id!r} has no height and width, which its masks need")
+    """Build the error for an image whose size is unknown."""
+    return UserError(f"{path}: image {image_id!r} needs 'height' and 'width' for its masks")
 
 
-def different_names(categories: Mapping[Id, str]) -> list[str]:
-    """A name for each category: its own; with its id where several have the same."""
+def build_unique_names(categories: Mapping[Id, str]) -> list[str]:
+    """Return a unique name for each category: its name, with its id if several have this name."""
     names, result = list(categories.values()), []
-    for own, name in categories.items():
+    for category_id, name in categories.items():
         if names.count(name) > 1:
-            name = f"{name} (id {own})"
-            while name in names:  # the name of another
+            name = f"{name} (id {category_id})"
+            while name in names:  # another category has this name
                 name += "'"
         result.append(name)
     return result
 
 
 class ResultFile(NamedTuple):
-    """Detections ordered by image, and those of an image as in the file.
+    """Detections ordered by image, then as in the file.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         boxes: float64 (n, 4), x, y, width, height.
         areas: float64 (n,).
         scores: float64 (n,).
-        labels: int64 (n,), as in the annotations, -1 for categories that they do not have.
-        masks: of each, as ``run_lengths.compress_runs`` returns them, where masks are compared.
+        labels: int64 (n,), as in the annotations; -1 for categories that they do not have.
+        masks: mask of each detection, as ``run_lengths.compress_runs`` returns it, if masks are compared.
         first: int64 (images + 1,), first detection of each image.
         notices: what differs from what COCO's tools expect.
-        matched: how many images and categories were matched by their names, in words; empty where numbers decide.
+        matched: message on how many images and categories were matched by name; empty if ids decide.
+
     """
 
     path: str
@@ -187,56 +194,62 @@ class ResultFile(NamedTuple):
     matched: str = ""
 
     def find_rows(self, image: int) -> slice:
-        """Where the detections of an image are, by its position."""
+        """Return the slice of the detections of an image, by its position."""
         return slice(self.first[image], self.first[image + 1])
 
     def get_masks(self, image: int) -> list[bytes]:
-        """The masks of an image's detections."""
+        """Return the masks of an image's detections, by its position."""
         return (self.masks or [])[self.find_rows(image)]
 
 
 def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
     """Read a list of results from a JSON file.
 
+    Results refer to images and categories by name if they have names, else by id. As in COCO's tools, the first result
+    decides for all: if it has a box, boxes are compared unchanged, missing masks are drawn from boxes, and areas are
+    the areas of boxes; else boxes are drawn around masks, and areas are pixels.
+
     Args:
-        annotations: whose images and categories they mean, by their names where results have them, else by their ids.
-        kind: ``BOXES`` or ``MASKS``, what is going to be compared. As in COCO's tools the first result decides what all
-            have: with a box, boxes are compared as they are, masks are drawn from boxes where there are none, and areas
-            are those of boxes; without, boxes are drawn around masks, and areas are pixels.
+        path: path of the file.
+        annotations: annotations of the images.
+        kind: ``BOXES`` or ``MASKS``, what will be compared.
+
     Raises:
-        UserError: the file cannot be read, is none of results, or names images that the annotations do not have.
+        UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
+
     """
     path = os.fspath(path)
     images, labels, scores, shapes = array("q"), array("q"), array("d"), _ResultShapes(annotations, kind)
-    unknown: dict[Id, int] = {}  # images that the annotations do not have -> their first result
+    unknown: dict[Id, int] = {}  # images missing from the annotations -> their first result
     try:
-        found, named = _read_elements(path), match_names(path, annotations)
-        for number, result, *_ in found:
-            refused = f"{path}: result {number} has"
-            named.require_plain(path, number, result)
+        elements, names = _read_elements(path), match_names(path, annotations)
+        for number, result, *_ in elements:
+            context = f"{path}: result {number} has"
+            names.require_plain(path, number, result)
             if not -LARGEST < result.score < LARGEST:
-                raise UserError(f"{refused} score {result.score}: expected a finite number")
-            own, category = (_id(refused, name, getattr(result, name)) for name in ("image_id", "category_id"))
-            image = named.image(result, own)
+                raise UserError(f"{context} score {result.score}: expected a finite number")
+            image_id, category = (_id(context, name, getattr(result, name)) for name in ("image_id", "category_id"))
+            image = names.image(result, image_id)
             if image is None:
-                unknown.setdefault(own, number)
+                unknown.setdefault(image_id, number)
                 continue
             images.append(image)
-            labels.append(named.label(result, category))
+            labels.append(names.label(result, category))
             scores.append(result.score)
             try:
                 shapes.add(images[-1], result)
             except ValueError as error:
-                raise UserError(f"{refused} {error}") from None
+                raise UserError(f"{context} {error}") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise UserError(f"{path} is not JSON as COCO's results are: {error}") from None
+        raise UserError(f"{path} is not JSON in COCO's results format: {error}") from None
     if unknown:
-        own, number = next(iter(unknown.items()))
-        told = f"{count(len(unknown), 'image')} of its results are not in {annotations.path}"
-        raise UserError(f"{path}: {told}, as image_id {own!r} of result {number}{_hint(own, named.of_image_id)}")
-    order, of_rows = np.argsort(images, kind="stable"), np.array(labels)
+        image_id, number = next(iter(unknown.items()))
+        message = f"{count(len(unknown), 'image')} of its results are missing from {annotations.path}"
+        hint = _hint(image_id, names.image_id_positions)
+        raise UserError(f"{path}: {message}, such as image_id {image_id!r} of result {number}{hint}")
+    order, label_rows = np.argsort(images, kind="stable"), np.array(labels)
     if shapes.has_boxes:
         require_sides(path, np.array(shapes.boxes).reshape(-1, 4), annotations.sizes[np.array(images, int)])
     return ResultFile(
@@ -244,59 +257,64 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
         np.array(shapes.boxes).reshape(-1, 4)[order],
         np.array(shapes.areas)[order],
         np.array(scores)[order],
-        of_rows[order],
+        label_rows[order],
         [shapes.masks[row] for row in order.tolist()] if kind == MASKS else None,
         np.searchsorted(np.array(images)[order], np.arange(len(annotations.image_ids) + 1)),
-        [*named.notices, *_notices(path, of_rows, kind == MASKS and bool(shapes.has_boxes), named.unknown)],
-        named.matched,
+        [*names.notices, *_notices(path, label_rows, kind == MASKS and bool(shapes.has_boxes), names.unknown)],
+        names.matched,
     )
 
 
 def _read_elements(path: str) -> Iterator[JsonElement]:
-    """The results in a file, see ``coco_files.elements``.
+    """Read the results in a file, see ``coco_files.elements``.
 
     Raises:
-        UserError: it is no list.
+        UserError: the file is not a list.
+
     """
     lists = elements(path, {"": _ResultRecord})
     if "" not in lists:
         raise UserError(
-            f"{path}: expected a list of results, found an object, as annotations are; results are "
+            f"{path}: expected a list of results, found an object, as in annotation files; results are "
             '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
         )
     return lists[""]
 
 
-def _id(refused: str, name: str, value: Any) -> Id:
-    own = as_id(value, True)
-    if own is None:
-        raise UserError(f"{refused} {name} {short(value)}: expected a whole number or a text")
-    return own
+def _id(context: str, name: str, value: Any) -> Id:
+    """Return the id of a result's image or category; raise UserError if it cannot be one."""
+    id_ = as_id(value, True)
+    if id_ is None:
+        raise UserError(f"{context} {name} {short(value)}: expected an integer or a string")
+    return id_
 
 
-def _hint(own: Id, known: Iterable[Id]) -> str:
-    """Say what to say of an unknown id where ids are of another kind."""
-    example = next(iter(known))
-    if isinstance(own, str) == isinstance(example, str):
+def _hint(id_: Id, known_ids: Iterable[Id]) -> str:
+    """Explain an unknown id if the known ids have another type."""
+    example = next(iter(known_ids))
+    if isinstance(id_, str) == isinstance(example, str):
         return ""
-    kinds = ("a text", "numbers") if isinstance(own, str) else ("a number", "texts")
-    return f"; it is {kinds[0]}, and ids of images are {kinds[1]} there, such as {example!r}"
+    kinds = ("a string", "numbers") if isinstance(id_, str) else ("a number", "strings")
+    return f"; it is {kinds[0]}, but image ids are {kinds[1]} there, such as {example!r}"
 
 
 def _notices(path: str, labels: np.ndarray, have_boxes_too: bool, names: Sequence[str]) -> list[str]:
+    """Return notices on results with unknown categories, without results, and with boxes in addition to masks."""
     notices, unknown = [], int((labels < 0).sum())
     if unknown:
-        shown = f", as {shorten(', '.join(names[:3]))}" if names else ""
-        notices.append(f"{path}: {count(unknown, 'result')} of categories that are not listed{shown}: left out")
+        examples = f", such as {shorten(', '.join(names[:3]))}," if names else ""
+        notices.append(f"{path}: {count(unknown, 'result')} of unlisted categories{examples} ignored")
     if not len(labels):
-        notices.append(f"{path}: no results in it")
+        notices.append(f"{path} has no results")
     elif have_boxes_too:
-        what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
-        notices.append(f"{path}: results have boxes too, so that their {what}")
+        message = "areas are taken from boxes, as in COCO's tools; remove bbox to take them from masks"
+        notices.append(f"{path}: results also have boxes, so {message}")
     return notices
 
 
 class _ResultRecord(msgspec.Struct, gc=False):
+    """A result as its file has it."""
+
     image_id: int | float | str
     category_id: int | float | str
     score: float
@@ -316,10 +334,11 @@ class _ResultShapes:
         self.masks: list[bytes] = []
 
     def add(self, image: int, result: _ResultRecord) -> None:
-        """Take the box or the mask of a result in this image, by its position.
+        """Add the box or the mask of a result in this image, by its position.
 
         Raises:
-            ValueError: it has none that can be used; the message continues "result 7 has ...".
+            ValueError: the result has no usable shape; the message continues "result 7 has ...".
+
         """
         if self.has_boxes is None:
             self.has_boxes = bool(result.bbox)
@@ -342,7 +361,7 @@ class _ResultShapes:
         self.areas.append(area)
 
     def _mask(self, image: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
-        """Box and area of a result with a mask, which is kept where masks are compared."""
+        """Return box and area of a result with a mask; keep the mask if masks are compared."""
         height, width = self.annotations.sizes[image].tolist()
         if self.kind == BOXES:  # the size need not be known
             runs = parse_segmentation(shape, *((height, width) if min(height, width) > 0 else (None, None)))
@@ -356,11 +375,14 @@ class _ResultShapes:
 def build_match_table(
     annotations: AnnotationFile, results: ResultFile, kind: str, max_detections: Sequence[int] = MAX_DETECTIONS
 ) -> MatchTable:
-    """All images of the annotations, matched. ``image_ids`` of the table are positions in ``annotations.image_ids``.
+    """Match all images of the annotations; ``image_ids`` of the table are positions in ``annotations.image_ids``.
 
     Args:
-        kind: of what both were read for.
-        max_detections: see ``match_found``.
+        annotations: annotations of all images.
+        results: results that were read for these annotations.
+        kind: ``BOXES`` or ``MASKS``, as both were read.
+        max_detections: see ``match_detections``.
+
     """
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)
@@ -372,6 +394,6 @@ def build_match_table(
         if kind == MASKS:
             height = int(annotations.sizes[image, 0])
             shapes = ImageMasks(results.get_masks(image), annotations.get_masks(image), height)
-        found = CandidateDetections(shapes, scores, labels, results.areas[rows])
-        tables.add(match_found(image, truth, found, num_classes, max_detections))
+        candidates = CandidateDetections(shapes, scores, labels, results.areas[rows])
+        tables.add(match_detections(image, truth, candidates, num_classes, max_detections))
     return tables.joined()

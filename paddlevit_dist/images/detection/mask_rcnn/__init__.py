@@ -1,5 +1,14 @@
-"""Mask R-CNN: boxes proposed by one network are classified, moved and masked by another (He et al., ICCV 2017).
+"""Mask R-CNN: one network proposes boxes, another classifies, refines and masks them (He et al., ICCV 2017).
 
 - ``network``: the model on a pyramid; ``region_proposals``, ``region_heads``: its parts
-- ``criterion``: what it learns
+- ``criterion``: targets and losses
 """
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "FasterRCNN": "network",
+    "MaskRCNN": "network",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

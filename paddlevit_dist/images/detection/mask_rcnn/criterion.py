@@ -1,4 +1,4 @@
-"""Training of Mask R-CNN: the regions of a training step with their targets, and the losses."""
+"""Training of Mask R-CNN: sampled regions with their targets, and the losses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,31 +9,33 @@ from paddle.nn import functional as F
 
 from ....runtime.transfers import read, to_device_together
 from ....tasks.task import LossTerm
-from ..boxes import offsets, overlaps
+from ..boxes import box_iou, encode_boxes
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 from ..variants import MaskRcnnRules
-from .region_heads import RegionBatch, assign_levels, roi_align, stand_in
+from .region_heads import RegionBatch, assign_levels, build_placeholder_region, roi_align
 from .region_proposals import match, sample
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 
 
 class MaskRcnnCriterion(DetectionCriterion):
-    """Objectness and boxes of the anchors, classes, boxes and masks of the regions, all of weight 1 but the classes.
+    """Objectness and boxes of anchors; classes, boxes and masks of regions; weights are 1 except for classes.
 
-    With the normalizer "global" each term is the mean over an image's samples (256 anchors, 512 regions, all regions
-    on objects for masks; fewer where there are fewer), then over all images of the update: whoever has which image
-    on how many devices, the loss is the same for the same samples. torchvision ("reference") takes the mean over the
-    samples of each device instead. Both are equal with one image a device; with more, wherever all images have
-    their full number of samples, which leaves the masks, in which "reference" weighs images by their regions.
-
-    Args:
-        anchor_beta, box_beta: where the loss of a regression turns from a square to a line; see ``MaskRcnnRules``.
-        has_masks: whether the network has masks.
-        normalizer: "global" or "reference".
-        class_weight: of the regions' classes; 1 in the paper.
+    With the normalizer "global", each term is the mean over an image's samples (256 anchors, 512 regions, for masks all
+    regions on objects; fewer if there are fewer), then over all images of the update, so that the loss of the same
+    samples does not depend on how images are distributed over devices. "reference" is torchvision's: the mean over the
+    samples of each device. Both are equal with one image per device, and with more if all images have their full number
+    of samples, except for masks, in which "reference" weights images by their number of regions.
 
     Source: He et al., Mask R-CNN, 2017, section 3; Girshick, Fast R-CNN, 2015, equations 1 to 3.
+
+    Args:
+        anchor_beta: transition of the anchors' loss from a square to a line, see ``MaskRcnnRules``.
+        box_beta: transition of the regions' loss from a square to a line, see ``MaskRcnnRules``.
+        has_masks: whether the network has masks.
+        normalizer: "global" or "reference".
+        class_weight: weight of the regions' classes; 1 in the paper.
+
     """
 
     def __init__(
@@ -48,33 +50,33 @@ class MaskRcnnCriterion(DetectionCriterion):
         self.anchor_beta, self.box_beta = anchor_beta, box_beta
         self.terms_by_name: tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
         self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
-        # The engine asks for one count at least; under "reference" each term brings its own.
+        # The engine needs at least one count; with "reference" each term contains its own.
         self.count_names = self.terms_by_name if self.is_global else ("images",)
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
-        """The number of images, for each term."""
+        """Return the number of images for each term."""
         return dict.fromkeys(self.count_names, len(batch["labels"]))
 
     def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
-        """The terms of what ``MaskRCNN.forward`` returned with targets."""
-        of_anchors = F.binary_cross_entropy_with_logits(
+        """Return the loss terms of the outputs of ``MaskRCNN.forward`` with targets."""
+        anchor_losses = F.binary_cross_entropy_with_logits(
             outputs["anchor_logits"], outputs["anchor_positive"], reduction="none"
         )  # (N, S)
-        of_regions = F.cross_entropy(outputs["region_logits"], outputs["region_labels"], reduction="none")
+        region_losses = F.cross_entropy(outputs["region_logits"], outputs["region_labels"], reduction="none")
         anchor_boxes = smooth_l1(outputs["anchor_changes"], outputs["anchor_offsets"], self.anchor_beta)  # (N, S)
         boxes = smooth_l1(outputs["region_changes"], outputs["region_offsets"], self.box_beta)  # (n,)
         is_object = (outputs["region_labels"] > 0).astype(boxes.dtype)
         losses: dict[str, Any] = {
-            "objectness": (of_anchors, outputs["anchor_shares"]),
+            "objectness": (anchor_losses, outputs["anchor_shares"]),
             "anchor_boxes": (anchor_boxes * outputs["anchor_positive"], outputs["anchor_shares"]),
-            "classes": (of_regions.reshape([-1]), outputs["region_shares"]),
+            "classes": (region_losses.reshape([-1]), outputs["region_shares"]),
             "boxes": (boxes * is_object, outputs["region_shares"]),
         }
         if "masks" in self.terms_by_name:
-            of_masks = F.binary_cross_entropy_with_logits(
+            mask_losses = F.binary_cross_entropy_with_logits(
                 outputs["mask_logits"], outputs["mask_targets"], reduction="none"
             ).mean(axis=[1, 2])  # (p,)
-            losses["masks"] = (of_masks, outputs["mask_shares"])
+            losses["masks"] = (mask_losses, outputs["mask_shares"])
         images = outputs["anchor_logits"].shape[0]
         return {
             name: self._term(*losses[name], images)._replace(weight=self.weights[name]) for name in self.terms_by_name
@@ -87,9 +89,12 @@ class MaskRcnnCriterion(DetectionCriterion):
         return LossTerm((losses * used).sum(), used.sum())
 
 
-def smooth_l1(changes: paddle.Tensor, wanted: paddle.Tensor, beta: float) -> paddle.Tensor:
-    """Sum over the last axis of x^2 / (2 beta) where |x| < beta, else |x| - beta / 2, of x = changes - wanted."""
-    distance = (changes - wanted).abs()
+def smooth_l1(changes: paddle.Tensor, targets: paddle.Tensor, beta: float) -> paddle.Tensor:
+    """Sum the smooth L1 loss over the last axis: x^2 / (2 beta) where |x| < beta, else |x| - beta / 2.
+
+    Here x = changes - targets.
+    """
+    distance = (changes - targets).abs()
     if beta > 0:
         near = 0.5 * distance * distance / beta
         distance = paddle.where(distance < beta, near, distance - 0.5 * beta)
@@ -97,15 +102,16 @@ def smooth_l1(changes: paddle.Tensor, wanted: paddle.Tensor, beta: float) -> pad
 
 
 class RegionTargets(NamedTuple):
-    """Sampled regions of a batch, n of them, at least 1, ascending by image and positive ones first in each.
+    """Sampled regions of a batch, n of them, at least 1, ascending by image, positive ones first in each image.
 
     Attributes:
-        regions: n.
+        regions: n regions.
         labels: int64 (n,), 0 for background, else the object's class plus 1.
-        offsets: (n, 4), what the region's changes should be; 0 for background.
-        shares: (n,), one over how many of them the image has; 0 for a stand-in where no image has any.
-        positive: int64 (p,), the numbers of those on objects, on the host.
-        objects: int64 (p,), which of its image's objects each of them is, on the host.
+        offsets: (n, 4), target of the region's changes; 0 for background.
+        shares: (n,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
+        positive: int64 (p,), positions of the regions on objects, on the host.
+        objects: int64 (p,), index of the object of each of these in its image, on the host.
+
     """
 
     regions: RegionBatch
@@ -117,79 +123,94 @@ class RegionTargets(NamedTuple):
 
 
 @paddle.no_grad()
-def region_targets(
+def sample_region_targets(
     proposals: Sequence[paddle.Tensor], targets: DetectionTargets, levels: int, rules: MaskRcnnRules
 ) -> RegionTargets:
-    """Sample regions from the proposals (n, 4) of each image and from its objects themselves. The host waits for the
-    device once, to know which were drawn.
+    """Sample regions from the proposals (n, 4) of each image and its objects; the host waits once for the samples.
 
     Args:
-        targets: with ``box_counts``.
-        levels: of the pyramid, that regions are cut out of.
+        proposals: proposals of each image.
+        targets: the objects, with ``box_counts``.
+        levels: number of levels of the pyramid that regions are pooled from.
+        rules: settings of the network.
+
     """
-    drawn = [_draw(boxes, targets, image, rules) for image, boxes in enumerate(proposals)]
-    images = np.repeat(np.arange(len(drawn)), [len(boxes) for boxes, *_ in drawn])
+    samples = [_sample_image(boxes, targets, image, rules) for image, boxes in enumerate(proposals)]
+    images = np.repeat(np.arange(len(samples)), [len(boxes) for boxes, *_ in samples])
     if len(images) == 0:
-        return _nothing(proposals[0])
-    boxes, labels, wanted, states = (paddle.concat(list(parts)) for parts in zip(*drawn))
-    known, of_level = read(states, assign_levels(boxes, levels, rules.reference_size))
-    used = np.flatnonzero(known[:, 0])
-    if len(used) == 0:
-        return _nothing(proposals[0])
-    images, of_level, (_, is_positive, objects) = images[used], of_level[used], known[used].T
-    counts = np.bincount(images, minlength=len(drawn))
+        return _no_regions(proposals[0])
+    boxes, labels, offsets, states = (paddle.concat(list(parts)) for parts in zip(*samples))
+    read_states, region_levels = read(states, assign_levels(boxes, levels, rules.reference_size))
+    used_rows = np.flatnonzero(read_states[:, 0])
+    if len(used_rows) == 0:
+        return _no_regions(proposals[0])
+    images, region_levels, (_, is_positive, objects) = (
+        images[used_rows],
+        region_levels[used_rows],
+        read_states[used_rows].T,
+    )
+    counts = np.bincount(images, minlength=len(samples))
     positive = np.flatnonzero(is_positive)
-    places, shares = _with_shares(used, counts[images], boxes)
-    boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
-    return RegionTargets(RegionBatch(boxes, images, of_level), labels, wanted, shares, positive, objects[positive])
+    places, shares = _with_shares(used_rows, counts[images], boxes)
+    boxes, labels, offsets = (paddle.gather(part, places) for part in (boxes, labels, offsets))
+    return RegionTargets(
+        RegionBatch(boxes, images, region_levels), labels, offsets, shares, positive, objects[positive]
+    )
 
 
-def _draw(
+def _sample_image(
     proposals: paddle.Tensor, targets: DetectionTargets, image: int, rules: MaskRcnnRules
 ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
-    """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one image."""
+    """Return boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one image."""
     count = int(targets.box_counts[image])
     objects = targets.boxes[image].astype(proposals.dtype)  # (M, 4)
     boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
     if boxes.shape[0] == 0:
         return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
-    overlap = overlaps(objects[: max(count, 1)], boxes)
+    overlap = box_iou(objects[: max(count, 1)], boxes)
     matches = match(overlap, rules.region_overlap, rules.region_overlap)
     chosen, is_positive, is_used = sample(
         matches.states, rules.region_samples, rules.region_share, rules.random_samples
     )
-    boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
-    labels = paddle.gather(targets.labels[image].astype("int64"), of_object) + 1
+    boxes, object_index = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
+    labels = paddle.gather(targets.labels[image].astype("int64"), object_index) + 1
     labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))
-    wanted = offsets(paddle.gather(objects, of_object), boxes, rules.box_weights)
-    # Elsewhere it may be infinite: an empty list of objects is padded with one that has no area.
-    wanted = paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted))
-    states = paddle.stack([is_used.astype("int64"), is_positive.astype("int64"), of_object.astype("int64")], axis=1)
-    return boxes, labels, wanted, states
+    offsets = encode_boxes(paddle.gather(objects, object_index), boxes, rules.box_weights)
+    # Otherwise infinite values are possible: an empty list of objects is padded with one without area.
+    offsets = paddle.where(is_positive.unsqueeze(1), offsets, paddle.zeros_like(offsets))
+    states = paddle.stack([is_used.astype("int64"), is_positive.astype("int64"), object_index.astype("int64")], axis=1)
+    return boxes, labels, offsets, states
 
 
 def _with_shares(places: np.ndarray, counts: np.ndarray, like: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Rows of a table, and one over the counts, on the device after one transfer."""
+    """Return rows of a table, and one over the counts, on the device after one transfer."""
     rows, shares = to_device_together(places.astype(np.float64), 1.0 / counts)  # a row's number is exact
     return rows.astype("int64"), shares.astype(like.dtype)
 
 
-def _nothing(like: paddle.Tensor) -> RegionTargets:
-    none = np.zeros(0, np.int64)
+def _no_regions(like: paddle.Tensor) -> RegionTargets:
+    """Return a placeholder region without objects."""
+    no_indices = np.zeros(0, np.int64)
     zeros = paddle.zeros([1], dtype=like.dtype)
     return RegionTargets(
-        stand_in(like), paddle.zeros([1], dtype="int64"), zeros.reshape([1, 1]).tile([1, 4]), zeros, none, none
+        build_placeholder_region(like),
+        paddle.zeros([1], dtype="int64"),
+        zeros.reshape([1, 1]).tile([1, 4]),
+        zeros,
+        no_indices,
+        no_indices,
     )
 
 
 class MaskTargets(NamedTuple):
-    """The regions that learn a mask, p of them, at least 1.
+    """Regions with a mask target, p of them, at least 1.
 
     Attributes:
-        regions: p.
+        regions: p regions.
         labels: int64 (p,), the object's class plus 1.
         masks: (p, side, side), from 0 to 1.
-        shares: (p,), one over how many of them the image has; 0 for a stand-in where no image has any.
+        shares: (p,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
+
     """
 
     regions: RegionBatch
@@ -199,39 +220,52 @@ class MaskTargets(NamedTuple):
 
 
 @paddle.no_grad()
-def mask_targets(of_boxes: RegionTargets, targets: DetectionTargets, side: int) -> MaskTargets:
-    """The masks of the objects, as their regions see them.
+def crop_mask_targets(region_samples: RegionTargets, targets: DetectionTargets, side: int) -> MaskTargets:
+    """Crop the masks of objects to their regions.
 
     Args:
-        side: of the masks that are predicted.
+        region_samples: sampled regions.
+        targets: the objects, with masks.
+        side: side of the predicted masks.
+
     """
-    kind = of_boxes.shares.dtype
-    if len(of_boxes.positive) == 0:
-        none = paddle.zeros([1, side, side], dtype=kind)
-        return MaskTargets(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
-    chosen, everything = of_boxes.positive, of_boxes.regions
-    images = everything.images[chosen]
-    places, shares = _with_shares(chosen, np.bincount(images)[images], of_boxes.shares)
-    regions = RegionBatch(paddle.gather(everything.boxes, places), images, everything.levels[chosen])
-    masks = _crop_masks(targets.masks, regions, of_boxes.objects, side)
-    return MaskTargets(regions, paddle.gather(of_boxes.labels, places), masks, shares)
+    dtype = region_samples.shares.dtype
+    if len(region_samples.positive) == 0:
+        empty = paddle.zeros([1, side, side], dtype=dtype)
+        return MaskTargets(
+            build_placeholder_region(region_samples.shares), paddle.ones([1], dtype="int64"), empty, empty[:, 0, 0]
+        )
+    chosen, all_regions = region_samples.positive, region_samples.regions
+    images = all_regions.images[chosen]
+    places, shares = _with_shares(chosen, np.bincount(images)[images], region_samples.shares)
+    regions = RegionBatch(paddle.gather(all_regions.boxes, places), images, all_regions.levels[chosen])
+    masks = _crop_masks(targets.masks, regions, region_samples.objects, side)
+    return MaskTargets(regions, paddle.gather(region_samples.labels, places), masks, shares)
 
 
 def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray, side: int) -> paddle.Tensor:
-    """The parts (p, side, side) of the masks (N, M, H, W) inside the regions, each of one of its image's objects, int
-    (p,), as torchvision cuts them out: the mean of about one sample a pixel. Of one image at a time they are floats.
+    """Pool the parts (p, side, side) of the masks (N, M, H, W) inside the regions, as torchvision does.
+
+    A value is the mean of about one sample per pixel. Masks are converted to floats for one image at a time.
+
+    Args:
+        masks: masks of the objects.
+        regions: p regions.
+        objects: int (p,), index of each region's object in its image.
+        side: side of the result.
+
     """
     most = masks.shape[1]
-    of_batch = regions.images * most + objects
-    order = np.argsort(of_batch, kind="stable")  # object by object
-    needed, counts = np.unique(of_batch, return_counts=True)
+    batch_objects = regions.images * most + objects
+    order = np.argsort(batch_objects, kind="stable")  # object by object
+    needed, counts = np.unique(batch_objects, return_counts=True)
     images, starts = np.unique(needed // most, return_index=True)
     needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
     arrays = [order, np.argsort(order, kind="stable"), *needed]
-    by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
+    by_object, back, *object_indices = to_device_together(*(array.astype(np.int32) for array in arrays))
     boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
     parts: list[paddle.Tensor] = []
-    for image, chosen, own, numbers in zip(images.tolist(), there, boxes, counts):
-        of_objects = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
-        parts.append(roi_align(of_objects, own, numbers, side, 1.0, -1))
+    for image, chosen, region_boxes, numbers in zip(images.tolist(), object_indices, boxes, counts):
+        object_masks = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
+        parts.append(roi_align(object_masks, region_boxes, numbers, side, 1.0, -1))
     return paddle.gather(paddle.concat(parts).squeeze(1), back)

@@ -1,7 +1,7 @@
-"""Mask R-CNN on a pyramid.
+"""Mask R-CNN on a feature pyramid.
 
-Source: He et al., Mask R-CNN, ICCV 2017 (arXiv 1703.06870). Parameter names are torchvision's; Linear weights are
-(in, out) as Paddle stores them.
+Source: He et al., Mask R-CNN, ICCV 2017 (arXiv 1703.06870). Parameter names are torchvision's; Linear weights are (in,
+out) as Paddle stores them.
 """
 
 import math
@@ -21,23 +21,24 @@ from ....tasks.model import ClassLayout, Model
 from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names
-from ..boxes import inside, move_boxes
+from ..boxes import clip_boxes, decode_boxes
 from ..detections import DetectedObjects
 from ..detector import DetectionCriterion, DetectionTargets, Detector, Outputs, uniform, zeros
 from ..variants import FASTER_RCNN, MASK_RCNN, MaskRcnnRules
-from .criterion import MaskRcnnCriterion, mask_targets, region_targets
-from .region_heads import RegionHeads, paste, stand_in
+from .criterion import MaskRcnnCriterion, crop_mask_targets, sample_region_targets
+from .region_heads import RegionHeads, build_placeholder_region, paste
 from .region_proposals import ProposalNetwork, suppress
 
-_BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
+_AFTER_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on, so they get no gradients
 
 
 class FeaturePyramid(nn.Layer):
-    """As many maps as it is given, and one of half the last one's resolution.
+    """Feature pyramid with one map for each input, and one of half the last map's resolution.
 
     Args:
-        inputs: channels of the maps, from fine to coarse.
-        channels: of its own maps.
+        inputs: channels of the input maps, from fine to coarse.
+        channels: channels of the pyramid's maps.
+
     """
 
     def __init__(self, inputs: Sequence[int], channels: int):
@@ -46,7 +47,7 @@ class FeaturePyramid(nn.Layer):
         self.layer_blocks = nn.LayerList([nn.Sequential(_convolution(channels, channels, 3)) for _ in inputs])
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-        """(N, channels, height, width) of each level of ``maps``, and of the additional one."""
+        """Return maps (N, channels, height, width) of each level of ``maps``, and of the additional one."""
         above, results = None, []
         for number in reversed(range(len(maps))):
             x = self.inner_blocks[number](maps[number])
@@ -59,7 +60,7 @@ class FeaturePyramid(nn.Layer):
 
 
 def _convolution(inputs: int, outputs: int, kernel_size: int) -> Conv2D:
-    """A convolution whose values begin as torchvision's (He et al., 2015, uniform, with gain 1)."""
+    """Build a convolution with torchvision's initialization (He et al., 2015, uniform, with gain 1)."""
     bound = math.sqrt(3.0 / (inputs * kernel_size**2))
     return Conv2D(inputs, outputs, kernel_size, padding=kernel_size // 2, weight_attr=uniform(bound), bias_attr=zeros())
 
@@ -69,11 +70,12 @@ class PyramidBackbone(nn.Layer):
 
     Args:
         body: a model that has ``features``, without classifier.
-        channels: of the pyramid's maps.
+        channels: channels of the pyramid's maps.
         has_norm: whether each of the body's maps is normalized over its channels first.
 
     Attributes:
-        strides: pixels to a position of each of the pyramid's maps.
+        strides: stride in pixels of each of the pyramid's maps.
+
     """
 
     def __init__(self, body: Model, channels: int, has_norm: bool):
@@ -83,20 +85,20 @@ class PyramidBackbone(nn.Layer):
         self.norms = nn.LayerList([LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
         self.fpn = FeaturePyramid(widths, channels)
         for name, parameter in body.named_parameters():
-            if name.startswith(_BEHIND_THE_MAPS) and not getattr(body, "norm_features", False):
+            if name.startswith(_AFTER_MAPS) and not getattr(body, "norm_features", False):
                 parameter.stop_gradient = True
         strides = body.feature_strides[-4:]
         self.strides = (*strides, 2 * strides[-1])
 
     def forward(self, images: paddle.Tensor) -> list[paddle.Tensor]:
-        """Maps of images (N, 3, H, W), from fine to coarse."""
+        """Return maps of images (N, 3, H, W), from fine to coarse."""
         maps = self.body.features(images)[-4:]
         if len(self.norms):
             maps = [norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2]) for norm, x in zip(self.norms, maps)]
         return self.fpn(maps)
 
 
-_MULTIPLE_PX = 32  # of the sides that the network computes with, so that each map is half as large as the one before
+_MULTIPLE_PX = 32  # sides are padded to multiples, so that each map is half as large as the one before
 _BODY = "backbone.body."
 _SHORTEST_SIDE_PX = 1e-2  # of a detection
 
@@ -105,9 +107,10 @@ class ImageDetections(NamedTuple):
     """Detections of one image, n of them, best first.
 
     Attributes:
-        boxes: (n, 4) in pixels of the image that the network saw.
+        boxes: (n, 4) in pixels of the network's input.
         scores: (n,).
         labels: int64 (n,), from 0.
+
     """
 
     boxes: paddle.Tensor
@@ -116,26 +119,27 @@ class ImageDetections(NamedTuple):
 
 
 class MaskRCNN(Detector):
-    """Finds boxes, classes and masks of objects.
+    """Detects boxes, classes and masks of objects.
 
-    In training the host waits for the device once for each image, to suppress proposals, and twice for all of them:
-    for how many proposals they have, and for which regions were drawn. What is drawn comes from Paddle's generator.
+    In training the host waits for the device once per image, to suppress proposals, and twice per batch: for the number
+    of proposals and for the sampled regions. Samples are drawn from Paddle's generator.
 
     Args:
-        num_classes: without the background.
-        backbone: a model with ``features`` of strides 4, 8, 16 and 32.
-        backbone_options: of that model.
+        num_classes: number of classes without the background.
+        backbone: name of a model with ``features`` of strides 4, 8, 16 and 32.
+        backbone_options: options of that model.
         feature_norm: whether the backbone's maps are normalized over their channels.
-        pyramid_channels: of the pyramid's maps.
+        pyramid_channels: channels of the pyramid's maps.
         region_channels: width of the dense layers on a region.
-        mask_channels: of the convolutions on a region before its mask's predictor.
-        rules: those of ``MaskRcnnRules`` that differ from its defaults, by name.
-        random_samples: that of ``MaskRcnnRules``, which a configuration can set.
+        mask_channels: channels of the convolutions before the mask predictor.
+        rules: values of ``MaskRcnnRules`` that differ from its defaults, by name.
+        random_samples: value of ``MaskRcnnRules``, which a configuration can set.
         drop_path: rate of stochastic depth in the backbone's last block.
+
     """
 
     learns_masks = True
-    reference_normalizer = "as torchvision does: each term by the samples of each device"
+    reference_normalizer = "as by torchvision: each term by the samples of each device"
     variants = MASK_RCNN
     coco_outputs = key_names.TORCHVISION_OUTPUTS
     key_maps = key_names.MASK_RCNN
@@ -168,8 +172,8 @@ class MaskRCNN(Detector):
         body = create_model(backbone, num_classes=0, **options)
         if tuple(body.feature_strides[-4:]) != (4, 8, 16, 32):
             raise UserError(
-                f"Mask R-CNN needs maps of strides 4, 8, 16 and 32; {backbone} has {tuple(body.feature_strides)}: "
-                "choose another backbone, such as resnet50"
+                f"Mask R-CNN needs maps of strides 4, 8, 16 and 32, but {backbone} has {tuple(body.feature_strides)}: "
+                "use another backbone, such as resnet50"
             )
         self.rules, self.in_channels = (
             MaskRcnnRules(**{"random_samples": random_samples, **(rules or {})}),
@@ -186,36 +190,38 @@ class MaskRCNN(Detector):
 
     @property
     def pretrained_part(self) -> Model:
+        """The model that is initialized with a classifier's weights."""
         return self.backbone.body
 
     @classmethod
     def most_objects(cls, **options: Any) -> tuple[str, int] | None:
+        """Return the limit of detections in an image, and the flag that sets it."""
         return "-max_detections", MaskRcnnRules(**(options["rules"] or {})).detections
 
     @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> DetectionCriterion:
-        """See ``Detector.criterion``; ``losses`` may have ``normalizer`` and ``class_weight``."""
-        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
-        rules = MaskRcnnRules(**(chosen["rules"] or {}))
+        """Build the losses of a model; ``losses`` may have ``normalizer`` and ``class_weight``."""
+        arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
+        rules = MaskRcnnRules(**(arguments["rules"] or {}))
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
-        """See ``Detector.forward``.
+        """Return samples for the criterion with ``targets``, else detections; see ``Detector.forward`` for arguments.
 
         Returns:
-            With targets, for the criterion, what ``ProposalNetwork.forward`` says of anchors; of n regions
-            ``region_logits`` (n, classes + 1), ``region_labels`` (n,), ``region_changes``, ``region_offsets`` (n, 4)
-            and ``region_shares`` (n,), see ``RegionTargets``; of p regions on objects ``mask_logits``, ``mask_targets``
-            (p, side, side) and ``mask_shares`` (p,).
+            With targets, the outputs of ``ProposalNetwork.forward`` for anchors; for n regions ``region_logits`` (n,
+            classes + 1), ``region_labels`` (n,), ``region_changes``, ``region_offsets`` (n, 4) and ``region_shares``
+            (n,), see ``RegionTargets``; for p regions on objects ``mask_logits``, ``mask_targets`` (p, side, side) and
+            ``mask_shares`` (p,).
 
-            Without, the n detections of all images, one image's behind another's, best first: ``boxes`` (n, 4) in
-            pixels of ``images``, ``scores`` (n,), ``labels`` int64 (n,), ``masks`` (n, side, side), probabilities
-            inside each box; and ``numbers`` int64 (N,), how many each image has. A row of zeros stands where no
-            image has any.
+            Without targets, the n detections of all images, ordered by image, best first: ``boxes`` (n, 4) in pixels of
+            ``images``, ``scores`` (n,), ``labels`` int64 (n,), ``masks`` (n, side, side), probabilities inside each
+            box; and ``numbers`` int64 (N,), detections of each image. Without any detection there is one row of zeros.
+
         """
         number, _, height, width = images.shape
         if sizes is None:
@@ -233,32 +239,34 @@ class MaskRCNN(Detector):
     def _learn(
         self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], targets: DetectionTargets
     ) -> Outputs:
+        """Return the outputs of sampled regions with their targets."""
         heads = self.roi_heads
-        taught = region_targets(proposals, targets, len(heads.strides), self.rules)
-        logits, changes = heads.classify(maps, taught.regions)
+        samples = sample_region_targets(proposals, targets, len(heads.strides), self.rules)
+        logits, changes = heads.classify(maps, samples.regions)
         number, classes = logits.shape
-        own = paddle.arange(number, dtype="int64") * classes + taught.labels
+        label_rows = paddle.arange(number, dtype="int64") * classes + samples.labels
         outputs = {
             "region_logits": logits,
-            "region_labels": taught.labels,
-            "region_changes": paddle.gather(changes.reshape([-1, 4]), own),
-            "region_offsets": taught.offsets,
-            "region_shares": taught.shares,
+            "region_labels": samples.labels,
+            "region_changes": paddle.gather(changes.reshape([-1, 4]), label_rows),
+            "region_offsets": samples.offsets,
+            "region_shares": samples.shares,
         }
         if not self.learns_masks:
             return outputs
         if targets.masks is None:
             raise UserError(
-                "Mask R-CNN learns masks, and these data have boxes alone: choose a model without masks, such as "
+                "Mask R-CNN learns masks, but these data have only boxes: use a model without masks, such as "
                 "faster_rcnn_resnet50_fpn"
             )
-        of_masks = mask_targets(taught, targets, 2 * self.rules.mask_size)
-        outputs["mask_logits"] = heads.masks(maps, of_masks.regions, of_masks.labels)
-        return {**outputs, "mask_targets": of_masks.masks, "mask_shares": of_masks.shares}
+        mask_samples = crop_mask_targets(samples, targets, 2 * self.rules.mask_size)
+        outputs["mask_logits"] = heads.masks(maps, mask_samples.regions, mask_samples.labels)
+        return {**outputs, "mask_targets": mask_samples.masks, "mask_shares": mask_samples.shares}
 
     def _detect(self, maps: Sequence[paddle.Tensor], proposals: list[paddle.Tensor], sizes: paddle.Tensor) -> Outputs:
+        """Return the detections of all images."""
         heads, numbers = self.roi_heads, [len(boxes) for boxes in proposals]
-        found: list[ImageDetections | None] = [None] * len(proposals)
+        detections: list[ImageDetections | None] = [None] * len(proposals)
         if sum(numbers):
             images = np.repeat(np.arange(len(numbers)), numbers)
             regions = heads.regions(paddle.concat([boxes for boxes in proposals if len(boxes)]), images)
@@ -268,73 +276,86 @@ class MaskRCNN(Detector):
                 part = slice(start, start + number)
                 start += number
                 if number:
-                    moved = move_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
-                    moved = inside(moved.unsqueeze(0), sizes[image : image + 1])[0]  # (number, classes + 1, 4)
-                    found[image] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
-        return self._join(maps, found, proposals[0])
+                    decoded = decode_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
+                    decoded = clip_boxes(decoded.unsqueeze(0), sizes[image : image + 1])[0]  # (number, classes + 1, 4)
+                    detections[image] = _choose(F.softmax(logits[part], axis=1), decoded, self.rules)
+        return self._join(maps, detections, proposals[0])
 
-    def _join(self, maps: Sequence[paddle.Tensor], found: list[ImageDetections | None], like: paddle.Tensor) -> Outputs:
-        """The detections of all images with their masks."""
-        numbers = [0 if of_image is None else len(of_image.boxes) for of_image in found]
-        some, images = [one for one in found if one is not None], np.repeat(np.arange(len(numbers)), numbers)
-        if not some:
-            nowhere = stand_in(like)
-            images = nowhere.images
+    def _join(
+        self, maps: Sequence[paddle.Tensor], detections: list[ImageDetections | None], like: paddle.Tensor
+    ) -> Outputs:
+        """Concatenate the detections of all images, and predict their masks."""
+        numbers = [0 if image_detections is None else len(image_detections.boxes) for image_detections in detections]
+        non_empty, images = (
+            [image_detections for image_detections in detections if image_detections is not None],
+            np.repeat(np.arange(len(numbers)), numbers),
+        )
+        if not non_empty:
+            placeholder = build_placeholder_region(like)
+            images = placeholder.images
             zero = paddle.zeros([1], dtype="int64")
-            some = [ImageDetections(nowhere.boxes, zero.astype(like.dtype), zero)]
-        outputs = {name: paddle.concat(list(values)) for name, values in zip(ImageDetections._fields, zip(*some))}
+            non_empty = [ImageDetections(placeholder.boxes, zero.astype(like.dtype), zero)]
+        outputs = {name: paddle.concat(list(values)) for name, values in zip(ImageDetections._fields, zip(*non_empty))}
         if self.learns_masks:
             regions = self.roi_heads.regions(outputs["boxes"], images)
             outputs["masks"] = F.sigmoid(self.roi_heads.masks(maps, regions, outputs["labels"] + 1))
         return {**outputs, "numbers": to_device(np.array(numbers, np.int64))}
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
-        """See ``Detector.decode``."""
+        """Return the detections in each image in host memory, see ``Detector.decode``."""
         arrays = dict(zip(outputs, read(*outputs.values())))
         results, start = [], 0
         for image, number in enumerate(arrays["numbers"].tolist()):
-            own = slice(start, start + number)
+            rows = slice(start, start + number)
             start += number
             height, width = (int(side) for side in original_sizes[image])
             scale = (original_sizes[image] / np.asarray(sizes[image], dtype=np.float64))[[1, 0, 1, 0]]
-            boxes = (arrays["boxes"][own] * scale).astype(np.float32)
+            boxes = (arrays["boxes"][rows] * scale).astype(np.float32)
             masks = None
             if self.learns_masks:
-                masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(arrays["masks"][own], boxes)]
-            scores, labels = arrays["scores"][own].astype(np.float32), arrays["labels"][own].astype(np.int64)
+                masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(arrays["masks"][rows], boxes)]
+            scores, labels = arrays["scores"][rows].astype(np.float32), arrays["labels"][rows].astype(np.int64)
             results.append(DetectedObjects(boxes, scores, labels, masks))
         return results
 
     def reset_classifier(self, num_classes: int) -> None:
-        """New last layers of the heads; all masks' layers after the last convolution."""
+        """Replace the last layers of the heads, and all layers of the mask predictor."""
         self.num_classes = num_classes
         self.roi_heads.reset(num_classes + 1)
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Torchvision's heads, which have outputs for each id of COCO's categories, for its 80 categories; what the
-        backbone can resize."""
+        """Adapt a parameter to this model.
+
+        Rows of COCO's 80 categories are selected from torchvision's heads, which have outputs for each id; other
+        parameters are resized by the backbone.
+        """
         if name.startswith(self.classifier_layers):
             published = key_names.TORCHVISION_OUTPUTS, key_names.TORCHVISION_ROWS
-            of_output = self.class_layout(name).each
-            axis = 0 if value.ndim == 4 else -1  # of a convolution, of a dense layer
-            return key_names.rows_of_categories(value, self.num_classes, *published, axis, of_output)
+            values_per_class = self.class_layout(name).each
+            axis = 0 if value.ndim == 4 else -1  # convolution, dense layer
+            return key_names.select_category_rows(value, self.num_classes, *published, axis, values_per_class)
         if name.startswith(_BODY):
             return self.backbone.body.resize_parameter(name[len(_BODY) :], value)
         return None
 
     def class_layout(self, name: str) -> ClassLayout:
+        """Return how a classifier's outputs are ordered."""
         return ClassLayout(each=4 if ".bbox_pred." in name else 1, before=1)
 
     def published_classes(self, classes: int) -> list[str] | None:
+        """Return the class names of torchvision's classifiers."""
         return key_names.published_names(1, classes) if classes == key_names.TORCHVISION_OUTPUTS - 1 else None
 
-    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> list[str]:
-        return key_names.notices_of_torchvision(state) if owner == "torchvision" else []
+    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+        """Return notices on the weights of another project."""
+        return key_names.torchvision_notices(state) if owner == "torchvision" else []
 
     def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names of parameters without weight decay."""
         return tuple(_BODY + name for name in self.backbone.body.no_weight_decay())
 
     def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the layers that can be recomputed."""
         return self.backbone.body.recomputed_layers()
 
 
@@ -349,17 +370,19 @@ class FasterRCNN(MaskRCNN):
 
 
 def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: MaskRcnnRules) -> ImageDetections | None:
-    """The detections of an image, if it has any, from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of
-    its regions."""
+    """Select the detections of an image from its regions' scores (n, classes + 1) and boxes (n, classes + 1, 4).
+
+    Return None if there are none.
+    """
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
     sides = boxes[:, :, 2:] - boxes[:, :, :2]
-    fits = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))
-    places = paddle.nonzero(fits.reshape([-1])).reshape([-1])  # Paddle 2.6 cannot flatten bools without views
+    is_valid = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))
+    places = paddle.nonzero(is_valid.reshape([-1])).reshape([-1])  # Paddle 2.6 cannot flatten bools without views
     if places.shape[0] == 0:
         return None
     classes = scores.shape[1]
     scores, order = paddle.topk(paddle.gather(scores.flatten(), places), places.shape[0])  # best first
     places = paddle.gather(places, order)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % classes
-    kept = suppress(boxes, labels, rules.detection_overlap, rules.detections)
-    return ImageDetections(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))
+    selected = suppress(boxes, labels, rules.detection_overlap, rules.detections)
+    return ImageDetections(*(paddle.gather(values, selected) for values in (boxes, scores, labels)))

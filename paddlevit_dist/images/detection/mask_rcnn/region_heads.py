@@ -1,6 +1,6 @@
-"""Contents of a region: its class, its exact box, and its mask.
+"""Heads on regions: classes, refined boxes, and masks.
 
-Source: He et al., Mask R-CNN, 2017, section 3; layers and first values are torchvision's.
+Source: He et al., Mask R-CNN, 2017, section 3; layers and initial values are torchvision's.
 """
 
 import math
@@ -14,27 +14,28 @@ from paddle.nn import functional as F
 
 from ....runtime.transfers import constant, read, to_device, to_device_together
 from ...models.layers import Conv2D, Conv2DTranspose
-from ..boxes import areas
+from ..boxes import box_areas
 from ..detector import dense, normal, single_or_double, zeros
 from ..variants import MaskRcnnRules
 
-_LEVEL_EPSILON = 1e-6  # of torchvision: a side of exactly 2 x 224 belongs to the next level
-_CERTAIN = 0.5  # a pixel belongs to the object above this
-_THIRD = 2  # the level, from 0, that boxes of the reference size are cut out of
+_LEVEL_EPSILON = 1e-6  # torchvision's: a side of exactly 2 x 224 belongs to the next level
+_MASK_THRESHOLD = 0.5  # pixels above belong to the object
+_REFERENCE_LEVEL = 2  # level, from 0, from which boxes of the reference size are pooled
 
 
 def assign_levels(boxes: paddle.Tensor, number: int, reference_size: float) -> paddle.Tensor:
-    """The level from 0 to ``number`` - 1 that each box is cut out of, int64 (n,) of (n, 4): one coarser for each
-    doubling of the side.
+    """Return the level from 0 to ``number`` - 1 that each box (n, 4) is pooled from, int64 (n,).
+
+    Levels are one coarser for each doubling of the side.
 
     Source: Lin et al., Feature Pyramid Networks, 2017, equation 1.
     """
-    side = paddle.sqrt(paddle.clip(areas(boxes), min=1e-12))
-    level = paddle.floor(_THIRD + paddle.log2(side / reference_size) + _LEVEL_EPSILON)
+    side = paddle.sqrt(paddle.clip(box_areas(boxes), min=1e-12))
+    level = paddle.floor(_REFERENCE_LEVEL + paddle.log2(side / reference_size) + _LEVEL_EPSILON)
     return paddle.clip(level, 0, number - 1).astype("int64")
 
 
-def cut_out(
+def pool_regions(
     maps: Sequence[paddle.Tensor],
     strides: Sequence[int],
     boxes: paddle.Tensor,
@@ -44,52 +45,63 @@ def cut_out(
     samples: int = 2,
     aligned: bool = False,
 ) -> paddle.Tensor:
-    """(n, channels, size, size) for boxes (n, 4), each out of one map.
+    """Pool (n, channels, size, size) for boxes (n, 4), each from one map.
 
     Each bin of a box is the mean of bilinear samples. A box narrower than a position of its map is widened to one, at
-    the right or the bottom; so it is with ``aligned`` too, where the authors leave it narrow: Paddle's gradients for
-    such boxes are wrong on CPUs.
-
-    Args:
-        maps: (N, channels, height, width) of each level, all of one type.
-        strides: pixels of each level to one position.
-        images: int (n,), the image of each box, ascending.
-        levels: int (n,), the map of each box.
-        samples: in each direction of a bin; -1: as many as positions of the map, rounded up.
-        aligned: position i of a map is at i + 0.5 strides, not at i.
+    the right or the bottom. This also applies with ``aligned``, where the authors leave it narrow: Paddle's gradients
+    for such boxes are wrong on CPUs.
 
     Source: He et al., Mask R-CNN, 2017, section 3.
+
+    Args:
+        maps: (N, channels, height, width) of each level, all of one dtype.
+        strides: stride in pixels of each level.
+        boxes: (n, 4), x0, y0, x1, y1 in pixels.
+        images: int (n,), the image of each box, ascending.
+        levels: int (n,), the map of each box.
+        size: side of the result.
+        samples: samples in each direction of a bin; -1: the number of positions of the map, rounded up.
+        aligned: whether position i of a map is at i + 0.5 strides, not at i.
+
     """
     order = np.argsort(levels, kind="stable")
-    used, starts = np.unique(levels[order], return_index=True)
-    of_levels = np.split(order, starts[1:])  # the boxes of each level
-    counts = [np.bincount(images[chosen], minlength=maps[0].shape[0]) for chosen in of_levels]
+    used_levels, starts = np.unique(levels[order], return_index=True)
+    level_boxes = np.split(order, starts[1:])  # the boxes of each level
+    counts = [np.bincount(images[chosen], minlength=maps[0].shape[0]) for chosen in level_boxes]
     by_level, back = to_device_together(
         *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable")))
     )
     boxes = paddle.gather(boxes, by_level).astype(maps[0].dtype)
     parts: list[paddle.Tensor] = []
-    for level, start, chosen, number in zip(used.tolist(), starts.tolist(), of_levels, counts):
-        of_level, stride = boxes[start : start + len(chosen)], strides[level]
+    for level, start, chosen, number in zip(used_levels.tolist(), starts.tolist(), level_boxes, counts):
+        level_rois, stride = boxes[start : start + len(chosen)], strides[level]
         if aligned:
-            of_level = of_level - 0.5 * stride
-        parts.append(roi_align(maps[level], of_level, number, size, 1.0 / stride, samples))
+            level_rois = level_rois - 0.5 * stride
+        parts.append(roi_align(maps[level], level_rois, number, size, 1.0 / stride, samples))
     return paddle.gather(paddle.concat(parts), back) if len(parts) > 1 else parts[0]
 
 
 def roi_align(
     x: paddle.Tensor, boxes: paddle.Tensor, numbers: np.ndarray, size: int, scale: float, samples: int
 ) -> paddle.Tensor:
-    """Paddle's operator, (n, channels, size, size) of ``x`` (N, channels, height, width), no wait for the device.
+    """Apply Paddle's operator to ``x`` (N, channels, height, width), without a wait for the device.
 
-    Where ``numbers``, the boxes of each image, are a tensor, the host copies them back from a GPU, forward and backward
-    (``roi_align_kernel.cu``); the kernels do without where the boxes themselves know them.
+    If ``numbers``, the boxes of each image, is a tensor, the host copies it back from a GPU, forward and backward
+    (``roi_align_kernel.cu``); the kernels do not need it if the boxes contain their numbers.
 
     Args:
-        boxes: (n, 4), ascending by image; they get to know their numbers.
-        scale, samples: ``spatial_scale`` and ``sampling_ratio`` of ``paddle.vision.ops.roi_align``.
+        x: the map.
+        boxes: (n, 4), ascending by image; their numbers are attached to them.
+        numbers: int (N,), boxes of each image.
+        size: side of the result.
+        scale: ``spatial_scale`` of ``paddle.vision.ops.roi_align``.
+        samples: ``sampling_ratio`` of ``paddle.vision.ops.roi_align``.
+
+    Returns:
+        (n, channels, size, size).
+
     """
-    if not (boxes.place.is_cpu_place() or boxes.place.is_gpu_place()):  # what Paddle computes elsewhere loses it
+    if not (boxes.place.is_cpu_place() or boxes.place.is_gpu_place()):  # on other devices Paddle loses attached numbers
         counts = to_device(numbers.astype(np.int32))
         return paddle._C_ops.roi_align(x, boxes, counts, size, size, scale, samples, False)
     boxes.value().get_tensor().set_lod([[0, *np.cumsum(numbers).tolist()]])
@@ -97,15 +109,16 @@ def roi_align(
 
 
 def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """uint8 (height, width) of the image, 1 on the object.
+    """Return the mask of a detection in its image, uint8 (height, width), 1 on the object.
 
-    As torchvision does: the mask gets a border of zeros, the box grows by as much and is cut to whole pixels, the mask
-    is resized to it (bilinear) and laid into the image.
+    As in torchvision, the mask gets a border of zeros, the box grows accordingly and is truncated to integers, and the
+    mask is resized to it (bilinear) and pasted into the image.
 
     Args:
         mask: (side, side), probabilities.
         box: (4,), x0, y0, x1, y1 in pixels of the image.
         size: height and width of the image.
+
     """
     side = len(mask)
     padded = np.pad(np.asarray(mask, dtype=np.float32), 1)
@@ -119,20 +132,20 @@ def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarra
         down = _weights(rows - y0, height, side + 2)
         across = _weights(columns - x0, width, side + 2)
         values = down @ padded @ across.T
-        result[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = values > _CERTAIN
+        result[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = values > _MASK_THRESHOLD
     return result
 
 
 def _weights(positions: np.ndarray, length: int, side: int) -> np.ndarray:
-    """float32 (positions, side): how much of each of ``side`` values is in positions of ``length`` resized ones."""
+    """Return the weights of ``side`` values in the positions of ``length`` resized ones, float32 (positions, side)."""
     place = np.clip((positions + 0.5) * (side / length) - 0.5, 0, None)
     low = np.minimum(place.astype(np.int64), side - 1)
     high = np.minimum(low + 1, side - 1)
-    share = (place - low).astype(np.float32)
+    fraction = (place - low).astype(np.float32)
     weights = np.zeros((len(positions), side), dtype=np.float32)
     each = np.arange(len(positions))
-    weights[each, low] += 1 - share
-    weights[each, high] += share
+    weights[each, low] += 1 - fraction
+    weights[each, high] += fraction
     return weights
 
 
@@ -142,7 +155,8 @@ class RegionBatch(NamedTuple):
     Attributes:
         boxes: (n, 4) in pixels.
         images: int64 (n,), ascending, on the host.
-        levels: int64 (n,), of the pyramid, on the host.
+        levels: int64 (n,), levels of the pyramid, on the host.
+
     """
 
     boxes: paddle.Tensor
@@ -150,8 +164,8 @@ class RegionBatch(NamedTuple):
     levels: np.ndarray
 
 
-def stand_in(like: paddle.Tensor) -> RegionBatch:
-    """One region of one pixel, for layers that must compute where there is none; what comes of it is ignored."""
+def build_placeholder_region(like: paddle.Tensor) -> RegionBatch:
+    """Return one region of one pixel, for layers that must run without regions; its results are ignored."""
     box = constant(np.array, ((0.0, 0.0, 1.0, 1.0),), "float32")
     return RegionBatch(box.astype(like.dtype), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
@@ -164,23 +178,25 @@ class BoxHead(nn.Layer):
         self.fc6, self.fc7 = dense(inputs, outputs), dense(outputs, outputs)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Return features (n, outputs) of pooled maps (n, channels, size, size)."""
         return F.relu(self.fc7(F.relu(self.fc6(x.flatten(1)))))
 
 
 class BoxPredictor(nn.Layer):
-    """Logits (n, classes), and changes (n, classes, 4) of the region for each class."""
+    """Predicts class logits and box changes of regions."""
 
     def __init__(self, inputs: int, classes: int):
         super().__init__()
         self.cls_score, self.bbox_pred = dense(inputs, classes), dense(inputs, 4 * classes)
 
     def forward(self, x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Return logits (n, classes), and changes (n, classes, 4) of the region for each class."""
         logits, changes = single_or_double(self.cls_score(x)), single_or_double(self.bbox_pred(x))
         return logits, changes.reshape([logits.shape[0], -1, 4])
 
 
 class MaskPredictor(nn.Layer):
-    """A mask of twice the resolution for each class, as logits (n, classes, side, side)."""
+    """Predicts a mask of twice the resolution for each class."""
 
     def __init__(self, inputs: int, channels: int, classes: int):
         super().__init__()
@@ -192,18 +208,21 @@ class MaskPredictor(nn.Layer):
         )
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Return mask logits (n, classes, side, side)."""
         return self.mask_fcn_logits(F.relu(self.conv5_mask(x)))
 
 
 class RegionHeads(nn.Layer):
-    """The heads on regions of a pyramid.
+    """Heads on regions of a pyramid.
 
     Args:
-        classes: with the background, which is the first.
-        channels: of the pyramid's maps.
-        strides: of the maps that regions are cut out of.
+        classes: number of classes including the background, which is the first.
+        channels: channels of the pyramid's maps.
+        strides: strides of the maps that regions are pooled from.
         hidden: width of the dense layers.
-        mask_channels: of each convolution before the mask's predictor; none: no masks.
+        mask_channels: channels of each convolution before the mask predictor; empty: no masks.
+        rules: settings of the network.
+
     """
 
     def __init__(
@@ -225,33 +244,41 @@ class RegionHeads(nn.Layer):
         self.reset(classes)
 
     def reset(self, classes: int) -> None:
-        """New last layers."""
+        """Replace the last layers."""
         self.box_predictor = BoxPredictor(self.hidden, classes)
         self.mask_predictor = MaskPredictor(self.mask_width, self.mask_width, classes) if self.mask_width else None
 
     def regions(self, boxes: paddle.Tensor, images: np.ndarray) -> RegionBatch:
-        """Regions of boxes (n, 4), n at least 1; the host waits for the device to know their levels."""
+        """Assign levels to boxes (n, 4), n at least 1; the host waits for the device."""
         (levels,) = read(assign_levels(boxes, len(self.strides), self.rules.reference_size))
         return RegionBatch(boxes, images, levels)
 
     def classify(self, maps: Sequence[paddle.Tensor], regions: RegionBatch) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Logits (n, classes) and changes (n, classes, 4) of the regions."""
-        return self.box_predictor(self.box_head(self._cut_out(maps, regions, self.rules.box_size)))
+        """Return logits (n, classes) and changes (n, classes, 4) of the regions."""
+        return self.box_predictor(self.box_head(self._pool_regions(maps, regions, self.rules.box_size)))
 
     def masks(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, labels: paddle.Tensor) -> paddle.Tensor:
-        """Logits (n, side, side) of the masks of the regions, each for its class, int64 (n,), counted from the
-        background."""
-        logits = self.mask_predictor(self.mask_head(self._cut_out(maps, regions, self.rules.mask_size)))
-        number, classes, side = logits.shape[:3]
-        chosen = paddle.arange(number, dtype="int64") * classes + labels
-        return single_or_double(paddle.gather(logits.reshape([-1, side, side]), chosen))
+        """Return mask logits (n, side, side) of the regions for their classes.
 
-    def _cut_out(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, size: int) -> paddle.Tensor:
+        Args:
+            maps: maps of the pyramid.
+            regions: n regions.
+            labels: int64 (n,), classes, counted from the background.
+
+        """
+        logits = self.mask_predictor(self.mask_head(self._pool_regions(maps, regions, self.rules.mask_size)))
+        number, classes, side = logits.shape[:3]
+        rows = paddle.arange(number, dtype="int64") * classes + labels
+        return single_or_double(paddle.gather(logits.reshape([-1, side, side]), rows))
+
+    def _pool_regions(self, maps: Sequence[paddle.Tensor], regions: RegionBatch, size: int) -> paddle.Tensor:
+        """Pool the maps of regions."""
         rules = self.rules
         maps = [single_or_double(x) for x in maps[: len(self.strides)]]
-        return cut_out(maps, self.strides, *regions, size, rules.samples_per_bin, rules.aligned)
+        return pool_regions(maps, self.strides, *regions, size, rules.samples_per_bin, rules.aligned)
 
 
 def _convolution(inputs: int, outputs: int) -> nn.Sequential:
-    first = normal(math.sqrt(2.0 / (9 * outputs)))
-    return nn.Sequential(Conv2D(inputs, outputs, 3, padding=1, weight_attr=first, bias_attr=zeros()), nn.ReLU())
+    """Build a convolution with a ReLU."""
+    initializer = normal(math.sqrt(2.0 / (9 * outputs)))
+    return nn.Sequential(Conv2D(inputs, outputs, 3, padding=1, weight_attr=initializer, bias_attr=zeros()), nn.ReLU())

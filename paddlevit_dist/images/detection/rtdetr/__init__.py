@@ -1,5 +1,14 @@
-"""RT-DETR, RT-DETRv2 and D-FINE: transformers that find objects in real time.
+"""RT-DETR, RT-DETRv2 and D-FINE: transformers for real-time detection.
 
-- ``denoising``: objects with noise, as queries that learn to find them again
+- ``network``: the model; ``encoder``, ``decoder``, ``deformable``: its parts; ``key_names``: other projects' names
+- ``denoising``: objects with noise as queries that learn to restore them
 - ``criterion``: RT-DETR's losses; ``fine_criterion``: D-FINE's; ``distributions``: its sides of boxes as distributions
 """
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "RtDetr": "network",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

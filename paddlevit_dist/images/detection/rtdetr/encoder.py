@@ -2,7 +2,7 @@
 
 Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, section 4.2, with the authors'
 ``HybridEncoder``; D-FINE's blocks: Wang et al., YOLOv9, arXiv 2402.13616, figure 4 (GELAN), and YOLOv10, arXiv
-2405.14458, section 3.2 (downsampling). Names are those of transformers 5.
+2405.14458, section 3.2 (downsampling). Names are those in transformers 5.
 """
 
 import math
@@ -23,11 +23,11 @@ from ..detr.transformer import xavier
 _EPSILON = 1e-5
 _TEMPERATURE = 10000.0
 
-Block = Callable[[int, int], nn.Layer]  # of the channels that it takes and gives
+Block = Callable[[int, int], nn.Layer]  # of input and output channels
 
 
 class ConvNormSiLU(nn.Layer):
-    """A convolution without bias, a batch norm, and SiLU where it is ``active``."""
+    """A convolution without bias, a batch norm, and SiLU if ``active``."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel_size: int, stride: int = 1, groups: int = 1, active: bool = True
@@ -48,17 +48,18 @@ class ConvNormSiLU(nn.Layer):
         self.active = active
 
     def forward(self, x):
+        """Apply the layers to (batch, inputs, height, width)."""
         x = self.norm(self.conv(x))
         return F.silu(x) if self.active else x
 
     def folded(self) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Weight and bias of the convolution that gives the same with the norm's running statistics."""
+        """Return weight and bias of the convolution equivalent to both in evaluation."""
         scale = self.norm.weight / paddle.sqrt(self.norm._variance + _EPSILON)  # (outputs,)
         return self.conv.weight * scale.reshape([-1, 1, 1, 1]), self.norm.bias - self.norm._mean * scale
 
 
 class RepVggBlock(nn.Layer):
-    """Convolutions of 3 x 3 and 1 x 1 side by side, which are one of 3 x 3 in evaluation.
+    """Parallel convolutions of 3 x 3 and 1 x 1, which are merged into one of 3 x 3 in evaluation.
 
     Source: Ding et al., RepVGG, CVPR 2021, arXiv 2101.03697, section 3.3.
     """
@@ -69,6 +70,7 @@ class RepVggBlock(nn.Layer):
         self.conv2 = ConvNormSiLU(channels, channels, 1, active=False)
 
     def forward(self, x):
+        """Apply the block to (batch, channels, height, width)."""
         if self.training:
             return F.silu(self.conv1(x) + self.conv2(x))
         (weight, bias), (point, point_bias) = self.conv1.folded(), self.conv2.folded()
@@ -77,10 +79,14 @@ class RepVggBlock(nn.Layer):
 
 
 class CspLayer(nn.Layer):
-    """Two paths from a point-wise convolution each, one of them through ``blocks``, added.
+    """Sum of two paths that start with a point-wise convolution each; one contains ``blocks`` blocks.
 
     Args:
-        expansion: channels of the paths as a share of the outputs.
+        inputs: channels of the input.
+        outputs: channels of the output.
+        blocks: number of blocks.
+        expansion: channels of the paths as a fraction of the outputs.
+
     """
 
     def __init__(self, inputs: int, outputs: int, blocks: int, expansion: float):
@@ -91,15 +97,18 @@ class CspLayer(nn.Layer):
         self.conv3 = nn.Identity() if hidden == outputs else ConvNormSiLU(hidden, outputs, 1)
 
     def forward(self, x):
+        """Apply the layer to (batch, inputs, height, width)."""
         return self.conv3(self.bottlenecks(self.conv1(x)) + self.conv2(x))
 
 
 class ElanLayer(nn.Layer):
-    """D-FINE's: half of the channels go through two paths one after the other, and everything is joined.
+    """D-FINE's fusion layer: half of the channels pass two consecutive paths, and all results are concatenated.
 
     Args:
-        dim: of the output; the input has twice as many channels.
-        expansion: half the channels of a path, as a share of ``dim``.
+        dim: channels of the output; the input has twice as many.
+        blocks: number of blocks in a path.
+        expansion: half the channels of a path, as a fraction of ``dim``.
+
     """
 
     def __init__(self, dim: int, blocks: int, expansion: float):
@@ -111,13 +120,14 @@ class ElanLayer(nn.Layer):
         self.conv4 = ConvNormSiLU(2 * dim + 2 * path, dim, 1)
 
     def forward(self, x):
+        """Apply the layer to (batch, 2 * dim, height, width)."""
         x = self.conv1(x)
         first = self.conv2(self.csp_rep1(x[:, x.shape[1] // 2 :]))
         return self.conv4(paddle.concat([x, first, self.conv3(self.csp_rep2(first))], axis=1))
 
 
 class SeparateDownsampling(nn.Layer):
-    """D-FINE's: channels first, then the resolution, without an activation."""
+    """D-FINE's downsampling: a point-wise, then a depth-wise convolution, without activation."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -125,11 +135,12 @@ class SeparateDownsampling(nn.Layer):
         self.conv2 = ConvNormSiLU(dim, dim, 3, stride=2, groups=dim, active=False)
 
     def forward(self, x):
+        """Return (batch, dim, height / 2, width / 2)."""
         return self.conv2(self.conv1(x))
 
 
 class PositionAttention(MultiHeadAttention):
-    """Attention with the positions added to queries and keys alone."""
+    """Self-attention with positions added to queries and keys only."""
 
     def __init__(self, dim: int, num_heads: int):
         super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), 0.0, attention_dropout=0.0)
@@ -137,28 +148,40 @@ class PositionAttention(MultiHeadAttention):
         self.o_proj = xavier(dim, dim)
 
     def forward(self, x, position, blocked: paddle.Tensor | None = None):
-        """(batch, tokens, dim) of such; ``blocked`` (batch, tokens, tokens): 1 where a row must not see a column."""
-        placed = x + position
-        parts = [self.heads(part) for part in (self.q_proj(placed), self.k_proj(placed), self.v_proj(x))]
+        """Return the attention's output (batch, tokens, dim).
+
+        Args:
+            x: (batch, tokens, dim).
+            position: (batch or 1, tokens, dim).
+            blocked: (batch, tokens, tokens), 1 if a row must not attend to a column.
+
+        """
+        x_with_position = x + position
+        parts = [
+            self.heads(part) for part in (self.q_proj(x_with_position), self.k_proj(x_with_position), self.v_proj(x))
+        ]
         if blocked is None:
             return self.o_proj(attend(self, *parts))
-        # float16 has -1e4, and its exponential is 0 in every precision. Written out for each head: Paddle's addition on
-        # CPUs takes seven times as long where an axis in the middle is repeated.
+        # float16 can represent -1e4, and its exponential is 0 in every precision. Expanded for each head, since
+        # Paddle's addition on CPUs takes seven times as long if it broadcasts a middle axis.
         bias = (-1e4 * blocked.unsqueeze(1)).expand([-1, self.num_heads, -1, -1])
         return self.o_proj(attend(self, *parts, before=lambda weights: weights.astype(bias.dtype) + bias))
 
 
 class EncoderMlp(nn.Layer):
+    """Two dense layers with an activation between them."""
+
     def __init__(self, dim: int, hidden: int, activation: Callable[[paddle.Tensor], paddle.Tensor]):
         super().__init__()
         self.fc1, self.fc2, self._activation = dense(dim, hidden), dense(hidden, dim), activation
 
     def forward(self, x):
+        """Apply the layers to (..., dim)."""
         return self.fc2(self._activation(self.fc1(x)))
 
 
 class AifiLayer(nn.Layer):
-    """A layer of the encoder on cells."""
+    """Transformer layer on cells."""
 
     def __init__(self, dim: int, num_heads: int, feedforward: int):
         super().__init__()
@@ -167,6 +190,7 @@ class AifiLayer(nn.Layer):
         self.mlp = EncoderMlp(dim, feedforward, F.gelu)
 
     def forward(self, x, position):
+        """Return (batch, cells, dim) of cells and positions of this shape."""
         x = self.self_attn_layer_norm(x + self.self_attn(x, position))
         return self.final_layer_norm(x + self.mlp(x))
 
@@ -177,10 +201,11 @@ class Aifi(nn.Layer):
     def __init__(self, dim: int, layers: int, num_heads: int, feedforward: int):
         super().__init__()
         if dim % 4:
-            raise UserError(f"ENCODER_DIM {dim} is not a multiple of 4, which the positions need: change it")
+            raise UserError(f"ENCODER_DIM {dim}: expected a multiple of 4 for the positions")
         self.layers = nn.LayerList([AifiLayer(dim, num_heads, feedforward) for _ in range(layers)])
 
     def forward(self, x):
+        """Apply the layers to a map (batch, dim, height, width)."""
         _, dim, height, width = x.shape
         cells = x.flatten(2).transpose([0, 2, 1])  # (batch, cells, dim)
         position = constant(grid_waves, height, width, dim).astype(cells.dtype)
@@ -190,22 +215,30 @@ class Aifi(nn.Layer):
 
 
 def grid_waves(height: int, width: int, dim: int) -> np.ndarray:
-    """Positions of cells row by row, float64 (1, height * width, dim): sine and cosine of the row's number, then of the
-    column's. (The authors' are these for square maps; they mix up rows and columns of others.)"""
-    speeds = _TEMPERATURE ** -(np.arange(dim // 4) / (dim / 4))
+    """Return positions of cells, row by row, float64 (1, height * width, dim).
+
+    They are sine and cosine of the row's number, then of the column's. (The authors' positions equal these for square
+    maps; they mix up rows and columns of others.)
+    """
+    frequencies = _TEMPERATURE ** -(np.arange(dim // 4) / (dim / 4))
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    down, across = (axis.reshape(-1, 1) * speeds for axis in (rows, columns))
+    down, across = (axis.reshape(-1, 1) * frequencies for axis in (rows, columns))
     return np.concatenate([np.sin(down), np.cos(down), np.sin(across), np.cos(across)], axis=1)[None]
 
 
 class HybridEncoder(nn.Layer):
-    """Maps of one width from a backbone's, each of which has seen all others.
+    """Fuses a backbone's maps into maps of one width that each depend on all inputs.
 
     Args:
-        dim: of the maps; levels: how many.
-        layers, num_heads, feedforward: of the attention, which works on the coarsest.
-        blocks: of a CSP layer; expansion: see ``CspLayer`` and ``ElanLayer``.
-        is_fine: D-FINE's blocks.
+        dim: channels of the maps.
+        levels: number of maps.
+        layers: number of transformer layers on the coarsest map.
+        num_heads: number of attention heads.
+        feedforward: hidden width of the transformer's MLPs.
+        blocks: number of blocks in a fusion layer.
+        expansion: see ``CspLayer`` and ``ElanLayer``.
+        is_fine: use D-FINE's layers.
+
     """
 
     def __init__(
@@ -234,8 +267,12 @@ class HybridEncoder(nn.Layer):
         self.pan_blocks = nn.LayerList([fuse() for _ in steps])
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
-        """Maps (batch, dim, height, width) from the finest on, of the same kind; each is half as large as the one
-        before."""
+        """Return maps of the shapes of ``maps``.
+
+        Args:
+            maps: (batch, dim, height, width) from fine to coarse, each half as large as the one before.
+
+        """
         down = [self.aifi[0](maps[-1])]  # from the coarsest on
         for finer, lateral, block in zip(reversed(maps[:-1]), self.lateral_convs, self.fpn_blocks):
             down[-1] = lateral(down[-1])

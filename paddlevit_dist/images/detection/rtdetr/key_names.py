@@ -1,8 +1,8 @@
-"""Names of others' RT-DETR, RT-DETRv2 and D-FINE, all brought to those of transformers 5 first: the authors' (PyTorch),
-PaddleDetection's, and transformers 4's, which published checkpoints have.
+"""Parameter names of other projects' RT-DETR, RT-DETRv2 and D-FINE, all converted to transformers 5's names first.
 
+The projects are the authors' (PyTorch), PaddleDetection, and transformers 4, whose names published checkpoints have.
 Sources: the state dicts of lyuwenyu/RT-DETR, Peterande/D-FINE and PaddleDetection's ``RTDETRTransformer``, and the
-names that transformers' conversions give them.
+names in transformers' conversions.
 """
 
 import re
@@ -15,33 +15,33 @@ from ....checkpoint.load import from_torch_names
 from ....tasks.model import KeyMap
 from ...models.key_names import rename, split_projections
 from ..detector import COCO_CATEGORIES
-from ..key_names import rows_of_categories
+from ..key_names import select_category_rows
 
-# Outputs of classifiers trained on Objects365, whose categories count from 1; and those of the 80 that COCO has too,
-# in COCO's order, without the first. Source: ``obj365_ids`` of Peterande/D-FINE.
+# Outputs of classifiers trained on Objects365, whose categories count from 1; and the outputs, from 0, of COCO's 80
+# categories, in COCO's order. Source: ``obj365_ids`` of Peterande/D-FINE.
 _OBJECTS365_OUTPUTS = 366
-_IN_OBJECTS365 = (
+_COCO_IN_OBJECTS365 = (
     "0 46 5 58 114 55 116 65 21 40 176 127 249 24 56 139 92 78 99 96 144 295 178 180 38 39 13 43 120 219 148 173 165 "
     "154 137 113 145 146 204 8 35 10 88 84 93 26 112 82 265 104 141 152 234 143 150 97 2 50 25 75 98 153 37 73 115 132 "
     "106 61 163 134 277 81 133 18 94 30 169 70 328 226"
 )
-_OBJECTS365_ROWS = [int(number) + 1 for number in _IN_OBJECTS365.split()]
+_OBJECTS365_ROWS = [int(number) + 1 for number in _COCO_IN_OBJECTS365.split()]
 OBJECTS365_TAKEN = (
-    f"of {_OBJECTS365_OUTPUTS} outputs for Objects365 those of the {len(_OBJECTS365_ROWS)} categories that COCO has "
-    "were taken, in COCO's order"
+    f"of {_OBJECTS365_OUTPUTS} outputs for Objects365, the outputs of COCO's {len(_OBJECTS365_ROWS)} categories were "
+    "used, in COCO's order"
 )
 
 _BACKBONE = "model.backbone.model."
 _LAYERS = {"conv": "convolution", "bn": "normalization", "norm": "normalization"}
 
-# Computed: positions, the scales of points, and what the decoder shares with its own decoder or with the whole model.
+# Computed: positions, the scales of points, and parameters that the decoder shares with other modules.
 _COMPUTED = (".anchors", ".valid_mask", "num_points_scale", "n_points_scale", "num_batches_tracked")
 _TWICE = ("decoder.decoder.up", "decoder.decoder.reg_scale")
-_HEADS_ABOVE = re.compile(r"^(?:class|bbox)_embed\.")  # of transformers, which has them below the decoder too
+_HEADS_ABOVE = re.compile(r"^(?:class|bbox)_embed\.")  # transformers' copies of the decoder's heads
 
 
 def _in_block(match: re.Match[str]) -> str:
-    """Of a ResNet: 2a, 2b, 2c are the convolutions of a block; its shortcut pools first from the second stage on."""
+    """Rename a ResNet block's layer: 2a, 2b, 2c are convolutions; shortcuts from stage 2 on start with pooling."""
     stage, block, part, pooled, layer = match.groups()
     place = f"layer.{'abc'.index(part[-1])}" if part.startswith("branch") else "shortcut.1" if pooled else "shortcut"
     return f"{_BACKBONE}encoder.stages.{stage}.layers.{block}.{place}.{_LAYERS[layer]}."
@@ -87,11 +87,12 @@ _NORMS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_a
 
 
 def _norm(match: re.Match[str]) -> str:
+    """Rename a layer norm of the transformer."""
     kinds = _NORMS["decoder" if match[1] == "decoder" else "encoder"]
     return f"model.{match[1]}.layers.{match[2]}.{kinds[int(match[3]) - 1]}_layer_norm."
 
 
-# Of a layer of the transformer, whoever named it: to transformers 5.
+# Layers of the transformer, from any project's names to transformers 5's.
 _IN_LAYERS = (
     (_LAYER + r"self_attn\.out_proj\.", r"model.\1.layers.\2.self_attn.o_proj."),
     (_LAYER + r"cross_attn\.", r"model.\1.layers.\2.encoder_attn."),
@@ -105,7 +106,7 @@ _BLOCKS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def _paddle_block(match: re.Match[str]) -> str:
-    """``res4c`` is the third block of the third stage, ``res4b2`` too."""
+    """Rename a ResNet block; ``res4c`` is the third block of the third stage, and so is ``res4b2``."""
     stage, letter, number = match.groups()
     return f"backbone.res_layers.{int(stage) - 2}.blocks.{number or _BLOCKS.index(letter)}."
 
@@ -119,22 +120,24 @@ _PADDLE_NORMS = ((r"\.bn\.", ".norm."),)
 
 
 def from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """transformers 5's names, with ``mlp.fc1`` and ``mlp.fc2`` for both families, for its own and transformers 4's."""
-    kept = {
+    """Rename transformers 4's and 5's parameters to transformers 5's, with ``mlp.fc1`` and ``mlp.fc2`` in both."""
+    parameters = {
         name: value for name, value in state.items() if not name.endswith(_COMPUTED) and not _HEADS_ABOVE.match(name)
     }
-    return rename(rename(kept, _AIFI), _IN_LAYERS)
+    return rename(rename(parameters, _AIFI), _IN_LAYERS)
 
 
 def from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for those of lyuwenyu/RT-DETR and Peterande/D-FINE."""
-    kept = {name: value for name, value in state.items() if not name.endswith((*_COMPUTED, *_TWICE))}
-    return from_huggingface(rename(split_projections(kept), (*_BACKBONES, *_NECKS, *_DECODERS)))
+    """Rename the parameters of lyuwenyu/RT-DETR and Peterande/D-FINE to transformers 5's."""
+    parameters = {name: value for name, value in state.items() if not name.endswith((*_COMPUTED, *_TWICE))}
+    return from_huggingface(rename(split_projections(parameters), (*_BACKBONES, *_NECKS, *_DECODERS)))
 
 
 def from_paddle_detection(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for those of PaddleDetection, whose embedding of classes has no row for padding: it gets one of zeros,
-    which PaddleDetection appends as it computes."""
+    """Rename PaddleDetection's parameters to transformers 5's.
+
+    Its embedding of classes has no row for padding, and gets the row of zeros that PaddleDetection appends at run time.
+    """
     ours = from_authors(rename(rename(state, _PADDLE), _PADDLE_NORMS))
     name = "model.denoising_class_embed.weight"
     if name in ours:
@@ -158,53 +161,60 @@ _OURS = (
         rf"^{_STAGE}shortcut\.(?:1\.)?(convolution|normalization)\.",
         lambda m: f"backbone.layer{int(m[1]) + 1}.{m[2]}.downsample.{1 if m[3] == 'convolution' else 2}.",
     ),
-    (rf"^{re.escape(_BACKBONE)}(?:embedder|encoder)\.(.*)$", lambda m: _of_hgnet(m[0], m[1])),
+    (rf"^{re.escape(_BACKBONE)}(?:embedder|encoder)\.(.*)$", lambda m: _rename_hgnet(m[0], m[1])),
     (r"^model\.", ""),
 )
-_OPTIONS = (".decoder.up", ".decoder.reg_scale")  # which D-FINE's authors keep beside its parameters
+_OPTIONS = (".decoder.up", ".decoder.reg_scale")  # options that D-FINE's authors store with its parameters
 
 
-def _of_hgnet(name: str, rest: str) -> str:
+def _rename_hgnet(name: str, rest: str) -> str:
+    """Rename a parameter of an HGNetV2 backbone."""
     rest = rest.replace(".convolution.", ".conv.").replace(".normalization.", ".bn.")
     return f"backbone.{'stem.' if f'{_BACKBONE}embedder' in name else ''}{rest}"
 
 
 def _with_model(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The names with the ``model.`` that was taken off where all began so."""
+    """Restore the prefix ``model.`` if no name has it."""
     if any(name.startswith("model.") for name in state):
         return state
     return {f"model.{name}": value for name, value in state.items()}
 
 
 def _to_ours(owner: KeyMap) -> KeyMap:
+    """Return a renaming from a project's names to this package's."""
+
     def to_our_names(state: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {name: value for name, value in owner(state).items() if not name.endswith(_OPTIONS)}
-        return from_torch_names(rename(kept, _OURS))
+        parameters = {name: value for name, value in owner(state).items() if not name.endswith(_OPTIONS)}
+        return from_torch_names(rename(parameters, _OURS))
 
     return to_our_names
 
 
-def rows_of_objects365(value: np.ndarray, num_classes: int, is_embedding: bool = False) -> np.ndarray | None:
-    """A classifier's weights or bias for Objects365 as those for COCO's 80 categories; None for any other.
+def select_objects365_rows(value: np.ndarray, num_classes: int, is_embedding: bool = False) -> np.ndarray | None:
+    """Select COCO's 80 categories from a parameter of a classifier for Objects365; None for other parameters.
 
     Args:
-        value: outputs along the last axis.
-        is_embedding: it is the embedding of classes instead, (366 + 1, channels), with padding as its last row.
+        value: the parameter, with outputs along the last axis.
+        num_classes: number of classes of the model.
+        is_embedding: whether it is the embedding of classes, (366 + 1, channels), whose last row is the padding.
+
     """
     if is_embedding:
         rows, outputs, axis = [*_OBJECTS365_ROWS, _OBJECTS365_OUTPUTS], _OBJECTS365_OUTPUTS + 1, 0
     else:
         rows, outputs, axis = _OBJECTS365_ROWS, _OBJECTS365_OUTPUTS, -1
-    return rows_of_categories(value, num_classes, outputs, rows, axis)
+    return select_category_rows(value, num_classes, outputs, rows, axis)
 
 
-def names_of_objects365(classes: int) -> list[str] | None:
-    """The categories of a classifier for Objects365 that COCO has too, by COCO's names, and "" for all others; None for
-    another number of classes."""
+def objects365_class_names(classes: int) -> list[str] | None:
+    """Return COCO's name of each category of an Objects365 classifier, or "" if COCO lacks it.
+
+    Return None for another number of classes.
+    """
     if classes != _OBJECTS365_OUTPUTS:
         return None
-    known = dict(zip(_OBJECTS365_ROWS, COCO_CATEGORIES.values()))
-    return [known.get(row, "") for row in range(classes)]
+    coco_names = dict(zip(_OBJECTS365_ROWS, COCO_CATEGORIES.values()))
+    return [coco_names.get(row, "") for row in range(classes)]
 
 
 RTDETR: dict[str, KeyMap] = {

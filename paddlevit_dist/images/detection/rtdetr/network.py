@@ -1,4 +1,4 @@
-"""RT-DETR, RT-DETRv2 and D-FINE: a backbone, an encoder that fuses its maps, queries that begin at the best cells.
+"""RT-DETR, RT-DETRv2 and D-FINE: a backbone, an encoder that fuses its maps, and queries that start at the best cells.
 
 Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, arXiv 2304.08069; Lv et al., RT-DETRv2,
 arXiv 2407.17140; Peng et al., D-FINE, ICLR 2025, arXiv 2410.13842.
@@ -22,55 +22,67 @@ from ..detector import (
     QueryDetector,
     TopDetections,
     build_backbone,
-    corners_of_best,
+    select_corners,
     single_or_double,
     without_gradient,
 )
-from ..detr.criterion import solver
+from ..detr.criterion import load_solver
 from ..detr.transformer import HeadMlp, xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import FineDecoder, RtDetrDecoder, SamplingPoints, classifier
+from .decoder import FineDecoder, RtDetrDecoder, SamplingPoints, build_classifier
 from .denoising import PREFIX, ContrastiveNoise
 from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
 
 _EPSILON = 1e-5
-_ANCHOR = 0.05  # side of the boxes of the finest map's cells; twice as large on each further map
-_EDGE = 0.01  # anchors nearer to the border are not taken
+_ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map
+_EDGE = 0.01  # anchors closer to the border are not used
 
 
 class RtDetr(QueryDetector):
-    """Objects in real time, in images of one size, of any that 32 divides.
+    """Real-time detector for images of one size, whose sides are multiples of 32.
 
-    The parameters of the backbone begin with ``backbone.``.
+    Names of the backbone's parameters begin with ``backbone.``.
 
     Args:
-        num_classes: outputs of the classifiers; 0 for a network that is trained for nothing yet.
-        backbone: name of a model that has ``features``; backbone_options: of that model.
-        frozen_batch_norm, frozen_stages: of the backbone, see ``ResNet``.
-        feature_levels: which of its maps are used, the finest first, counted as Python counts.
-        encoder_dim, encoder_layers, encoder_heads, encoder_feedforward: of the maps and of the attention on the last.
-        blocks, expansion: of the layers that fuse maps, see ``HybridEncoder``.
-        embed_dim, num_heads, feedforward, decoder_layers: of the decoder.
-        num_queries: the most objects that can be found in an image.
-        denoising: pairs of denoising queries of an image, see ``ContrastiveNoise``; 0: there are none.
-        points: that a query looks at, on each level, or one number for all.
-        is_discrete: RT-DETRv2's sampling of the nearest cell.
-        is_fine: D-FINE's encoder, decoder and losses.
-        bins, up, reg_scale: of D-FINE's distances of sides, see ``DistanceBins``.
+        num_classes: number of outputs of the classifiers; 0: a network without a task yet.
+        backbone: name of a model that has ``features``.
+        backbone_options: options of that model.
+        frozen_batch_norm: freeze the backbone's batch norms, see ``ResNet``.
+        frozen_stages: number of the backbone's frozen stages, see ``ResNet``.
+        feature_levels: indices of the maps that are used, from fine to coarse; they may be negative.
+        encoder_dim: channels of the encoder's maps.
+        encoder_layers: number of transformer layers on the coarsest map.
+        encoder_heads: number of their attention heads.
+        encoder_feedforward: hidden width of their MLPs.
+        blocks: number of blocks in a fusion layer, see ``HybridEncoder``.
+        expansion: width of fusion layers, see ``HybridEncoder``.
+        embed_dim: width of the decoder.
+        num_heads: number of the decoder's attention heads.
+        feedforward: hidden width of the decoder's MLPs.
+        decoder_layers: number of decoder layers.
+        num_queries: largest number of objects detected in an image.
+        denoising: pairs of denoising queries of an image, see ``ContrastiveNoise``; 0: none.
+        points: number of points that a query samples on each level, or one number for all levels.
+        is_discrete: use RT-DETRv2's sampling of the nearest cell.
+        is_fine: use D-FINE's encoder, decoder and losses.
+        bins: number of D-FINE's steps of distances, see ``DistanceBins``.
+        up: see ``DistanceBins``.
+        reg_scale: see ``DistanceBins``.
+
     """
 
     has_no_object = False
-    takes_padding = False  # boxes would be shares of the padded image
+    takes_padding = False  # boxes would be fractions of the padded image
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
     classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
     published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
-    reference_normalizer = "as RT-DETR's authors do: by the mean of the devices' objects, at least 1"
+    reference_normalizer = "as by RT-DETR's authors: by the mean of the devices' objects, at least 1"
 
     def __init__(
         self,
@@ -107,8 +119,8 @@ class RtDetr(QueryDetector):
         strides = [self.backbone.feature_strides[level] for level in feature_levels]
         if any(after != 2 * before for before, after in zip(strides, strides[1:])):
             raise UserError(
-                f"backbone '{backbone}' has maps of strides {', '.join(map(str, strides))}, and RT-DETR fuses maps of "
-                "which each is half as large as the one before: take a ResNet, for example, or a ViT with a pyramid"
+                f"backbone '{backbone}' has maps of strides {', '.join(map(str, strides))}, but RT-DETR needs each map "
+                "half as large as the one before: use a ResNet, for example, or a ViT with a pyramid"
             )
         self.side_multiple, self.strides = strides[-1], strides
         self.encoder_input_proj = nn.LayerList([_projection(width, encoder_dim) for width in widths])
@@ -122,10 +134,12 @@ class RtDetr(QueryDetector):
         self.enc_bbox_head = HeadMlp(embed_dim, embed_dim, 4, 3, starts_at_zero=True)
         numbers = (points,) * levels if isinstance(points, int) else tuple(points)
         if len(numbers) != levels:
-            raise UserError(f"points {list(numbers)} are of {len(numbers)} maps, and there are {levels}: change them")
-        of_decoder = embed_dim, num_heads, feedforward, decoder_layers, SamplingPoints(numbers, is_discrete)
+            raise UserError(f"points {list(numbers)}: expected {levels} numbers, one for each map")
+        decoder_arguments = embed_dim, num_heads, feedforward, decoder_layers, SamplingPoints(numbers, is_discrete)
         self.decoder = (
-            FineDecoder(*of_decoder, DistanceBins(bins, up, reg_scale)) if is_fine else RtDetrDecoder(*of_decoder)
+            FineDecoder(*decoder_arguments, DistanceBins(bins, up, reg_scale))
+            if is_fine
+            else RtDetrDecoder(*decoder_arguments)
         )
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
@@ -134,92 +148,108 @@ class RtDetr(QueryDetector):
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> VarifocalCriterion:
-        solver()  # before anything else is done for a training
-        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
-        noise = ContrastiveNoise(num_classes, chosen["denoising"], mirrors=chosen["is_fine"])
-        losses = {"noise": noise if chosen["denoising"] else None, **(losses or {})}
-        sizes = num_classes, chosen["num_queries"], chosen["decoder_layers"]
-        if chosen["is_fine"]:
-            return FineCriterion(*sizes, bins=DistanceBins(chosen["bins"], chosen["up"], chosen["reg_scale"]), **losses)
+        """Build the losses of a model without building the model."""
+        load_solver()  # so that its error is raised before training starts
+        arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
+        noise = ContrastiveNoise(num_classes, arguments["denoising"], mirrors=arguments["is_fine"])
+        losses = {"noise": noise if arguments["denoising"] else None, **(losses or {})}
+        sizes = num_classes, arguments["num_queries"], arguments["decoder_layers"]
+        if arguments["is_fine"]:
+            return FineCriterion(
+                *sizes, bins=DistanceBins(arguments["bins"], arguments["up"], arguments["reg_scale"]), **losses
+            )
         return VarifocalCriterion(*sizes, **losses)
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
-        """``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as shares; with
-        targets, and in training, what the criterion needs of all layers (``layer_``), the encoder and denoising."""
+        """Return class logits and boxes of all queries.
+
+        Returns:
+            ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
+            the outputs of all layers (``layer_``), of the encoder and of denoising for the criterion.
+
+        """
         memory, grids = self.memory(images)
         starts, scores, chosen, content = self.select(memory, grids)
         denoising = targets.denoising if targets is not None else None
-        blocked, extra, begin, content = None, 0, without_gradient(starts), without_gradient(content)
+        blocked, extra, start, content = None, 0, without_gradient(starts), without_gradient(content)
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
-            table = self.denoising_class_embed.weight  # of which the last row, the padding's, is read as zeros
-            own = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
-            content = paddle.concat([own.astype(content.dtype), content], axis=1)
-            begin = paddle.concat([denoising.boxes.astype(starts.dtype), begin], axis=1)
-        found = self.decoder(content, begin, memory, grids, blocked)
-        outputs = {**_of_queries(found, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
+            table = self.denoising_class_embed.weight  # its last row, the padding, is read as zeros
+            class_embeddings = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
+            content = paddle.concat([class_embeddings.astype(content.dtype), content], axis=1)
+            start = paddle.concat([denoising.boxes.astype(starts.dtype), start], axis=1)
+        decoded = self.decoder(content, start, memory, grids, blocked)
+        outputs = {**_slice_queries(decoded, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
         if extra:
-            outputs.update({PREFIX + name: part for name, part in _of_queries(found, 0, extra).items()})
+            outputs.update({PREFIX + name: part for name, part in _slice_queries(decoded, 0, extra).items()})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
 
     def count_cells(self, height: int, width: int) -> int:
+        """Count the cells of all maps for an image of this size."""
         return sum((height // stride) * (width // stride) for stride in self.strides)
 
     def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
-        """What the decoder looks at, (N, cells of all maps, dim), and height and width of the maps."""
+        """Return the decoder's memory, (N, cells of all maps, dim), and height and width of the maps."""
         height, width = images.shape[2:]
         if height % self.side_multiple or width % self.side_multiple:
             raise UserError(
-                f"RT-DETR takes images whose sides {self.side_multiple} divides, and these are {height} x {width} "
+                f"RT-DETR takes images whose sides are multiples of {self.side_multiple}, not {height} x {width} "
                 "pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING one_size; "
                 "use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
         maps = self.backbone.features(images)
         maps = [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
-        maps = [project(one) for one, project in zip(self.encoder(maps), self.decoder_input_proj)]
-        grids = [(one.shape[2], one.shape[3]) for one in maps]
-        return paddle.concat([one.flatten(2).transpose([0, 2, 1]) for one in maps], axis=1), grids
+        maps = [project(x) for x, project in zip(self.encoder(maps), self.decoder_input_proj)]
+        grids = [(x.shape[2], x.shape[3]) for x in maps]
+        return paddle.concat([x.flatten(2).transpose([0, 2, 1]) for x in maps], axis=1), grids
 
     def select(self, memory: paddle.Tensor, grids: Sequence[tuple[int, int]]):
-        """The best cells as queries: their boxes before the sigmoid (N, Q, 4), logits (N, Q, classes), boxes as shares
-        and contents (N, Q, dim)."""
+        """Select the best cells as queries.
+
+        Returns:
+            Boxes before the sigmoid (N, Q, 4), logits (N, Q, classes), boxes as fractions and contents (N, Q, dim).
+
+        """
         total = sum(height * width for height, width in grids)
         if total < self.num_queries:
             raise UserError(
                 f"the maps of these images have {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
-                "it, or take larger images"
+                "it, or use larger images"
             )
-        inside = constant(_inside, tuple(grids)).astype(memory.dtype)  # (1, cells, 1)
-        cells = self.enc_output(memory * inside)
+        is_inside = constant(_inside, tuple(grids)).astype(memory.dtype)  # (1, cells, 1)
+        cells = self.enc_output(memory * is_inside)
         logits = self.enc_score_head(cells)  # (N, cells, classes)
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
         images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
         first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total
         places = (best + first).flatten()
 
-        def of_best(values: paddle.Tensor) -> paddle.Tensor:
+        def gather_best(values: paddle.Tensor) -> paddle.Tensor:
             return paddle.gather(values.flatten(0, 1), places).reshape([*best.shape, values.shape[-1]])
 
-        content = of_best(cells)
-        moves = single_or_double(self.enc_bbox_head(content))
-        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(moves.dtype), best.flatten())
-        starts = moves + anchors.reshape([*best.shape, 4])
-        return starts, of_best(logits), F.sigmoid(starts), content
+        content = gather_best(cells)
+        deltas = single_or_double(self.enc_bbox_head(content))
+        anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.flatten())
+        starts = deltas + anchors.reshape([*best.shape, 4])
+        return starts, gather_best(logits), F.sigmoid(starts), content
 
     def best(self, outputs: Outputs) -> TopDetections:
-        """The best pairs of a query and a class, as many as there are queries."""
+        """Return the best pairs of a query and a class, one for each query."""
         logits = outputs["logits"].astype("float32")
         classes = logits.shape[2]
         scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        return TopDetections(places % classes, corners_of_best(outputs["boxes"], places // classes), scores)
+        return TopDetections(places % classes, select_corners(outputs["boxes"], places // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifiers by new ones."""
         self.num_classes = num_classes
         outputs = max(num_classes, 1)
-        self.enc_score_head = classifier(self.embed_dim, outputs)
-        self.decoder.class_embed = nn.LayerList([classifier(self.embed_dim, outputs) for _ in self.decoder.layers])
+        self.enc_score_head = build_classifier(self.embed_dim, outputs)
+        self.decoder.class_embed = nn.LayerList(
+            [build_classifier(self.embed_dim, outputs) for _ in self.decoder.layers]
+        )
         self.denoising_class_embed = nn.Embedding(
             outputs + 1,
             self.embed_dim,
@@ -227,41 +257,46 @@ class RtDetr(QueryDetector):
         )
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Rows of classifiers of Objects365 for COCO's 80 categories."""
+        """Select the rows of COCO's 80 categories from classifiers of Objects365."""
         is_embedding = name.startswith("denoising_class_embed.")
         if not is_embedding and not name.startswith(("enc_score_head.", "decoder.class_embed.")):
             return None
-        return key_names.rows_of_objects365(value, self.num_classes, is_embedding)
+        return key_names.select_objects365_rows(value, self.num_classes, is_embedding)
 
     def class_layout(self, name: str) -> ClassLayout:
+        """Return how a classifier's outputs are ordered."""
         return ClassLayout(after=1, axis=0) if name.startswith("denoising_class_embed.") else ClassLayout()
 
     def published_classes(self, classes: int) -> list[str] | None:
-        return key_names.names_of_objects365(classes)
+        """Return the class names of the authors' classifiers for Objects365."""
+        return key_names.objects365_class_names(classes)
 
-    def notices_of_resized(self, names: Sequence[str]) -> list[str]:
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        """Return a notice if the classifier's rows were selected."""
         return [key_names.OBJECTS365_TAKEN] if any(name.startswith("enc_score_head.") for name in names) else []
 
     def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the layers that can be recomputed: the decoder's."""
         return list(self.decoder.layers)
 
 
-def _of_queries(found: Outputs, begin: int, end: int | None) -> Outputs:
-    """What a decoder says of the queries from ``begin`` to ``end``."""
+def _slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
+    """Return a decoder's outputs for the queries from ``start`` to ``end``."""
     return {
-        name: value[:, :, begin:end] if name.startswith("layer_") else value[:, begin:end]
-        for name, value in found.items()
+        name: value[:, :, start:end] if name.startswith("layer_") else value[:, start:end]
+        for name, value in outputs.items()
     }
 
 
 def _projection(inputs: int, outputs: int) -> nn.Sequential:
+    """Build a point-wise convolution with a batch norm."""
     return nn.Sequential(
         Conv2D(inputs, outputs, 1, bias_attr=False), nn.BatchNorm2D(outputs, momentum=0.9, epsilon=_EPSILON)
     )
 
 
 def _cells(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes of the cells of all maps, float64 (cells, 4), as shares; and which may be chosen, bool (cells, 1)."""
+    """Return boxes of the cells of all maps as fractions, float64 (cells, 4), and whether usable, bool (cells, 1)."""
     parts = []
     for level, (height, width) in enumerate(grids):
         rows, columns = np.meshgrid(np.arange(height) + 0.5, np.arange(width) + 0.5, indexing="ij")
@@ -272,11 +307,11 @@ def _cells(grids: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inside(grids: Sequence[tuple[int, int]]) -> np.ndarray:
-    """1 for cells that may be chosen, else 0, float32 (1, cells, 1)."""
+    """Return 1 for cells that may be used, else 0, float32 (1, cells, 1)."""
     return _cells(grids)[1].astype(np.float32)[None]
 
 
 def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Before the sigmoid; those at the border so large that the sigmoid is 1."""
+    """Return anchors before the sigmoid; at the border they are so large that the sigmoid is 1."""
     boxes, is_inside = _cells(grids)
     return np.where(is_inside, np.log(boxes / (1 - boxes)), np.finfo(np.float32).max)

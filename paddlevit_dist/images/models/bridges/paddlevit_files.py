@@ -135,9 +135,9 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     if name is None:
         return settings, []
     if str(name.value).startswith(PREFIX):
-        return settings, [f"{name.place}: {_format_family(require_family(str(name.value)))}"]
+        return settings, [f"{name.origin}: {_format_family(require_family(str(name.value)))}"]
     if pretrains is not None and pretrains.value is True:
-        raise UserError(f"{pretrains.place}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
+        raise UserError(f"{pretrains.origin}: {_PRETRAINING}: pre-training is not taken: only classifiers are")
     family = find_family(name.source)
     if family is None:
         _refuse(name, last.get("MODEL.TYPE"))
@@ -151,8 +151,8 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     ]
     unknown = [one for one in family_settings if one.name not in known and not one.name.startswith("MODEL.")]
     model_settings = [one for one in family_settings if one.name.startswith("MODEL.")] + unknown
-    notices = [f"{name.place}: {name.value}: {_format_family(family)}"]
-    notices += [f"{one.place}: {one.name} is read by the clone's own files alone" for one in unknown]
+    notices = [f"{name.origin}: {name.value}: {_format_family(family)}"]
+    notices += [f"{one.origin}: {one.name} is read by the clone's own files alone" for one in unknown]
     for key, value in _assigned(family.folder).items():
         if is_taken(key) and key not in last and not _is_literal(value):
             notices.append(f"{family.folder}/config.py: {key} = {ast.unparse(value)} is ignored: it is not a literal")
@@ -177,10 +177,10 @@ def _refuse(name: Any, kind: Any) -> None:
     """Refuse a model that is not here, before keys are told to be unknown that it alone has."""
     absent = "" if str(name.value) in MODELS else explain_unsupported(str(name.value))
     if absent:
-        raise UserError(f"{name.place}: MODEL.NAME: model '{name.value}': {absent}")
+        raise UserError(f"{name.origin}: MODEL.NAME: model '{name.value}': {absent}")
     # Masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.
     if kind is not None and str(kind.value).upper() == "MAE" and find_package("model", str(name.value)) is not None:
-        raise UserError(f"{kind.place}: MODEL.TYPE: model 'MAE': {explain_unsupported('mae')}")
+        raise UserError(f"{kind.origin}: MODEL.TYPE: model 'MAE': {explain_unsupported('mae')}")
 
 
 def explain_unsupported(name: str) -> str:

@@ -63,7 +63,7 @@ def test_an_exported_detector_has_the_scores_of_its_weights(trained, graph, tmp_
     lines = ended.out.splitlines()[-3:]
     assert lines[0].startswith("trained weights: AP 0.") and lines[2].startswith("AP 0.")
     assert lines[1].startswith("after the export: AP ")
-    assert "; boxes (as shares) and scores of nine in ten objects differ by at most " in lines[1]
+    assert "; boxes (as fractions) and scores of nine in ten objects differ by at most " in lines[1]
     assert events(tmp_path / "scored")[-1]["largest_difference"] < 1e-4
     about = yaml.safe_load((graph / "shapes.about.yaml").read_text())
     assert about["classes"] == ["circle", "square", "triangle"] and "note" not in about
@@ -71,10 +71,12 @@ def test_an_exported_detector_has_the_scores_of_its_weights(trained, graph, tmp_
 
 @needs_onnx
 def test_the_pages_program_finds_what_the_weights_find(trained, graph):
-    """The program of docs/exporting.md, as it stands."""
+    """The program of docs/guides/exporting.md, as it stands."""
     image = np.random.default_rng(0).integers(0, 256, (60, 90, 3)).astype(np.uint8)
     Image.fromarray(image).save(graph / "image.png")
-    program = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8").split("```python\n")[2].split("```")[0]
+    program = (
+        (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8").split("```python\n")[2].split("```")[0]
+    )
     (graph / "detect.py").write_text(program, encoding="utf-8")
     words = [sys.executable, "detect.py", "shapes", "image.png"]
     ended = well(run_command(words, timeout=600, folder=graph))
@@ -149,7 +151,7 @@ def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(label, tmp
     save(model, str(tmp_path / "others.onnx"))
     ended = evaluated(tmp_path, "scored", str(tmp_path / "others.onnx"), "SAVE_PREDICTIONS", "true")
     if label == 7:
-        assert "EXPORTED gives label 7, and these data have 0 to 2: name data of its classes" in refusal(ended)
+        assert "EXPORTED returns label 7, but these data have 0 to 2: use data with its classes" in refusal(ended)
         return
     well(ended)
     assert "does not store its preprocessing; this is used: mode RGB, resize [48, 48]" in ended.out

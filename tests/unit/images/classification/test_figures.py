@@ -9,7 +9,7 @@ from support.small_runs import build
 
 from paddlevit_dist import create_model
 from paddlevit_dist.images.classification.figures import overlay_shares, report_figures, roll_out
-from paddlevit_dist.metrics.classifier import RECORD, joined, record_later
+from paddlevit_dist.metrics.classifier import RECORD, join_records, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedAnswers, calibration, tables
 from paddlevit_dist.tasks.task import EvaluationStep
 
@@ -38,13 +38,13 @@ def random_rows(number: int = 400, classes: int = 7) -> Any:
 
 def make_evaluated(logits: np.ndarray, labels: np.ndarray, names: Any = None) -> EvaluatedAnswers:
     kept = record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))()
-    return EvaluatedAnswers(*joined(list(enumerate(kept))), logits.shape[1], names)
+    return EvaluatedAnswers(*join_records(list(enumerate(kept))), logits.shape[1], names)
 
 
 def test_records_hold_the_best_scores_and_the_true_one():
     logits, labels = random_rows()
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    indices, rows = joined(list(enumerate(record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))())))
+    indices, rows = join_records(list(enumerate(record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))())))
     np.testing.assert_array_equal(indices, np.arange(400))
     np.testing.assert_array_equal(rows["classes"], np.argsort(-logits, axis=1)[:, :5])
     np.testing.assert_allclose(rows["scores"], -np.sort(-shares, axis=1)[:, :5], rtol=1e-5)
@@ -52,7 +52,7 @@ def test_records_hold_the_best_scores_and_the_true_one():
 
 
 def test_two_classes_leave_the_other_places_empty():
-    rows = joined([(0, record_later(paddle.to_tensor([[0.0, float(np.log(3))]]), paddle.to_tensor([0]))()[0])])[1]
+    rows = join_records([(0, record_later(paddle.to_tensor([[0.0, float(np.log(3))]]), paddle.to_tensor([0]))()[0])])[1]
     assert rows["classes"].tolist() == [[1, 0, -1, -1, -1]] and rows["true"][0] == pytest.approx(0.25)
     np.testing.assert_allclose(rows["scores"], [[0.75, 0.25, 0, 0, 0]], rtol=1e-6)
 

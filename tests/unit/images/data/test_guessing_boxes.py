@@ -176,13 +176,17 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
         (
             "digits",
             "detection",
-            "holds images, but TASK detection reads images with boxes: take coco, synthetic_sh",
+            "holds images, but TASK detection reads images with boxes; set DATA.DATASET to one of coco, synthetic_sh",
         ),
-        ("coco", "classification", "holds images with boxes, but TASK classification reads images: take cifar10, "),
+        (
+            "coco",
+            "classification",
+            "holds images with boxes, but TASK classification reads images; set DATA.DATASET to one",
+        ),
     ):
         config = load(["TASK", task, f"-dataset={dataset}", "-data_path=x" if dataset == "coco" else "-seed=1"]).values
         contract = DetectionDataset if task == "detection" else DetectionDataset.__mro__[1]
         with pytest.raises(UserError) as refused:
             dataset_class(config, contract)
         assert fitting in str(refused.value)
-        assert ("coco" in str(refused.value).partition("take ")[2]) == (task == "detection")
+        assert ("coco" in str(refused.value).partition("one of ")[2]) == (task == "detection")

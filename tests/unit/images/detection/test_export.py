@@ -8,7 +8,7 @@ import pytest
 from support.cheap_weights import weights_of_zero
 
 from paddlevit_dist.export.command import run
-from paddlevit_dist.images.detection.export import difference
+from paddlevit_dist.images.detection.export import compare_detections
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
@@ -18,22 +18,26 @@ def test_a_difference_is_of_objects_whatever_their_order():
     boxes, scores = random.random((2, 20, 4)), -np.sort(-random.random((2, 20)), axis=1)
     one = np.zeros((2, 20), np.int64), boxes, scores
     order = random.permutation(20)
-    assert difference(one, [part[:, order] for part in one])[0] == 0
+    assert compare_detections(one, [part[:, order] for part in one])[0] == 0
     moved = one[0], boxes + 0.25 * (np.arange(20) == 3)[None, :, None], scores
-    assert difference(one, moved)[0] == 0  # the one in ten that is left out
-    assert difference(one, (one[0], boxes + 0.01, scores))[0] == pytest.approx(0.01)
-    assert difference(one, (one[0], boxes, scores * 0.99))[0] == pytest.approx(0.01, abs=5e-3)
-    assert difference(one, (one[0] + 1, boxes, scores))[0] == 1.0
-    assert difference(one, (one[0], boxes * np.nan, scores))[0] == np.inf
+    assert compare_detections(one, moved)[0] == 0  # the one in ten that is left out
+    assert compare_detections(one, (one[0], boxes + 0.01, scores))[0] == pytest.approx(0.01)
+    assert compare_detections(one, (one[0], boxes, scores * 0.99))[0] == pytest.approx(0.01, abs=5e-3)
+    assert compare_detections(one, (one[0] + 1, boxes, scores))[0] == 1.0
+    assert compare_detections(one, (one[0], boxes * np.nan, scores))[0] == np.inf
 
 
 @pytest.mark.parametrize(
     "name, words, message",
     [
         ("detr_small", [], "detr_small takes images of any size.*add -image_size=HEIGHTxWIDTH"),
-        ("rtdetr_small", ["-image_size=40"], "takes images whose sides 16 divides, and these are 40 x 40"),
+        ("rtdetr_small", ["-image_size=40"], "takes images whose sides are multiples of 16, not 40 x 40"),
         ("detr_small", ["-image_size=64", "-outputs=probabilities"], "-outputs=probabilities is for classifiers"),
-        ("mask_rcnn_small", ["-image_size=64"], "mask_rcnn_small decides on the host .* at which paddle2onnx ends"),
+        (
+            "mask_rcnn_small",
+            ["-image_size=64"],
+            "mask_rcnn_small selects regions on the host .* which paddle2onnx does not",
+        ),
         ("resnet18", ["-image_size=32", "-input=uint8"], "-input=uint8: weights alone do not store the norm"),
     ],
 )

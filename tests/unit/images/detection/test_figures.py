@@ -35,11 +35,11 @@ def test_what_is_taken_for_what():
         (0, 100, 10, 10, 2, 0.4),  # too uncertain
         (0, 0, 0, 0, 1, 0.9),  # no area
     )
-    pairs = figures.pairs(image, detections, 3, 0.5)
+    pairs = figures.match_across_classes(image, detections, 3, 0.5)
     assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
-    matrix = figures.confusion([pairs, pairs], 3)
+    matrix = figures.build_confusion_matrix([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
-    assert figures.pairs(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
+    assert figures.match_across_classes(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
 
 
 def test_the_hardest_images():
@@ -54,12 +54,12 @@ def test_the_hardest_images():
         match(8, truth(), right, 3),
         match(9, truth((0, 0, 10, 10, 0, 1)), right, 3),  # one lies in the crowd
     ]
-    quality = figures.quality(MatchTable.joined(tables), 0.5)
+    quality = figures.compute_image_quality(MatchTable.joined(tables), 0.5)
     assert quality.right.tolist() == [2, 1, 0, 0, 0, 0]
     assert quality.wrong.tolist() == [0, 0, 0, 0, 2, 1]
     assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]
     assert np.allclose(quality.f1, [1, 2 / 3, 0, 1, 0, 0])
-    assert quality.hardest(10).tolist() == [2, 4, 5, 1] and quality.hardest(2).tolist() == [2, 4]
+    assert quality.find_hardest(10).tolist() == [2, 4, 5, 1] and quality.find_hardest(2).tolist() == [2, 4]
 
 
 def test_curves_are_those_of_pycocotools():

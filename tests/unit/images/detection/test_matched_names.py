@@ -57,9 +57,9 @@ def test_capitals_decide_where_several_categories_differ_in_nothing_else(names, 
 @pytest.mark.parametrize(
     "names, known, expected",
     [
-        (["x/1.png", "2.png"], ["1.png"], "1 of 2 images are not in f.json by their file names, as 2.png"),
-        (["1.png"], ["x/1.png", "y/1.png"], "1.png can be several images of f.json, with the ids 10 and 11"),
-        (["x/1.png", "y/1.png"], ["1.png"], "x/1.png and y/1.png would both be the image with id 10 of f.json"),
+        (["x/1.png", "2.png"], ["1.png"], "1 of 2 images are not listed in f.json, such as 2.png"),
+        (["1.png"], ["x/1.png", "y/1.png"], "1.png matches several images of f.json, with ids 10 and 11"),
+        (["x/1.png", "y/1.png"], ["1.png"], "x/1.png and y/1.png both match the image with id 10 of f.json"),
     ],
 )
 def test_images_that_cannot_be_matched_are_refused(names, known, expected):
@@ -70,9 +70,9 @@ def test_images_that_cannot_be_matched_are_refused(names, known, expected):
 @pytest.mark.parametrize(
     "names, known, expected",
     [
-        (["tv"], ["dog", ""], "no category is in f.json by its name, as tv; there are, as dog"),
-        (["CAT"], ["cat", "Cat"], "CAT can be several categories of f.json"),
-        (["CAT", "Cat"], ["cat"], "CAT and Cat would both be cat of f.json"),
+        (["tv"], ["dog", ""], "no category name is in f.json: got tv, but it has dog"),
+        (["CAT"], ["cat", "Cat"], "CAT matches several categories of f.json"),
+        (["CAT", "Cat"], ["cat"], "CAT and Cat both match cat of f.json"),
     ],
 )
 def test_categories_that_cannot_be_matched_are_refused(names, known, expected):

@@ -91,7 +91,7 @@ def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
     metrics.update(1, nothing, drawn(1)[1])
     values = metrics.compute(metrics.state)
     assert values["AP"] == 0.0 and "AR_100" not in values and not [name for name in values if name.startswith("AP ")]
-    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (nothing is annotated: ")
+    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (no annotations: ")
 
 
 def test_an_image_that_is_missing_or_evaluated_twice_is_no_score():
@@ -127,4 +127,4 @@ def test_what_a_rank_keeps_and_sends_is_bounded():
     kept = pickle.dumps(metrics)
     assert len(kept) < 300 * 5_000
     table = MatchTable.joined([metrics.update(10_000 + number, truth, many) for number in range(300)])
-    assert len(pickle.dumps(table.packed())) <= 300_000
+    assert len(pickle.dumps(table.pack())) <= 300_000

@@ -103,7 +103,7 @@ def test_a_run_scores_with_300_detections_as_pycocotools_says_and_its_line_says_
         assert values[name] == value, name
     line = metrics.summary(values)
     assert f"AR_300 {expected[8]:.4f}" in line
-    assert "(300 detections of an image and category, COCO's numbers are of 100)" in line
+    assert "(300 detections per image and category, COCO uses 100)" in line
     drawn = metrics.bootstrap_values(metrics.per_sample(), np.ones((1, 2)))
     assert drawn["AR_300"][0] == pytest.approx(expected[8]) and drawn["AP"][0] == pytest.approx(expected[0])
     assert "AR_300" in metrics.columns(metrics.per_sample())
@@ -164,20 +164,20 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
     task = make_task(config.load([*small_detections.SHAPES, *words]).values)
     train, val = (task.build_dataset(split, tmp_path) for split in ("train", "val"))
     said = (
-        "1 of 3 {} images with more objects than the 90 that the model finds in one (MODEL.NUM_QUERIES), up to 123: 33 "
-        "objects are too many"
+        "1 of 3 {} images with more objects than the 90 that the model detects in an image (MODEL.NUM_QUERIES), up to "
+        "123: 33 objects exceed this limit"
     )
     assert [line for line in train.notices if "more objects" in line] == [said.format("train")]
     assert [line for line in val.notices if "more objects" in line] == [
         said.format("val"),
-        "1 of 3 val images with more objects of a category than the 100 detections that count (-max_detections), up to "
-        "115: 15 objects are too many",
+        "1 of 3 val images with more objects of a category than the 100 counted detections (-max_detections), up to "
+        "115: 15 objects exceed this limit",
     ]
     enough = make_task(
         config.load([*small_detections.SHAPES, *words, "-max_detections=200", "MODEL.NUM_QUERIES", "200"]).values
     )
     assert not [line for line in enough.build_dataset("val", tmp_path).notices if "more objects" in line]
-    assert [*task.about_samples(train)] == [
+    assert [*task.summarize_samples(train)] == [
         "category   objects    images",
         "dog              9         1",
         "cat            117         2",

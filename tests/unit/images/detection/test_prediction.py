@@ -50,7 +50,8 @@ def annotations_in(folder, images=("y/1.png", "x/1.png", "x/2.png"), categories=
 def written(task, samples, folder):
     writer = task.prediction_writer(folder, samples)
     entries = [
-        PredictionRecord(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in range(len(samples))
+        PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, FOUND))
+        for index in range(len(samples))
     ]
     lines = writer.finish(entries)
     return json.loads((folder / "results.json").read_text()), lines
@@ -68,24 +69,24 @@ def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
     task.load_meta(CheckpointMeta(3, ("cat",)))
     results, _ = written(task, samples, tmp_path)
     assert all("file_name" in one and "category_name" not in one for one in results)
-    with pytest.raises(UserError, match="do not name their classes: add -class_names"):
-        task.take_ids(annotations_in(tmp_path), samples)
+    with pytest.raises(UserError, match="have no class names: add -class_names"):
+        task.load_annotation_ids(annotations_in(tmp_path), samples)
 
 
 def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
     task, samples = opened
-    lines = task.take_ids(annotations_in(tmp_path), samples)
-    assert len(lines) == 1 and lines[0].endswith("2 images and 3 of 3 categories found by name")
+    lines = task.load_annotation_ids(annotations_in(tmp_path), samples)
+    assert len(lines) == 1 and lines[0].endswith("2 images and 3 of 3 categories matched by name")
     results, said = written(task, samples, tmp_path)
     assert [one["image_id"] for one in results] == 3 * ["i1"] + 3 * ["i0"]
     assert [one["category_id"] for one in results[:3]] == [10, 30, 40]
-    assert said[-1].endswith("the images' ids are those of -annotations")
+    assert said[-1].endswith("the images' ids are taken from -annotations")
 
 
 def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_results(opened, tmp_path):
     task, samples = opened
-    _, note = task.take_ids(annotations_in(tmp_path, categories=("dog", "owl")), samples)
-    assert "does not have cat" in note
+    _, note = task.load_annotation_ids(annotations_in(tmp_path, categories=("dog", "owl")), samples)
+    assert "lacks cat" in note
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results] == 2 * [20, 10]
 
@@ -94,24 +95,24 @@ def test_of_two_categories_of_one_name_the_learned_id_decides(settings, opened, 
     task, samples = make_task(settings), opened[1]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
     file = annotations_in(tmp_path, categories=("cat", "dog", "dog"))
-    task.take_ids(file, samples)
+    task.load_annotation_ids(file, samples)
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results[:2]] == [10, 30]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 5]}))
-    with pytest.raises(UserError, match="dog can be several categories"):
-        task.take_ids(file, samples)
+    with pytest.raises(UserError, match="dog matches several categories"):
+        task.load_annotation_ids(file, samples)
 
 
 @pytest.mark.parametrize(
     "images, categories, part",
     [
-        (["x/1.png"], NAMES, "1 of 2 images are not in"),
-        (["1.png"], NAMES, "would both be the image with id 'i0'"),
-        (["y/1.png", "x/1.png"], ["bird"], "no category is in"),
-        (["y/1.png", "x/1.png"], ["Cat", "CAT"], "cat can be several categories"),
+        (["x/1.png"], NAMES, "1 of 2 images are not listed in"),
+        (["1.png"], NAMES, "both match the image with id 'i0'"),
+        (["y/1.png", "x/1.png"], ["bird"], "no category name is in"),
+        (["y/1.png", "x/1.png"], ["Cat", "CAT"], "cat matches several categories"),
     ],
 )
 def test_annotations_of_something_else_are_refused(opened, tmp_path, images, categories, part):
     with pytest.raises(UserError, match=part) as error:
-        opened[0].take_ids(annotations_in(tmp_path, images, categories), opened[1])
+        opened[0].load_annotation_ids(annotations_in(tmp_path, images, categories), opened[1])
     assert "\n" not in str(error.value) and str(error.value).startswith("predict -annotations: ")

@@ -17,9 +17,9 @@ from paddlevit_dist.images.detection.data.indexed_images import number_images
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import zero_padding
-from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
+from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement_factor
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.export import export_parts
+from paddlevit_dist.images.detection.export import build_export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter, build_rows
@@ -147,7 +147,7 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
     "words, said",
     [
         (["DETECTION.EVAL_BATCHING", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
-        (["MODEL.NAME", "resnet50"], "is not a model that finds objects"),
+        (["MODEL.NAME", "resnet50"], "is not a detector"),
         (["-dataset=digits"], "TASK detection reads images with boxes"),
         (["-num_classes=2"], "has 3 categories"),
         (["DATA.IMAGE_SIZE", "64"], "DATA.IMAGE_SIZE"),
@@ -211,12 +211,12 @@ def test_images_and_results_of_a_prediction(tmp_path):
     rows = [writer.write(index, FOUND) for index in (0, 1)]
     assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
     lines = writer.finish(
-        [PredictionRecord(index, [{"category": None}], kept=writer.kept(index, FOUND)) for index in (0, 1)]
+        [PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, FOUND)) for index in (0, 1)]
     )
     results = json.loads((tmp_path / "results.json").read_text())
     assert [entry["image_id"] for entry in results] == [5, 5, 5, 6, 6, 6]
     assert [entry["category_id"] for entry in results[:3]] == [8, 3, 7] and results[0]["bbox"] == [1, 2, 4, 7]
-    assert "the numbers that their files are called by" in lines[1] and "there are no boxes" in lines[0]
+    assert "the numbers in the names of their files" in lines[1] and "there are no boxes" in lines[0]
 
 
 # ---- drawing and figures -------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_boxes_outside_or_not_finite_or_empty_are_drawn_without_harm():
     image = np.zeros((20, 30, 3), np.uint8)
     boxes = np.array([[-50, -50, 5, 5], [28, 18, 300, 200], [np.nan, 0, 1, 1], [7, 7, 7, 7], [9, 9, 2, 2]], np.float32)
     drawn_on = draw_boxes(image, boxes, np.array([0, 1, 2, -1, 9]), ["a", "猫", "c"], np.linspace(0, 1, 5))
-    factor = enlargement(image.shape[:2])
+    factor = enlargement_factor(image.shape[:2])
     assert drawn_on.shape == (20 * factor, 30 * factor, 3) and drawn_on.any() and not image.any()
 
 
@@ -245,7 +245,7 @@ def records():
     for number in range(40):
         truth, detections = drawn(number)
         tables.append(metrics.update(number, truth, detections))
-        found.append((3 * number, DetectionRecord.of(tables[-1], truth, detections, 0.5)))
+        found.append((3 * number, DetectionRecord.from_table(tables[-1], truth, detections, 0.5)))
     return tables, found
 
 
@@ -295,14 +295,14 @@ def test_figures_count_what_is_annotated_and_show_the_worst_images(records):
 def test_an_evaluation_without_a_single_annotation_has_figures_too():
     truth, found = drawn(0)
     table = DetectionMetrics(NAMES).update(1, truth, found)
-    record = DetectionRecord.of(table, truth, found, 0.0)
+    record = DetectionRecord.from_table(table, truth, found, 0.0)
     figures = detection_figures(Shown(), [(0, record)], NAMES, 0.0, lambda index: found)
     assert "Categories" in [figure.title for figure in figures]
 
 
 def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_size(trainer):
     task, model = trainer.task, trainer.model
-    with pytest.raises(UserError, match="DETECTION.EVAL_BATCHING single keeps their proportions: set it to one_size"):
+    with pytest.raises(UserError, match="DETECTION.EVAL_BATCHING single keeps their aspect ratio: set it to one_size"):
         task.evaluated_model(task.exported_model(model))
     model.eval()
     again = make_task(settings("DETECTION.EVAL_BATCHING", "one_size")).evaluated_model(task.exported_model(model))
@@ -317,7 +317,7 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
 @pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
 def test_an_export_resizes_as_the_evaluation_did(how, words):
     data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA
-    parts = export_parts(data, (60, 80), turned=False, is_one_size=True)
+    parts = build_export_parts(data, (60, 80), turned=False, is_one_size=True)
     assert words in parts.about["preprocessing"]["interpolation"]
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":

@@ -23,7 +23,7 @@ def test_a_distilled_models_maps_are_its_patches_without_both_tokens():
 def test_a_family_without_maps_says_so(name):
     model = create_model(name, depth=1)
     assert model.feature_strides == ()
-    with pytest.raises(UserError, match=f"{type(model).__name__} has no feature maps; choose a model that has"):
+    with pytest.raises(UserError, match=f"{type(model).__name__} has no feature maps; choose a model with them"):
         model.features(paddle.zeros([1, 3, 224, 224]))
 
 

@@ -10,7 +10,7 @@ from support.segmenters_of_others import CLASSES, ONE_OF_EACH, far_from_the_star
 from support.waits import counted_waits
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.commands.convert import with_our_names
 from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.resampling import resize_position_embedding
@@ -261,7 +261,7 @@ def test_an_mit_classifier_has_the_names_of_others(convert, origin):
 )
 def test_the_command_that_converts_knows_the_names(name, convert, origin):
     model = small(name, seed=1)
-    converted = with_our_names(given_weights(convert(model), None))
+    converted = with_our_names(weights_from_mapping(convert(model), None))
     assert converted.origin.startswith(origin) and converted.unknown == []
     expected = arrays(model)
     assert set(converted.state) == set(expected)

@@ -80,7 +80,7 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
 
 
 def test_what_a_score_depends_on_is_told_beside_it():
-    assert opened()[1].protocol == (
+    assert opened()[1].eval_protocol == (
         "stored size; whole images; logits bilinear to the input's size, then the stored one"
     )
     words = [
@@ -91,7 +91,7 @@ def test_what_a_score_depends_on_is_told_beside_it():
         "SEGMENTATION.RESIZE_LOGITS_VIA",
         "stored",
     ]
-    assert opened(*SIZED, *words)[1].protocol == (
+    assert opened(*SIZED, *words)[1].eval_protocol == (
         "shorter side 48, longer at most 80, multiples of 16, bilinear of pillow; windows of 32x48, stride 21x32; "
         "logits bilinear directly to the stored size"
     )
@@ -212,7 +212,7 @@ def test_figures_have_the_numbers_of_the_metrics():
 def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]", "SEGMENTATION.PROTOCOL", "slide")
     parts = task.export_parts()
-    assert parts.size == (32, 32) and parts.about["evaluated"] == samples.protocol
+    assert parts.size == (32, 32) and parts.about["evaluated"] == samples.eval_protocol
     pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
     np.testing.assert_allclose(parts.example["input"], task.normalizer(pixels).numpy(), atol=1e-5)
     metrics, _ = evaluated(task, samples, task.evaluated_model(model))

@@ -24,13 +24,11 @@ from paddlevit_dist.points.data.augment import (
     RandomRotation,
     RandomScale,
     apply,
-    displace,
-    elastic_distortion,
-    grid_shape,
     mix,
     rotation,
     select,
 )
+from paddlevit_dist.points.data.elastic import displace, elastic_distortion, grid_shape
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import training_steps
 from paddlevit_dist.runtime.errors import UserError
@@ -136,7 +134,7 @@ def test_the_middle_stays_or_the_origin_does():
 
 
 def test_one_way_a_turn_goes_all_around():
-    angles = [RandomRotation(2, 2 * math.pi, both_ways=False)(np.eye(3), generator(seed)) for seed in range(200)]
+    angles = [RandomRotation(2, 2 * math.pi, both_directions=False)(np.eye(3), generator(seed)) for seed in range(200)]
     assert np.histogram([math.atan2(m[0, 1], m[0, 0]) for m in angles], 4, (-math.pi, math.pi))[0].min() > 30
     both = [
         math.atan2(m[0, 1], m[0, 0])

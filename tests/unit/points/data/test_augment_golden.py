@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from support.golden import arrays, description
 
-from paddlevit_dist.points.data.augment import (
-    AffineMap,
-    MatrixDistortion,
-    RandomFlip,
-    RandomRotation,
-    displace,
-    grid_shape,
-)
+from paddlevit_dist.points.data.augment import AffineMap, MatrixDistortion, RandomFlip, RandomRotation
+from paddlevit_dist.points.data.elastic import displace, grid_shape
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +42,7 @@ def test_golden_matrix_of_distortion_flip_and_rotation(golden):
     is_flipped = int(golden["augment_flip_bit"]) == 0
     noise, turn = golden["augment_noise"].astype(np.float64), float(golden["augment_theta_uniform"])
     step = AffineMap(
-        (MatrixDistortion(0.1), RandomFlip(0.5, axes=1), RandomRotation(2, 2.0 * math.pi, both_ways=False)),
+        (MatrixDistortion(0.1), RandomFlip(0.5, axes=1), RandomRotation(2, 2.0 * math.pi, both_directions=False)),
         centered=False,
     )
     matrix = step.matrix(ConfigView(noise, 0.0 if is_flipped else 0.9, turn))

@@ -78,14 +78,14 @@ def test_damaged_names_of_channels_are_told(tmp_path, damage):
     content[128:132] = damage
     path.write_bytes(content)
     for read in (read_header, lambda path: read_scene(path, "a")):
-        with pytest.raises(UserError, match="is damaged: the names of its channels are not complete"):
+        with pytest.raises(UserError, match="is damaged: the names of its channels are incomplete"):
             read(path)
 
 
 def test_a_channel_has_finite_numbers(tmp_path):
     scene = with_channels(9)
     scene.channels["intensity"][4] = np.nan
-    with pytest.raises(UserError, match="scene a: point 4 has no finite number as intensity; repair it, or leave"):
+    with pytest.raises(UserError, match="scene a: intensity of point 4 is not a finite number; repair it, or remove"):
         write_scene(tmp_path / "a.scene", scene)
 
 
@@ -174,7 +174,9 @@ def test_what_scenes_do_not_have_is_told_with_what_they_have(tmp_path):
     scenes = with_channels(30, name="a"), with_channels(30, name="b")
     store = make_store(tmp_path / "s", scenes[0], scenes[1]._replace(channels={"normal": scenes[1].channels["normal"]}))
     task = task_on(store, SemanticSegmentation, "POINTS.FEATURES", "[rgb, intensity]")
-    with pytest.raises(UserError, match="names intensity, but the scenes of dataset scenes have normal, and as all"):
+    with pytest.raises(
+        UserError, match="names intensity, but the scenes of dataset scenes have normal, and the built-in"
+    ):
         task.build_dataset("train", tmp_path)
     rooms = [*SEMANTIC, "-dataset=synthetic_rooms", "POINTS.FEATURES", "[normal]"]
     with pytest.raises(
@@ -185,7 +187,9 @@ def test_what_scenes_do_not_have_is_told_with_what_they_have(tmp_path):
 
 @pytest.mark.parametrize("value", ("[]", "[rgb, rgb]", "[intensity/0]", "[intensity/x]", "[a/2/3]"))
 def test_features_are_names(value):
-    with pytest.raises(UserError, match=r"POINTS.FEATURES.*expected names, each once, such as \[rgb, normal, height\]"):
+    with pytest.raises(
+        UserError, match=r"POINTS.FEATURES.*expected names without repetition, such as \[rgb, normal, height\]"
+    ):
         settings.load([*SEMANTIC, "-dataset=synthetic_rooms", "POINTS.FEATURES", value])
 
 

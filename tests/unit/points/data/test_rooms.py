@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.data.rooms import GENERATOR_VERSION, SyntheticRooms, make_room
+from paddlevit_dist.points.data.rooms import GENERATOR_VERSION, SyntheticRooms, generate_room
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.runtime.errors import UserError
 
@@ -71,7 +71,7 @@ def test_things_lie_apart(rooms):
 
 @pytest.mark.parametrize("spacing", (0.02, 0.05))
 def test_the_spacing_decides_the_density(spacing):
-    room = make_room(0, (0, 0), spacing, "room")
+    room = generate_room(0, (0, 0), spacing, "room")
     floor = room.xyz[room.semantic == FLOOR]
     _, counts = np.unique(np.floor(floor[:, :2] / 0.5).astype(int), axis=0, return_counts=True)
     assert np.quantile(counts, 0.9) == pytest.approx((0.5 / spacing) ** 2, rel=0.1)  # the open floor
@@ -89,7 +89,7 @@ def test_a_room_depends_on_seed_split_and_index_alone():
 
 def test_the_generator_is_frozen():
     # Whoever changes the rooms raises GENERATOR_VERSION, and what was reached on them must be measured again.
-    rooms = [make_room(index, (0, 0), 0.05, "room") for index in range(20)]
+    rooms = [generate_room(index, (0, 0), 0.05, "room") for index in range(20)]
     labels = b"".join(room.semantic.tobytes() + room.instance.tobytes() for room in rooms)
     assert GENERATOR_VERSION == 2
     assert hashlib.sha256(labels).hexdigest()[:16] == "c0892432bb08c0fd"

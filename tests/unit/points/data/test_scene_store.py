@@ -89,7 +89,7 @@ def test_every_flipped_bit_is_found(tmp_path):
         damaged = bytearray(content)
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"a\.scene is .*delete it and prepare the data again") as error:
+        with pytest.raises(UserError, match=r"a\.scene (is|has) .*delete it and prepare the data again") as error:
             read_scene(path, "room")
         assert "\n" not in str(error.value)
 
@@ -100,10 +100,10 @@ def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
     write_scene(path, make_scene(40))
     path.write_bytes(path.read_bytes()[:length])
     for read in (read_header, lambda path: read_scene(path, "room")):
-        with pytest.raises(UserError, match=r"a\.scene is (cut off|not a prepared scene)"):
+        with pytest.raises(UserError, match=r"a\.scene is (truncated|not a prepared scene)"):
             read(path)
     if length >= 128:
-        with pytest.raises(UserError, match=f"cut off: expected 848 bytes, found {length}"):
+        with pytest.raises(UserError, match=f"truncated: expected 848 bytes, found {length}"):
             read_header(path)
 
 
@@ -113,7 +113,7 @@ def test_another_version_another_file_and_no_file_are_told(tmp_path):
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, 8, 0)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="is of version 0, this program reads versions 2 and 3; delete it"):
+    with pytest.raises(UserError, match="has version 0, this program reads versions 2 and 3; delete it"):
         read_header(path)
     path.write_bytes(b"something else" * 20)
     with pytest.raises(UserError, match="is not a prepared scene"):
@@ -175,8 +175,8 @@ def test_a_changed_list_is_read_anew(store):
 @pytest.mark.parametrize(
     "change, message",
     (
-        (lambda root: (root / "val.txt").unlink(), r"val\.txt is missing, .* has train; write it"),
-        (lambda root: (root / "val.txt").write_text("\n"), r"val\.txt names no scene"),
+        (lambda root: (root / "val.txt").unlink(), r"val\.txt, .* is missing; .* has train; write it"),
+        (lambda root: (root / "val.txt").write_text("\n"), r"val\.txt is empty"),
         (lambda root: (root / "val.txt").write_text("d\na\nd\n"), "names scene d twice"),
         (lambda root: (root / "val.txt").write_text("d\ne\n"), r"e\.scene cannot be read"),
         (lambda root: (root / "classes.txt").unlink(), r"has no classes\.txt"),
@@ -198,10 +198,10 @@ def test_a_path_that_is_no_store_is_told(tmp_path):
 
 
 def test_scannet_wants_its_classes_and_tells_raw_data(store, tmp_path):
-    with pytest.raises(UserError, match="does not name ScanNet's 20 classes; take -dataset=scenes"):
+    with pytest.raises(UserError, match="does not name ScanNet's 20 classes; use -dataset=scenes"):
         opened(store, kind=ScanNet)
     (store / "classes.txt").write_text("".join(f"{name}\n" for name in CLASS_NAMES))
     assert opened(store, kind=ScanNet).num_classes == 20
     (tmp_path / "raw" / "scans" / "scene0000_00").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds ScanNet's raw files; prepare them once with .* prepare scannet"):
+    with pytest.raises(UserError, match="contains ScanNet's raw files; prepare them once with .* prepare scannet"):
         ScanNet(str(tmp_path / "raw"), "train", tmp_path)

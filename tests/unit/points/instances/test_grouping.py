@@ -45,7 +45,7 @@ def test_clusters_are_those_of_a_search(seed, extent, shift):
     classes, scenes = generator.integers(0, 3, number), np.sort(generator.integers(0, 2, number))
     clusters = cluster_points(xyz, classes, scenes, RADIUS, 4)
     assert make_members(clusters) == by_search(xyz, classes, scenes, RADIUS, 4)
-    assert np.array_equal(clusters.cluster_of, np.repeat(np.arange(clusters.number), np.diff(clusters.offsets)))
+    assert np.array_equal(clusters.cluster_numbers, np.repeat(np.arange(clusters.number), np.diff(clusters.offsets)))
 
 
 def test_distances_at_the_radius_are_decided_as_in_float32():
@@ -86,8 +86,8 @@ def test_a_radius_far_below_the_size_of_the_scene_is_refused():
 def test_two_sets_of_clusters_are_numbered_one_after_the_other():
     one = PointClusters(*(np.array(a, np.int32) for a in ([0, 0, 1], [3, 5, 1], [0, 2, 3])))
     two = PointClusters(*(np.array(a, np.int32) for a in ([0, 0], [1, 3], [0, 2])))
-    both = one.followed_by(two)
-    assert both.cluster_of.tolist() == [0, 0, 1, 2, 2] and both.offsets.tolist() == [0, 2, 3, 5]
+    both = one.concat(two)
+    assert both.cluster_numbers.tolist() == [0, 0, 1, 2, 2] and both.offsets.tolist() == [0, 2, 3, 5]
     assert make_members(both) == [[3, 5], [1], [1, 3]]
     ious = proposal_ious(both, np.array([-100, 0, 0, 1, 0, 1]), np.array([3, 2]))
     np.testing.assert_allclose(ious, [[0, 1], [1 / 3, 0], [1 / 4, 1 / 3]], atol=1e-4)

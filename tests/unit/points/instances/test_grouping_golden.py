@@ -19,7 +19,7 @@ def test_golden_clusters():
     golden, clusters = clustered()
     assert (len(golden["xyz"]), clusters.number) == (ABOUT["points"], ABOUT["clusters"])
     cluster_of = np.full(len(golden["xyz"]), -1)
-    cluster_of[clusters.points] = clusters.cluster_of
+    cluster_of[clusters.points] = clusters.cluster_numbers
     assert np.array_equal(cluster_of, golden["cluster_id"])
     assert np.array_equal(clusters.offsets, golden["proposals_offset"])
     for first, end in zip(clusters.offsets[:-1], clusters.offsets[1:]):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import settings
-from paddlevit_dist.points.data.augment import displace, grid_shape
+from paddlevit_dist.points.data.elastic import displace, grid_shape
 from paddlevit_dist.points.data.rooms import SyntheticRooms
-from paddlevit_dist.points.data.samples import join
+from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
 from paddlevit_dist.points.instances.input import InstanceSamples, build_steps, crop
@@ -128,7 +128,7 @@ def test_the_fields_of_a_batch():
 
 def test_the_networks_batch_says_the_same():
     scenes = [make_sample(room(i), 20.0, i) for i in range(2)]
-    full, batch = collate_scenes(scenes), {**join(scenes), **instance_fields(scenes)}
+    full, batch = collate_scenes(scenes), {**collate_samples(scenes), **instance_fields(scenes)}
     names = {"p2v_map": "inverse", "locs_float": "xyz", "voxel_locs": "coordinates"}
     for name in ("p2v_map", "locs_float", "voxel_locs", "labels", "offsets", "instance_labels"):
         assert np.array_equal(batch[names.get(name, name)], full[name]), name
@@ -149,8 +149,10 @@ def test_a_scene_without_instances_and_an_instance_of_one_point():
     single[7] = 4
     bare = make_sample(Scene(xyz, rgb, none, none, "bare"), 20.0)
     lone = make_sample(Scene(xyz, rgb, single, single, "lone"), 20.0)
-    assert len(bare.table.sizes) == 0 and (bare.table.of_points(bare.scene.instance) == -100).all()
+    assert len(bare.table.sizes) == 0 and (bare.table.gather_for_points(bare.scene.instance) == -100).all()
     assert lone.table.sizes.tolist() == [1] and lone.scene.instance[7] == 0
-    np.testing.assert_allclose(lone.table.of_points(lone.scene.instance)[7], np.tile(lone.scene.xyz[7], 3), atol=1e-6)
+    np.testing.assert_allclose(
+        lone.table.gather_for_points(lone.scene.instance)[7], np.tile(lone.scene.xyz[7], 3), atol=1e-6
+    )
     batch = collate_scenes([bare, lone, bare, lone])
     assert batch["instance_pointnum"].tolist() == [1, 1] and sorted(set(batch["instance_labels"])) == [-100, 0, 1]

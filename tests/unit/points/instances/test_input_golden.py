@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.golden import arrays, description
 
-from paddlevit_dist.points.instances.input import crop, instance_table, without_gaps
+from paddlevit_dist.points.instances.input import compute_instance_table, crop, remove_gaps
 
 ABOUT = description("pointgroup_data")
 GOLDEN = arrays("pointgroup_data")
@@ -39,7 +39,7 @@ def test_golden_crop(case):
 def test_golden_labels_without_gaps(case):
     assert len(RELABELED) == 9
     kept = GOLDEN[f"relabel_{case}_in"][GOLDEN[f"relabel_{case}_valid"].astype(bool)]
-    assert np.array_equal(without_gaps(kept), GOLDEN[f"relabel_{case}_out"])
+    assert np.array_equal(remove_gaps(kept), GOLDEN[f"relabel_{case}_out"])
 
 
 @pytest.mark.parametrize("case", ["room", "cropped"])
@@ -47,8 +47,8 @@ def test_golden_instance_information(case):
     xyz, labels = GOLDEN["room_xyz"], GOLDEN["room_instance_label"]
     if case == "cropped":
         xyz, labels = xyz[GOLDEN["crop_valid"].astype(bool)], GOLDEN["relabel_room_out"]
-    table = instance_table(xyz, labels)
-    info = table.of_points(labels)
+    table = compute_instance_table(xyz, labels)
+    info = table.gather_for_points(labels)
     assert info.dtype == np.float32 and info.shape == (len(xyz), 9)
     expected = np.full((len(xyz), 9), -100.0)
     expected[labels >= 0] = GOLDEN[f"info_{case}_table"][labels[labels >= 0]]

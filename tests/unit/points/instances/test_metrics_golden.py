@@ -41,7 +41,7 @@ def test_golden_average_precisions(order):
     scenes = list(range(int(golden["num_scenes"])))
     assert len(scenes) == ABOUT["scenes"]
     scenes = scenes[::-1] if order == "reversed" else scenes  # of scenes; within one the order counts
-    precisions = average_precisions(InstanceMatchTable.joined([make_table(golden, scene) for scene in scenes]))
+    precisions = average_precisions(InstanceMatchTable.concat([make_table(golden, scene) for scene in scenes]))
     assert np.array_equal(IOU_THRESHOLDS, golden["overlaps"])
     np.testing.assert_allclose(precisions, golden["ap_table"], atol=1e-9)  # NaN at the same places
     for function, name in ((ap, "ap"), (ap50, "ap50"), (ap25, "ap25")):

@@ -22,15 +22,15 @@ def test_every_cluster_fits_its_cube_and_fills_it_if_it_is_large(extent_m, share
     members = [generator.choice(300, 80, replace=False) for _ in range(3)]
     clusters = make_clusters(members)
     voxels = voxelize_clusters(clusters, xyz, 14, 50.0, np.full(3, shares))
-    places = voxels.coordinates[voxels.voxel_of]  # (S, 4)
-    assert np.array_equal(places[:, 0], clusters.cluster_of)
+    places = voxels.coordinates[voxels.voxel_rows]  # (S, 4)
+    assert np.array_equal(places[:, 0], clusters.cluster_numbers)
     assert voxels.coordinates[:, 1:].min() >= 0 and voxels.coordinates[:, 1:].max() <= 13
     assert (np.diff(voxels.coordinates[:, 0]) >= 0).all()
     assert len(np.unique(voxels.coordinates, axis=0)) == len(voxels.coordinates)
     for number, points in enumerate(members):
         spans = np.ptp(xyz[points].astype(np.float64), axis=0)
         scale = min(14 / spans.max() - 0.01, 50.0) if spans.max() else 50.0
-        found = np.ptp(places[clusters.cluster_of == number, 1:], axis=0)
+        found = np.ptp(places[clusters.cluster_numbers == number, 1:], axis=0)
         assert (abs(found - spans * scale) <= 1.0).all()
 
 
@@ -43,7 +43,7 @@ def test_the_shares_say_where_a_small_cluster_lies_in_its_cube():
 def test_no_clusters():
     none = make_clusters([])
     voxels = voxelize_clusters(none, np.zeros((5, 3)), 14, 50.0, np.zeros(3))
-    assert voxels.coordinates.shape == (0, 4) and voxels.voxel_of.shape == (0,)
+    assert voxels.coordinates.shape == (0, 4) and voxels.voxel_rows.shape == (0,)
     assert select_predictions(none, np.zeros(0), np.zeros(5, int), 0.09, 1, 0.3) == []
     assert score_targets(np.zeros((0, 4)), 0.25, 0.75).shape == (0,)
 

@@ -13,7 +13,7 @@ from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
-from paddlevit_dist.points.instances.pointgroup import GroupingInput, group
+from paddlevit_dist.points.instances.pointgroup import GroupingInput, group_points
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.sparse import Plan, SparseTensor
@@ -55,7 +55,7 @@ def test_perfect_predictions_are_grouped_to_the_true_instances(index):
     logits, offsets = true_output(scene, noise_m=0.02)
     scenes = np.zeros(len(scene.xyz), int)
     grouping = GroupingInput(scene.xyz, scenes, THINGS, 0.1, 50, 14, 50.0, np.zeros(3))
-    clusters = group(logits, offsets, grouping)
+    clusters = group_points(logits, offsets, grouping)
     sizes = np.bincount(scene.instance[scene.instance >= 0])
     ious = proposal_ious(clusters, scene.instance, sizes)
     assert (ious.max(axis=0)[sizes >= 100] > 0.95).all()
@@ -74,11 +74,11 @@ def test_stuff_is_not_grouped_and_scenes_are_not_joined():
     offsets = paddle.zeros([400, 3])
     scenes = np.arange(400) % 2
     for is_thing, expected in ((EVERY_CLASS, 8), (THINGS, 4)):  # classes x scenes x both sets of positions
-        clusters = group(
+        clusters = group_points(
             paddle.to_tensor(logits), offsets, GroupingInput(xyz, scenes, is_thing, 0.2, 50, 14, 50.0, np.zeros(3))
         )
         assert clusters.number == expected
-        assert np.bincount(clusters.cluster_of).tolist() == expected * [100]
+        assert np.bincount(clusters.cluster_numbers).tolist() == expected * [100]
     assert clusters.points.max() < 200
 
 
@@ -165,7 +165,7 @@ class Oracle(paddle.nn.Layer):
     def forward(self, voxels, inverse, grouping):
         from paddlevit_dist.points.instances.pointgroup import PointGroupOutput
 
-        clusters = group(self.logits, self.offsets, grouping())
+        clusters = group_points(self.logits, self.offsets, grouping())
         sizes = np.diff(clusters.offsets).astype(np.float32)
         return PointGroupOutput(self.logits, self.offsets, clusters, paddle.to_tensor(sizes / sizes.max()))
 

@@ -127,28 +127,28 @@ def test_a_text_file_with_a_label_that_its_type_cannot_hold_is_told(tmp_path):
 
 def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
     xyz = room(10)[0].astype(np.float64) + UTM
-    assert coordinates.coarse_steps("a.ply", xyz) == []
-    assert coordinates.coarse_steps("a.ply", room(10)[0]) == []
-    (line,) = coordinates.coarse_steps("a.ply", xyz.astype(np.float32))
+    assert coordinates.check_resolution("a.ply", xyz) == []
+    assert coordinates.check_resolution("a.ply", room(10)[0]) == []
+    (line,) = coordinates.check_resolution("a.ply", xyz.astype(np.float32))
     assert "a.ply stores x, y and z up to 5,400,00" in line and "in steps of 0.5 m" in line
 
 
-@pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_as_the_original))
+@pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_like_pointgroup))
 @pytest.mark.parametrize(
     "xyz, message",
     (
-        (stray(20_000.0), r"^a\.ply: point 17 lies 19,99\d m from the others, .* 8,192 m .*: remove stray points$"),
-        (stray(1e9), r"point 17 lies 1e\+09 m from the others|point 17 lies 999,999,99\d m from the others"),
-        (stray(1e11, 9), r"point 17 lies 1e\+11 m from the others"),
-        (stray(1e11)[17:], r"point 0 lies 1e\+11 m from the others"),
-        (stray(1e300), r"point 17 lies 1e\+300 m from the others"),
+        (stray(20_000.0), r"^a\.ply: point 17 is 19,99\d m from the others, .* 8,192 m .*: remove stray points$"),
+        (stray(1e9), r"point 17 is 1e\+09 m from the others|point 17 is 999,999,99\d m from the others"),
+        (stray(1e11, 9), r"point 17 is 1e\+11 m from the others"),
+        (stray(1e11)[17:], r"point 0 is 1e\+11 m from the others"),
+        (stray(1e300), r"point 17 is 1e\+300 m from the others"),
         (
             stray(20_000.0, scale=2000.0, height=0.1),
             r"reaches .* if it is in millimeters, export it in meters",
         ),  # 10 m wide
         (
             stray(0.0, scale=4000.0, height=0.1),
-            r"^a\.ply reaches 1.,... m from its middle, .* if it is in millimeters, export it",
+            r"^a\.ply reaches 1.,... m from its center, .* if it is in millimeters, export it",
         ),
     ),
 )
@@ -159,7 +159,7 @@ def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(pl
     assert ("millimeters" in str(error.value)) == ("millimeters" in message)
 
 
-@pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_as_the_original))
+@pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_like_pointgroup))
 def test_rooms_in_millimeters_may_be_large(place):
     xyz = room(1000)[0].astype(np.float64) * 4000  # 20 m wide
     placed = place("a.ply", xyz)
@@ -189,5 +189,5 @@ def box(width, height, points):
 def test_other_units_are_noticed_however_dense_scenes_are(width, height, points, expected):
     header = box(width, height, points)
     assert header.looks_too_large == expected
-    remarks = coordinates.remarks_on("ply", ["a", "b"], [header, box(4.0, 3.0, 1000)])
-    assert len(remarks) == expected and all("1 of 2 scenes look as if they were in millimeters" in r for r in remarks)
+    remarks = coordinates.find_remarks("ply", ["a", "b"], [header, box(4.0, 3.0, 1000)])
+    assert len(remarks) == expected and all("1 of 2 scenes seem to be in millimeters" in r for r in remarks)

@@ -7,7 +7,7 @@ from support.prepared_scenes import prepared
 from support.raw_scenes import write_labeled_ply
 
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
-from paddlevit_dist.points.prepare.formats import FORMATS, format_in
+from paddlevit_dist.points.prepare.formats import FORMATS, detect_format
 from paddlevit_dist.points.prepare.las import read_las, write_classified
 from paddlevit_dist.points.prepare.pcd import read_pcd
 from paddlevit_dist.points.prepare.tables import read_table
@@ -17,7 +17,7 @@ from paddlevit_dist.runtime.errors import UserError
 def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):
     semantic_kitti(tmp_path)
     source = tmp_path / "sequences" / "08" / "velodyne" / "000001.bin"
-    name = kitti_reader.prediction_name(str(source))
+    name = kitti_reader.get_prediction_path(str(source))
     assert name == "sequences/08/predictions/000001.label"
     kitti_reader.write_labels(tmp_path / "out" / name, np.arange(19))
     inverse = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]  # its learning_map_inv
@@ -107,7 +107,7 @@ def test_laser_scans_that_are_cut_off_or_lie_are_told(tmp_path):
             whole[:131] + bytes(8) + whole[139:],
             r"a.las has scales \[0.0, 0.001, 0.001\] for x, y and z, expected positive",
         ),
-        (whole[:247] + bytes(8) + whole[255:], "a.las has no points; leave it out"),
+        (whole[:247] + bytes(8) + whole[255:], "a.las has no points; remove it"),
     ):
         (tmp_path / "a.las").write_bytes(content)
         with pytest.raises(UserError, match=message):
@@ -140,7 +140,7 @@ def test_damaged_pcd_files_are_told(tmp_path):
         except UserError as error:
             assert "is not a complete PCD file" in str(error)
     for fields, counts, message in (
-        ("x y", "", "its header has no proper FIELDS, SIZE, TYPE"),
+        ("x y", "", "its header has no valid FIELDS, SIZE, TYPE"),
         ("x y label", "", "vertex 0 has label 300, but its header declares it as uchar"),
         ("x y x", "", r"two of its FIELDS have the same name \(x y x\)"),
         ("x y z", "COUNT 1 1 99999999999999999999\n", "its header has DATA ascii, POINTS 1 and COUNT 1 1 9999"),
@@ -191,12 +191,12 @@ def test_text_without_names_needs_them(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     (
-        ("", "has no points; leave it out"),
+        ("", "has no points; remove it"),
         ("1 2 3\n4 5\n", "is not a table of numbers: the number of columns changed from 3 to 2 in line 2"),
         ("# a\nx y z\n1 2 3\n4 5 six\n", "is not a table of numbers: .*line 4"),
         ("1 2 banana\n", "line 1: '1 2 banana' is neither a row of numbers nor of names"),
         ("x y z\n1 2 3 4\n", "names 3 columns, but its rows have 4 numbers"),
-        ("x,y,z,x\n1,2,3,4\n", r"has two columns of one name \(x, y, z, x\); rename one"),
+        ("x,y,z,x\n1,2,3,4\n", r"has two columns of the same name \(x, y, z, x\); rename one"),
         ("x;y;z\n1,5;2,0;3,25\n", "line 2: .* is neither .*; decimals need a point, not a comma"),
     ),
 )
@@ -220,7 +220,7 @@ def test_arrays_of_numpy(tmp_path):
     with pytest.raises(UserError, match=r"d.npz has arrays of different lengths \(points \(2, 3\), label \(3,\)\)"):
         read_table(str(tmp_path / "d.npz"), "numpy")
     np.save(tmp_path / "e.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(UserError, match="e.npy is not a file of numpy's arrays of numbers"):
+    with pytest.raises(UserError, match="e.npy is not a file of numpy arrays of numbers"):
         read_table(str(tmp_path / "e.npy"), "numpy")
 
 
@@ -240,14 +240,14 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
         (tmp_path / kind / "README.txt").write_text("by me\n")
         (tmp_path / kind / "weights.bin").write_bytes(bytes(16))
         make(tmp_path / kind)
-        assert format_in(str(tmp_path / kind)) == kind
+        assert detect_format(str(tmp_path / kind)) == kind
     assert set(FORMATS) == {*makers, "scannet", "pth"}
     pcd(tmp_path / "las" / "b.pcd", "ascii")
-    with pytest.raises(UserError, match=r"scenes of several formats, .*a.LAZ \(las\), .*b.pcd \(pcd\): choose one"):
-        format_in(str(tmp_path / "las"))
+    with pytest.raises(UserError, match=r"scenes of several formats, .*a.LAZ \(las\), .*b.pcd \(pcd\): select one"):
+        detect_format(str(tmp_path / "las"))
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(UserError, match="holds no scenes of a known format"):
-        format_in(str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="contains no scenes of a known format"):
+        detect_format(str(tmp_path / "nothing"))
 
 
 def test_options_that_a_format_does_not_know_are_told(tmp_path, capsys):

@@ -169,7 +169,7 @@ def labels(values):
 @pytest.mark.parametrize(
     "change, message",
     (
-        (remove("_vh_clean_2.labels.ply"), r"labels\.ply is missing, which scene scene0000_00 needs; download"),
+        (remove("_vh_clean_2.labels.ply"), r"labels\.ply is missing, scene scene0000_00 needs it; download"),
         (remove(".aggregation.json"), r"aggregation\.json is missing"),
         (remove("_vh_clean_2.0.010000.segs.json"), r"segs\.json is missing"),
         (remove("_vh_clean_2.ply"), r"train\.txt names scene scene0000_00, which is not in"),
@@ -192,7 +192,7 @@ def labels(values):
         (labels(np.full(400, 0.5, np.float32)), "has label 0.5, which is not a whole number"),
         (rewrite("_vh_clean_2.ply", "ply\n"), "is not a complete PLY file: its header has no end"),
         (lambda folder, root: (root / "scannetv2_train.txt").write_text("scene9999_00\n"), "names scene scene9999_00"),
-        (lambda folder, root: [path.unlink() for path in root.glob("*.txt")], "does not say which scenes are for"),
+        (lambda folder, root: [path.unlink() for path in root.glob("*.txt")], "has no lists of splits"),
         (lambda folder, root: write_scannet(root / "copy", "scene0000_00"), "scene0000_00 exists twice"),
     ),
 )
@@ -238,7 +238,7 @@ def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
     reader = TableReader()
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [0, 1, 1]
     (line,) = reader.remarks
-    assert "(label, classification): 'label' is taken; choose another with --label" in line
+    assert "(label, classification): 'label' is used; choose another with --label" in line
     reader = TableReader(SceneChoices(label="classification"))
     assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
 
@@ -306,9 +306,9 @@ def test_points_that_are_not_finite_are_left_out_with_their_labels_and_counted(t
     write_points(tmp_path / "room.ply", columns)
     reader = TableReader(SceneChoices(("a", "b", "c")))
     scene = reader.read(ply_source(tmp_path / "room.ply"))
-    assert scene.semantic.tolist() == [0, 2, 1] and scene.left_out == (1, 3)
+    assert scene.semantic.tolist() == [0, 2, 1] and scene.skipped_rows == (1, 3)
     assert np.isfinite(scene.xyz).all() and len(scene.rgb) == 3
-    assert reader.remarks[0] == f"{tmp_path / 'room.ply'}: 2 points without finite coordinates are left out"
+    assert reader.remarks[0] == f"{tmp_path / 'room.ply'}: 2 points without finite coordinates are skipped"
 
 
 def test_scenes_without_labels_can_be_prepared_and_test_scenes_need_none(tmp_path):
@@ -376,12 +376,12 @@ class Evil:
 @pytest.mark.parametrize(
     "value, message",
     (
-        ((np.zeros((3, 3)),) * 3, "holds 3 arrays, expected 4"),
-        ((np.zeros((3, 3)),) * 2, "holds 2 arrays, expected 4"),
+        ((np.zeros((3, 3)),) * 3, "contains 3 arrays, expected 4"),
+        ((np.zeros((3, 3)),) * 2, "contains 2 arrays, expected 4"),
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(2), np.zeros(3)), r"its class is float64 \(2,\), expected"),
         ({"a": 1}, "is not a tuple of numpy arrays"),
         ((1, 2), "is not a tuple of numpy arrays"),
-        ((Evil(),), "is refused: .* nothing was executed"),
+        ((Evil(),), "is rejected: .* no code was executed"),
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.full(3, 20.0), np.zeros(3)), "point 0 has label 20, which is out"),
         (
             (np.full((3, 3), np.nan), np.zeros((3, 3)), np.zeros(3), np.zeros(3)),
@@ -411,7 +411,7 @@ def test_files_that_torch_did_not_write_are_told(tmp_path):
             load_arrays(str(path))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", pickle.dumps((np.zeros(10**6),), protocol=2))
-    with pytest.raises(UserError, match="is refused: its entries are compressed"):
+    with pytest.raises(UserError, match="is rejected: its entries are compressed"):
         load_arrays(str(path))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -27,7 +27,7 @@ def test_a_number_of_several_classes_is_an_instance_of_each():
     assert keyed[0] == keyed[1] != keyed[3] == keyed[4] and keyed[6] == IGNORED and keyed[7] == keyed[5] == 3
     assert remarks == [
         "room.ply: 1 of 3 instance numbers have points of several classes, such as number 0 of classes 0, 1: points of "
-        "each class are an instance of their own"
+        "each class are a separate instance"
     ]
 
 
@@ -38,5 +38,5 @@ def test_numbers_of_one_class_each_stay():
 
 def test_numbers_of_prepared_formats_are_told_alone():
     remarks = []
-    separate_classes("scene.pth", np.array([0, 0]), np.array([1, 2], np.int16), remarks, only_tells=True)
+    separate_classes("scene.pth", np.array([0, 0]), np.array([1, 2], np.int16), remarks, warn_only=True)
     assert remarks[0].endswith("such as number 0 of classes 1, 2: each is one instance")

@@ -53,7 +53,7 @@ def test_a_crop_is_all_that_is_near_one_labeled_point(shape):
 @pytest.mark.parametrize("shape, features, lines", (("sphere", "[rgb, height]", 1), ("block", "[height]", 0)))
 def test_heights_in_spheres_are_told(shape, features, lines):
     words = [*SMALL.split(), "POINTS.CROP", shape, "POINTS.FEATURES", features]
-    told = [line for line in settings.load(words).notices if "above the lowest point of a sphere" in line]
+    told = [line for line in settings.load(words).notices if "from the lowest point of the sphere" in line]
     assert len(told) == lines
 
 
@@ -71,12 +71,12 @@ def test_blocks_cover_every_voxel_and_neighbors_overlap(size, overlap):
     voxels = np.random.default_rng(0).integers(-20, 20, (300, 3)).astype(np.int32)
     voxels[0] = 5000, -5000, 0  # a stray point
     times = np.zeros(300, int)
-    for rows in FloorBlocks(size, overlap).of(voxels):
+    for rows in FloorBlocks(size, overlap).split(voxels):
         assert len(rows) and (np.diff(rows) > 0).all()
         assert (np.ptp(voxels[rows, :2], axis=0) < size).all()
         times[rows] += 1
     assert times.min() == 1 and (times.max() > 1) == (overlap > 0 and size < 1000)
-    assert not list(FloorBlocks(size, overlap).of(voxels[:0]))
+    assert not list(FloorBlocks(size, overlap).split(voxels[:0]))
 
 
 def logits_as_a_whole(task, model, sample):
@@ -132,7 +132,7 @@ def test_a_point_has_the_mean_logits_of_its_blocks():
 
 @pytest.mark.parametrize("views", [("1", "false"), ("2", "true")])
 def test_one_block_is_the_whole_scene(views, monkeypatch):
-    monkeypatch.setattr(fragments, "_POINTS", 999)
+    monkeypatch.setattr(fragments, "_CHUNK_POINTS", 999)
     keys = "POINTS.TEST_ROTATIONS", views[0], "POINTS.TEST_FLIPS", views[1]
     scenes = scene(1500, 2.0), scene(0), scene(700, 2.0, 1)
     found = []
@@ -148,11 +148,11 @@ def test_a_mirrored_view_is_the_mirrored_scene():
     one = scene(300)
     samples = make_task("POINTS.TEST_FLIPS", "true").build_dataset("val", None)
     plain = make_task().build_dataset("val", None)
-    first, second = samples.voxelized(one).views
-    mirrored = plain.voxelized(one._replace(xyz=one.xyz * np.float32([-1, 1, 1]))).views[0]
+    first, second = samples.voxelize(one).views
+    mirrored = plain.voxelize(one._replace(xyz=one.xyz * np.float32([-1, 1, 1]))).views[0]
     assert np.array_equal(second.voxels, mirrored.voxels) and not np.array_equal(first.voxels, second.voxels)
     turned = make_task("POINTS.TEST_FLIPS", "true", "POINTS.TEST_ROTATIONS", "3").build_dataset("val", None)
-    assert len(turned.voxelized(one).views) == 6
+    assert len(turned.voxelize(one).views) == 6
 
 
 @pytest.mark.parametrize("scenes", [[scene(0)], [scene(0), scene(0)], [scene(1)]])
@@ -165,9 +165,9 @@ def test_scenes_without_points_go_on(scenes):
 
 def test_a_score_says_how_scenes_were_evaluated():
     words = "POINTS.FRAGMENT_SIZE_M 4 POINTS.TEST_ROTATIONS 2 POINTS.TEST_FLIPS true".split()
-    said = [make_task(*words[:number]).build_dataset("val", None).protocol for number in (0, 2, 6)]
-    assert said == ["", "blocks of 4 m, 1 m overlap", "2 directions, mirrored too, blocks of 4 m, 1 m overlap"]
-    assert make_task(*words).build_dataset("train", None).protocol == ""
+    said = [make_task(*words[:number]).build_dataset("val", None).eval_protocol for number in (0, 2, 6)]
+    assert said == ["", "blocks of 4 m, 1 m overlap", "2 directions, mirrored views, blocks of 4 m, 1 m overlap"]
+    assert make_task(*words).build_dataset("train", None).eval_protocol == ""
 
 
 def test_an_overlap_as_long_as_a_block_is_refused():

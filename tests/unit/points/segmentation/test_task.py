@@ -7,7 +7,7 @@ from support.small_scenes import make_samples, scene, tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.points.data.samples import join
+from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
@@ -27,7 +27,7 @@ def read_all(samples: PointSamples) -> list:
 
 def test_every_point_finds_its_voxel_in_the_batch():
     samples = read_all(make_samples(scene(300, 0), scene(50, 1), rotations=3))
-    batch = join(samples)
+    batch = collate_samples(samples)
     xyz = np.concatenate([sample.scene.xyz for sample in samples])
     of_points = batch["coordinates"][batch["inverse"]].reshape(3, 350, 4)
     assert np.array_equal(of_points[0, :, 1:], np.floor(xyz / np.float32(0.2)).astype(int))
@@ -96,7 +96,7 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
 def test_as_many_weights_as_classes():
     with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS has 2 numbers: expected one for each of the 20 classes"):
         make_task("POINTS.CLASS_WEIGHTS", "[1.0, 2.0]").build_dataset("train", None)
-    with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS.*expected one above 0"):
+    with pytest.raises(UserError, match=r"POINTS.CLASS_WEIGHTS.*expected at least one weight above 0"):
         make_task("POINTS.CLASS_WEIGHTS", "[0.0, 0.0]")
 
 
@@ -186,5 +186,7 @@ def test_fewer_classes_than_the_data_have_are_refused():
 def test_a_network_of_another_task_is_refused():
     task = make_task("MODEL.NAME", "mink_classifier14")
     task.build_dataset("val", None)
-    with pytest.raises(UserError, match=r"MODEL.NAME mink_classifier14 gives \[1, 20\] for \d+ voxels: .* each voxel"):
+    with pytest.raises(
+        UserError, match=r"MODEL.NAME mink_classifier14 returns \[1, 20\] for \d+ voxels: .* row per voxel"
+    ):
         forward(task, read_all(make_samples(scene(300, 0))))

@@ -7,7 +7,7 @@ import pytest
 from paddlevit_dist import create_model, settings
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
-from paddlevit_dist.points.shapes.solids import SyntheticSolids, turn_line
+from paddlevit_dist.points.shapes.solids import SyntheticSolids, revolve_profile
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample, draw_shape
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
@@ -98,12 +98,16 @@ def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):
         ("a.txt", "x,y,time\n1,2,3\n", "has columns x, y, time; expected x, y, z"),
         ("a.txt", "", "has no points"),
         ("a.off", "ply\n", "line 1: expected OFF"),
-        ("a.off", "\n".join(CUBE.splitlines()[:9]), "ends too early, after line 9"),
-        ("a.off", CUBE.replace("4 3 0 4 7", "4 3 0 4 8"), "line 16: .*a corner is missing, or none of 8 vertices"),
-        ("a.off", CUBE.replace("1 1 1", "1 b 1"), "line 9: not as a mesh"),
+        ("a.off", "\n".join(CUBE.splitlines()[:9]), "is truncated after line 9"),
+        (
+            "a.off",
+            CUBE.replace("4 3 0 4 7", "4 3 0 4 8"),
+            "line 16: .*a corner is missing, or is not one of 8 vertices",
+        ),
+        ("a.off", CUBE.replace("1 1 1", "1 b 1"), "line 9: invalid in the OFF format"),
         ("a.off", CUBE.replace("1 1 1", "1 nan 1"), "a.off has no area, or coordinates that are not finite"),
         ("a.off", "OFF\n1 0 0\n0 0 0\n", "a.off has no area"),
-        ("a.off", "OFF\n9999999999999 0 0\n0 0 0\n", "ends too early"),
+        ("a.off", "OFF\n9999999999999 0 0\n0 0 0\n", "is truncated"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(name, content, said, tmp_path):
@@ -120,7 +124,7 @@ def test_folders_that_are_no_modelnet_are_refused(tmp_path):
         with pytest.raises(UserError, match=said):
             ModelNet40(path, "train", None)
     (resampled(tmp_path) / "airplane" / "airplane_0001.txt").unlink()
-    with pytest.raises(UserError, match="1 shapes that are not there, the first is airplane/airplane_0001.txt"):
+    with pytest.raises(UserError, match="1 shapes that do not exist, the first is airplane/airplane_0001.txt"):
         ModelNet40(str(tmp_path), "train", None)
     (tmp_path / "modelnet40_shape_names.txt").write_text("airplane\n")
     with pytest.raises(UserError, match="does not name the class of night_stand/night_stand_0002.txt"):
@@ -165,7 +169,7 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
     np.testing.assert_allclose(np.linalg.norm(first.features[:, 3:6], axis=1), 1, atol=1e-5)
     varied, again, other = (build_sample(shape, keys, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert np.array_equal(varied.features, again.features) and not np.array_equal(varied.voxels, other.voxels)
-    with pytest.raises(BadSample, match="names normals, which this shape has not"):
+    with pytest.raises(BadSample, match="this shape has no normals: remove"):
         build_sample(shape._replace(normals=None), keys)
     with pytest.raises(BadSample, match="no points"):
         build_sample(SampledShape(np.zeros((0, 3), np.float32), None, 0), keys)
@@ -174,7 +178,7 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
 def test_a_line_that_turns_makes_a_closed_solid():
     """The area of a cylinder of radius 1 and height 2, and of a cone, from prisms of 200 sides."""
     for profile, area in (([(0, -1), (1, -1), (1, 1), (0, 1)], 6 * np.pi), ([(0, 0), (1, 0), (0, 1)], np.pi * 2.41421)):
-        vertices, triangles = turn_line(np.array(profile), 200)
+        vertices, triangles = revolve_profile(np.array(profile), 200)
         a, b, c = (vertices[triangles[:, corner]] for corner in range(3))
         assert np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2 == pytest.approx(area, rel=1e-3)
 
@@ -294,5 +298,7 @@ def test_a_network_of_another_task_is_refused(tmp_path):
     model = task.build_model()
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
-    with pytest.raises(UserError, match=r"MODEL.NAME minkunet_tutorial gives \[\d+, 8\] for 2 shapes: .* each shape"):
+    with pytest.raises(
+        UserError, match=r"MODEL.NAME minkunet_tutorial returns \[\d+, 8\] for 2 shapes: .* row per shape"
+    ):
         task.train_step(model, tensors, StepPosition(1, 0, 1))

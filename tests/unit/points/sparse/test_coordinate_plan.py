@@ -92,7 +92,7 @@ def test_coordinates_at_the_limits(kind):
 
 def test_voxels_too_far_apart_for_a_key_are_the_users_to_mend():
     limits = np.iinfo(np.int32)
-    with pytest.raises(UserError, match="span 4294967296 x 4294967296 x 4294967296, too far"):
+    with pytest.raises(UserError, match="span 4294967296 x 4294967296 x 4294967296, too large for a 63-bit key"):
         CoordinatePlan(np.array([[0] + [limits.min] * 3, [0] + [limits.max] * 3]))
     with pytest.raises(UserError, match="beyond int32"):
         CoordinatePlan(np.array([[0, 1 << 40, 0, 0]]))

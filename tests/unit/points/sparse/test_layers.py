@@ -83,7 +83,7 @@ def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
             x = make_tensor()
             x = SumPooling(2, 2)(x) if kind is Unpooling else x
             y = kind(2, 2)(x)
-            key = next(iter(x.plan.asked_for(None).maps))
+            key = next(iter(x.plan.get_used_spec(None).maps))
             assert bool(x.plan.kernel_map(key).to_coarse.groups) is wanted
             found.append(y.features.numpy())
     np.testing.assert_allclose(found[1], found[0], atol=1e-12)
@@ -270,7 +270,7 @@ def layer_precision(layer):
         (lambda: SumPooling(2, -1), ValueError, "stride is -1, expected a whole number"),
         (lambda: SumPooling(np.int64(2), True), ValueError, "^stride is True, expected a whole number"),
         (lambda: StridedConv3D(3, 4, (3, 3)), ValueError, r"kernel_size is \(3, 3\), expected .* or 3 of them"),
-        (lambda: SparseTensor(np.ones((2, 3)), IN_3D + 1, stride=2), ValueError, r"at \[1, 1, 1\] is not one of"),
+        (lambda: SparseTensor(np.ones((2, 3)), IN_3D + 1, stride=2), ValueError, r"at \[1, 1, 1\] is not a voxel of"),
         (lambda: SparseTensor(np.ones((2, 3)), IN_3D, stride=[2]), ValueError, r"stride is \[2\], expected"),
         (lambda: MaxPooling()(paddle.ones([2, 3])), TypeError, "MaxPooling takes a SparseTensor, not a Tensor"),
         (lambda: cat([make_tensor()]), TypeError, "cat takes a SparseTensor, not a list"),

@@ -37,7 +37,7 @@ def test_quotients_on_the_same_voxels():
     np.testing.assert_allclose((x / 4).features.numpy(), one / 4)
     np.testing.assert_allclose((4 / x).features.numpy(), 4 / one)
     np.testing.assert_allclose((x / paddle.to_tensor(other)).features.numpy(), one / other)
-    with pytest.raises(ValueError, match="has not the voxels of"):
+    with pytest.raises(ValueError, match="does not have the voxels of"):
         x / SparseTensor(other, voxels[:, [0, 2, 1, 3]])
 
 
@@ -52,7 +52,7 @@ def test_parts_of_one_scene():
         for found in (features[scene], x.features_at(scene)):
             np.testing.assert_array_equal(found.numpy(), x.features.numpy()[expected])
     for wrong in (-1, 4):
-        with pytest.raises(ValueError, match=f"scene {wrong} of 4"):
+        with pytest.raises(ValueError, match=f"batch_index is {wrong}, expected 0 to 3"):
             x.features_at(wrong)
 
 
@@ -112,7 +112,7 @@ def test_arguments_of_other_libraries_are_taken(made, ours):
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: Convolution(2, 3, 3, groups=2), "groups=2: DepthwiseConvolution"),
+        (lambda: Convolution(2, 3, 3, groups=2), "groups=2: use DepthwiseConvolution"),
         (lambda: Convolution(2, 3, 3, padding=1), "padding=1: use PaddedConvolution"),
         (lambda: Convolution(2, 3, 3, transposed=True), "use TransposedConvolution"),
         (lambda: Convolution(2, 3, 3, has_bias=True), "write bias="),

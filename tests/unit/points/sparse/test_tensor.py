@@ -113,7 +113,7 @@ def test_a_plan_of_a_loader_holds_numbers_for_each_axis():
         sparse.Convolution(3, 4, (1, 1, 3, 3), (1, 1, 1, 2), dimension=4), sparse.MaxPooling((1, 2, 1, 2), (1, 2, 1, 1))
     )
     expected = network(x)
-    spec = x.plan.asked_for(64)
+    spec = x.plan.get_used_spec(64)
     batch = sparse.build_plan(x.coordinates, spec, x.plan.num_scenes)
     found = network(sparse.SparseTensor(x.features, plan=sparse.Plan.of_batch(batch)))
     assert found.stride == expected.stride == (1, 2, 1, 2)
@@ -281,7 +281,7 @@ def test_what_is_far_away_has_no_voxels_and_spoils_none(far):
     y = sparse.Convolution(3, 4, 3)(x, np.array([[0, 2**20, -(2**20), 2**20], x.coordinates[0].tolist()]))
     assert not y.F.numpy()[0].any() and y.F.numpy()[1].any()
     for point, shown in (([0, 1, np.nan, 0], "nan"), ([0.5, 1, 2], "0.5")):  # the second has no scene number in front
-        with pytest.raises(ValueError, match=f"point 0 is .*{shown}.* expected numbers, with that of the scene"):
+        with pytest.raises(ValueError, match=f"point 0 is .*{shown}.* expected finite numbers, with an int"):
             sparse.PointFeatures(np.ones((1, 2)), np.array([point]))
     with pytest.raises(ValueError, match="this layer is for 2-D voxels, but gets .*3-D"):
         sparse.PaddedMaxPooling(dimension=2)(x)
@@ -326,9 +326,9 @@ def test_dense_and_back(dimension, stride):
     assert np.array_equal(chosen.features.numpy(), x.features.numpy()[:5])
     back.features.sum().backward()
     assert np.array_equal(x.features.grad.numpy(), np.ones(x.features.shape))
-    with pytest.raises(ValueError, match="lies outside of"):
+    with pytest.raises(ValueError, match="is outside of"):
         sparse.to_dense(x, shape=np.ones(dimension, int))
-    with pytest.raises(ValueError, match="lies outside of"):
+    with pytest.raises(ValueError, match="is outside of"):
         sparse.from_dense(dense, np.full((1, 1 + dimension), 1000) * [0, *[1] * dimension], stride=stride)
 
 

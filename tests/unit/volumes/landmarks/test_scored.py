@@ -97,8 +97,8 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     geometry = VolumeGeometry((8, 8, 8), np.diag([-1.0, -1.0, 1.0, 1.0]))  # positions below 0 stay numbers
     writer = LandmarkWriter(tmp_path, names, [("+case", "ras")])
     found = FoundLandmarks(0, geometry, places, np.ones(2), np.zeros((8, 8, 8), np.float32))
-    kept = writer.kept(0, found, LandmarkGroundTruth(np.array([1.0, 2.0]), places))
-    writer.finish([PredictionRecord(0, [], kept=kept)])
+    kept = writer.summarize(0, found, LandmarkGroundTruth(np.array([1.0, 2.0]), places))
+    writer.finish([PredictionRecord(0, [], summary=kept)])
     with open(tmp_path / "landmarks.csv", encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert [(row["case"], row["landmark"]) for row in rows] == [("'+case", "'=1+1"), ("'+case", "'@sum")]

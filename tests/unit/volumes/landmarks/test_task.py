@@ -63,7 +63,7 @@ def test_images_show_training_crops_and_whole_volumes():
     [
         (
             ["-dataset=digits"],
-            "digits holds images, but TASK landmarks reads volumes: take landmarks, syn",
+            "digits holds images, but TASK landmarks reads volumes; set DATA.DATASET to one of landmarks, syn",
         ),
         (
             ["TASK", "classification"],

@@ -86,34 +86,50 @@ ODD = {
     "two objects of one id": ([annotation(1, 11, BOX), annotation(1, 12, BOX)], "1 id shared by several objects", 2),
     "unknown image": (
         [annotation(1, 99, BOX)],
-        "1 object of an image that the file does not have: left out, such as 1",
+        "1 object of an image that the file lacks, skipped, such as 1",
         0,
     ),
-    "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file does not have", 0),
-    "no box": ([annotation(1, 11, None), annotation(2, 11, [])], "2 objects without a box: never learned or found", 2),
-    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area: not learned, such as 1", 1),
-    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image: not learned", 1),
-    "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the image", 1),
-    "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
+    "unknown category": ([annotation(4, 11, BOX, 5)], "1 object of a category that the file lacks", 0),
+    "no box": (
+        [annotation(1, 11, None), annotation(2, 11, [])],
+        "2 objects without a box: never learned or matched",
+        2,
+    ),
+    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area, skipped in training, such as 1", 1),
+    "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image, skipped in training", 1),
+    "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that exceeds the image", 1),
+    "text for numbers": (
+        [annotation("5", "11", BOX, "7")],
+        "1 number written as a string or with a decimal point (image_id",
+        1,
+    ),
     "corners": (
         [annotation(1, 11, [20, 10, 30, 20]), *(annotation(number, 12, [1, 2, 5, 9]) for number in range(2, 6))],
-        "5 objects with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height",
+        "5 objects with a box that fits as x0, y0, x1, y1, as all boxes do, although COCO has x, y, width, height",
         5,
     ),
     "area missing": (
         [annotation(1, 11, BOX, area=None)],
-        "1 object without an area: that of the box, or of the mask",
+        "1 object without an area: the area of its box is used, or of its mask",
         1,
     ),
     "id missing": (
         [annotation(None, 11, BOX)],
-        "1 object without id, or whose id is no number: its position is tak",
+        "1 object without a numeric id: its position is us",
         1,
     ),
-    "id is a name": ([annotation("a", 11, BOX)], "1 object without id, or whose id is no number: its position is", 1),
-    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, by COCO's tools as not found, such as 0", 1),
-    "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
-    "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
+    "id is a name": ([annotation("a", 11, BOX)], "1 object without a numeric id: its position is", 1),
+    "id 0": (
+        [annotation(0, 11, BOX)],
+        "1 object with id 0: counted here, but as not found by COCO's tools, such as 0",
+        1,
+    ),
+    "point": ([annotation(1.0, 11.0, BOX)], "1 number written as a string or with a decimal point (image_id", 1),
+    "text for a crowd": (
+        [annotation(1, 11, BOX, iscrowd="1")],
+        "1 number written as a string or with a decimal point (iscrowd",
+        1,
+    ),
 }
 ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learned, which needs the sizes of images
 
@@ -136,8 +152,8 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
 @pytest.mark.parametrize(
     "boxes, part",
     [
-        ([[0.1, 0.2, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], "all of the 2 are shares of the images from 0 to 1"),
-        ([[20, 10, 30, 20], [1, 2, 5, 9]], "look like corners x0, y0, x1, y1 (as sides 1 box would end beyond the"),
+        ([[0.1, 0.2, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]], "all of the 2 are fractions of the images from 0 to 1"),
+        ([[20, 10, 30, 20], [1, 2, 5, 9]], "look like corners x0, y0, x1, y1 (as sides 1 box would exceed the"),
     ],
 )
 @pytest.mark.parametrize("more", [[], [annotation(9, 13, [0, 0, 0, 0]), annotation(10, 99, [9, 9, 9, 9])]])
@@ -153,10 +169,10 @@ def test_boxes_that_all_are_shares_or_corners_are_refused(tmp_path, cache, boxes
 WRONG = {
     "two images of one id": (
         {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
-        "images[1] has id 1: that of images[0] too; expected a number of its own",
+        "images[1] has id 1: images[0] has it too; give each image its own",
     ),
     "id of an image is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
-    "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),
+    "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected an integer"),
     "text in a box": ({"annotations": [annotation(1, 11, [1, 2, "3", 4])]}, "expected four finite numbers"),
     "area without end": ({"annotations": [annotation(1, 11, BOX, area=1e301)]}, "expected a finite number"),
     "crowd is a word": ({"annotations": [annotation(1, 11, BOX, iscrowd="no")]}, "has iscrowd 'no': expected a number"),
@@ -169,10 +185,10 @@ WRONG = {
     ),
     "not a number": (
         {"annotations": [annotation(1, 11, [1, 2, 3, float("nan")])]},
-        "is not JSON as COCO's annotations are: JSON is malformed: invalid character (byte ",
+        "is not JSON in COCO's annotation format: JSON is malformed: invalid character (byte ",
     ),
-    "no image": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected a whole"),
-    "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also that of category 'cat'"),
+    "no image": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected an integer"),
+    "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also the id of category 'cat'"),
     "no categories": ({"categories": None}, "has no categories; expected annotations in COCO's format"),
     "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
     "no images": ({"images": ()}, "has no images; expected annotations in COCO's format"),
@@ -206,8 +222,8 @@ def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache,
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"images": [', "is not JSON as COCO's annotations are: Input data was truncated"),
-        ('[{"image_id": 1}]', "is a list, as files of results are; expected annotations in COCO's format"),
+        ('{"images": [', "is not JSON in COCO's annotation format: Input data was truncated"),
+        ('[{"image_id": 1}]', "is a list, as in files of results; expected annotations in COCO's format"),
     ],
 )
 def test_other_files_are_named(tmp_path, cache, text, message):
@@ -222,7 +238,7 @@ def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_pa
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.class_names == ["dog", "cat", "cat"] and dataset.category_ids == (3, 7, 9)
-    assert any("1 category with the name of another one ('cat'), such as 9" in line for line in dataset.notices)
+    assert any("1 category with the name of another category ('cat'), such as 9" in line for line in dataset.notices)
 
 
 def test_without_annotations_a_split_has_no_labels(tmp_path, cache):
@@ -236,7 +252,7 @@ def test_sizes_that_the_file_does_not_say_are_measured(tmp_path, cache):
     write_image(tmp_path / "train2017" / "a.png", 25, 35)
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.size(0) == (25, 35)
-    assert any("1 image without height or width: both were measured, such as 5" in line for line in dataset.notices)
+    assert any("1 image without height or width, both measured, such as 5" in line for line in dataset.notices)
 
 
 def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tmp_path, cache):
@@ -254,11 +270,11 @@ def test_a_changed_file_gives_another_index_and_a_damaged_index_is_made_again(tm
 def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
     path = write_coco(tmp_path, [annotation(1, 11, BOX, segmentation=TRIANGLE), annotation(2, 11, BOX)])
     dataset = Coco(str(tmp_path), "train", cache)
-    assert any("1 object without a mask: the box is taken" in line for line in dataset.notices)
+    assert any("1 object without a mask: its box is used" in line for line in dataset.notices)
     masks = dataset.annotations(0).masks
     assert masks[0] == TRIANGLE and decode(masks[1], 20, 30).sum() == 80
     path.write_text(path.read_text().replace('"annotations"', '            "annotations"'))
-    with pytest.raises(UserError, match="has changed since this run began"):
+    with pytest.raises(UserError, match="has changed since this run started"):
         pickle.loads(pickle.dumps(dataset)).annotations(0)
 
 
@@ -334,10 +350,10 @@ def test_bad_images_are_found_before_a_run_and_replaced_only_where_asked(tmp_pat
     notices = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip").notices
     assert any("one of them cannot be read and is replaced by the next readable one" in line for line in notices)
     (tmp_path / "train2017" / "2.png").unlink()
-    with pytest.raises(UserError, match="1 of 3 images of train are not there, as .*2.png: put them there, or leave"):
+    with pytest.raises(UserError, match="1 of 3 images of train are missing, such as .*2.png: restore them, remove"):
         opened(tmp_path, cache)
     samples = opened(tmp_path, cache, "DATA.ON_INVALID_SAMPLE", "skip")
-    assert any("1 of 3 images of train are not there, as" in line for line in samples.notices)
+    assert any("1 of 3 images of train are missing, such as" in line for line in samples.notices)
     samples.replacements = ReplacementReader(cache)
     replaced = samples.sample(1, np.random.default_rng(0))
     assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
@@ -353,7 +369,7 @@ def test_images_that_the_file_does_not_name_are_told(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
     assert not any("beside" in line for line in opened(tmp_path, cache).notices)
     write_image(tmp_path / "train2017" / "1.jpg", 20, 30)  # beside 1.png
-    line = "1 image is beside those of train without annotations, and not read, as 1.jpg"
+    line = "1 image without annotations in the folder of train skipped, such as 1.jpg"
     assert line in opened(tmp_path, cache).notices
 
 
@@ -387,20 +403,22 @@ def test_sizes_prove_whether_exif_turns_images(tmp_path, cache, sizes, expected)
     write_lying(tmp_path, sizes)
     samples = opened(tmp_path, cache)
     assert [samples.dataset.read(index)[0].size for index in range(2)] == [expected] * 2
-    told = [line for line in samples.notices if "whose size is said as EXIF turns it: all are turned" in line]
+    told = [
+        line for line in samples.notices if "whose size is given after EXIF rotation: all images are rotated" in line
+    ]
     assert len(told) == (TURNED in sizes)
 
 
 @pytest.mark.parametrize(
     "sizes, words, part",
     [
-        ([TURNED, STORED], [], "1.jpg, and of some as EXIF turns them, as of "),
+        ([TURNED, STORED], [], "1.jpg, and of some after EXIF rotation, such as "),
         (
             [TURNED, TURNED],
             ["DATA.EXIF_ROTATE", "false"],
-            "DATA.EXIF_ROTATE false: .* as EXIF turns them, as of .*0.jpg",
+            "DATA.EXIF_ROTATE false: .* after EXIF rotation, such as .*0.jpg",
         ),
-        ([STORED, None], ["DATA.EXIF_ROTATE", "true"], "DATA.EXIF_ROTATE true: .* as they are stored, as of .*0.jpg"),
+        ([STORED, None], ["DATA.EXIF_ROTATE", "true"], "DATA.EXIF_ROTATE true: .* as stored, such as .*0.jpg"),
         ([SQUARE, (30, 31)], [], "has 30 x 20 pixels"),
     ],
 )
@@ -422,7 +440,7 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
     write_coco(tmp_path, [annotation(1, 11, BOX), annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
     samples = opened(tmp_path, cache, "DATA.KEEP_EMPTY_IMAGES", "false")
     assert len(samples) == 1 and samples.dataset.image_ids.tolist() == [11]
-    assert "2 training images with nothing to learn left out (DATA.KEEP_EMPTY_IMAGES false)" in samples.notices
+    assert "2 training images without objects to learn excluded (DATA.KEEP_EMPTY_IMAGES false)" in samples.notices
     assert len(opened(tmp_path, cache)) == 3
     part = functools.partial(opened, tmp_path, cache, "DATA.VAL_FRACTION", "0.4")
     parts = part().dataset, part(split="val", is_training=False).dataset
@@ -440,7 +458,7 @@ def test_empty_images_are_left_out_and_part_of_the_training_set_is_held_out_wher
         assert part.size(index) == (20, 30) and part.describe(index) == whole.describe(position)
     assert part.summary().startswith("2 images, ")
     write_coco(tmp_path, [annotation(2, 12, [1, 1, 0, 0]), annotation(3, 13, BOX, iscrowd=1)])
-    with pytest.raises(UserError, match="has no object to learn among its 3 train images"):
+    with pytest.raises(UserError, match="has no object to learn in its 3 train images"):
         opened(tmp_path, cache)
 
 
@@ -481,8 +499,8 @@ def test_names_of_lvis_and_of_windows(tmp_path, cache):
     dataset = Coco(str(tmp_path), "train", cache)
     assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
     told = " ".join(dataset.notices)
-    assert "1 image without file_name: the end of coco_url is taken, such as 1" in told
-    assert "1 image whose file_name has backslashes: taken for slashes, such as 2" in told
+    assert "1 image without file_name: the end of coco_url is used, such as 1" in told
+    assert "1 image whose file_name has backslashes, read as slashes, such as 2" in told
 
 
 @pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])
@@ -497,7 +515,8 @@ def test_images_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path
     write_coco(root, [], images=[inside | {"file_name": "../elsewhere/1.png"}, outside])
     message = refused(root, cache, **images)
     assert (
-        "images[1] (id 2) has file_name" in message and "DATA.SEARCH_IMAGES_RECURSIVELY true allows others" in message
+        "images[1] (id 2) has file_name" in message
+        and "set DATA.SEARCH_IMAGES_RECURSIVELY true to allow others" in message
     )
     assert len(Coco(str(root), "train", cache, anywhere=True, **images)) == 2
     assert "DATA.SEARCH_IMAGES_RECURSIVELY" in refused(root, cache, **images)  # also where an index is there already

@@ -112,5 +112,5 @@ def test_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, thei
     if theirs:
         assert compatibility.CheckpointDiff("evaluate", "old", config, task).input() == []
         return
-    with pytest.raises(UserError, match="DATA.EXIF_ROTATE false reads images as they were"):
+    with pytest.raises(UserError, match="set DATA.EXIF_ROTATE false to read images as in training"):
         compatibility.CheckpointDiff("evaluate", "old", config, task).input()

@@ -10,14 +10,14 @@ from paddlevit_dist.images.detection.data.samples import collate, largest_side
 from paddlevit_dist.images.detection.data.transforms import (
     DetectionEvaluationTransform,
     DetectionTrainingTransform,
+    build_evaluation_transform,
+    build_training_transform,
     crop,
-    evaluation_transform,
     fitted_size,
-    fitted_size_of_torchvision,
     flip,
     resize,
     resize_as_torchvision,
-    training_transform,
+    torchvision_fitted_size,
     whole_view,
 )
 from paddlevit_dist.images.detection.prediction import DetectionInput
@@ -149,22 +149,22 @@ def test_resizing_as_torchvision_is_interpolation_between_the_four_nearest_pixel
 )
 def test_sides_are_rounded_as_torchvision_does(size, expected):
     for turned in (1, -1):
-        assert fitted_size_of_torchvision(size[::turned], 800, 1333) == expected[::turned]
+        assert torchvision_fitted_size(size[::turned], 800, 1333) == expected[::turned]
     assert DetectionEvaluationTransform(800, 1333, "torchvision").resized(size) == expected
     assert fitted_size((427, 1280), 800, 1333) == (445, 1333)  # as DETR's authors round
 
 
 def test_images_of_one_size_lose_their_proportions():
     words = ["-cfg=detr_shapes", "DETECTION.EVAL_BATCHING", "one_size"]
-    assert evaluation_transform(load(words).values).resized((480, 640)) == (48, 48)
-    transform = evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
+    assert build_evaluation_transform(load(words).values).resized((480, 640)) == (48, 48)
+    transform = build_evaluation_transform(load([*words, "DETECTION.EXPORT_SIZE", "[30, 50]"]).values)
     image = DetectionInput(transform)(Image.fromarray(np.zeros((20, 31, 3), np.uint8)), None).image
     assert image.shape == (3, 30, 50)
 
 
 def test_training_images_become_squares_whose_boxes_follow():
     config = load(["-cfg=detr_shapes", "DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[40, 64]"]).values
-    transform = training_transform(config.DATA)
+    transform = build_training_transform(config.DATA)
     stored = SHAPES.size(3)
     assert stored[0] != stored[1]
     sides = set()
@@ -180,7 +180,7 @@ def test_training_images_become_squares_whose_boxes_follow():
 
 def test_levels_between_whole_ones_reach_the_batch():
     config = load(["TASK", "detection", "-cfg=mask_rcnn_resnet50_fpn_coco", "DATA.EVAL_SHORTEST_SIDE", "30"]).values
-    transform = evaluation_transform(config)
+    transform = build_evaluation_transform(config)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 31, 3), dtype=np.uint8)
     samples = [DetectionInput(transform)(Image.fromarray(one), None) for one in (pixels, pixels[:15])]
     images = collate(samples)["images"]

@@ -77,7 +77,7 @@ def test_images_are_the_nearest_pixels_and_boxes_the_same_shares():
 def test_what_has_no_one_side_is_refused():
     with pytest.raises(UserError, match="DATA.BATCH_SIDES.*set DATA.RESIZE_TO_SQUARE true and DATA.SHORTEST_SIDES"):
         configured("DATA.RESIZE_TO_SQUARE", "False")
-    with pytest.raises(UserError, match="mask_rcnn_small learns from masks"):
+    with pytest.raises(UserError, match="mask_rcnn_small needs masks"):
         make_task(configured("MODEL.NAME", "mask_rcnn_small")).build_dataset("train", None)
 
 
@@ -88,7 +88,9 @@ def test_images_that_are_padded_are_refused_where_boxes_would_be_shares_of_the_p
     samples.noise = task.criterion.noise
     wide, high = (samples.sample(index, np.random.default_rng(index)) for index in range(2))
     batch = task.collate([wide._replace(image=wide.image[:, :64]), high._replace(image=high.image[:, :, :64])])
-    with pytest.raises(UserError, match="rtdetr_small takes images of one size, .*: set DATA.RESIZE_TO_SQUARE true"):
+    with pytest.raises(
+        UserError, match="rtdetr_small takes unpadded images of one size, .*: set DATA.RESIZE_TO_SQUARE true"
+    ):
         task.train_step(None, batch, StepPosition(1, 0, 8))
 
 
@@ -171,7 +173,7 @@ def test_sides_that_the_network_cannot_take_are_refused_before_it_trains():
         (["DETECTION.EVAL_BATCHING", "one_size", "DATA.EVAL_SHORTEST_SIDE", "100"], "DATA.EVAL_SHORTEST_SIDE 100"),
     ):
         with pytest.raises(
-            UserError, match=f"{said}: rtdetr_small takes images whose sides 16 divides: take 96 or 112"
+            UserError, match=f"{said}: rtdetr_small takes images whose sides are multiples of 16: use 96 or 112"
         ):
             make_task(configured("MODEL.NAME", "rtdetr_small", *words)).build_model(3)
         make_task(configured(*words)).build_model(3)  # a DETR takes any
@@ -188,10 +190,11 @@ def test_sides_with_fewer_cells_than_queries_are_refused_before_it_trains(name):
 
     queries = str(cells[48])
     make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64, 48]")).build_model(3)
-    said = (
-        f"DATA.BATCH_SIDES 32: the maps of {name} have {cells[32]} cells there, and each of its {queries} queries needs"
+    message = (
+        f"DATA.BATCH_SIDES 32: the maps of {name} have {cells[32]} cells at this size, fewer than its {queries} "
+        "queries: use 48 or more, or lower MODEL.NUM_QUERIES"
     )
-    with pytest.raises(UserError, match=f"{said} one: take 48 or more, or lower MODEL.NUM_QUERIES"):
+    with pytest.raises(UserError, match=message):
         make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64, 48, 32]")).build_model(3)
     evaluated = ["DETECTION.EVAL_BATCHING", "one_size", "DETECTION.EXPORT_SIZE", "[16, 48]"]
     with pytest.raises(UserError, match=r"DETECTION.EXPORT_SIZE \[16, 48\]: the maps of .* or lower MODEL.NUM_QUERIES"):

@@ -33,7 +33,9 @@ def test_the_published_layout_with_boxes_from_pixel_1_and_difficult_ones_as_crow
     assert found.boxes.tolist() == [[2, 3, 10, 10], [0, 0, 30, 20]] and found.areas.tolist() == [100, 600]
     assert found.labels.tolist() == [1, 0] and found.is_crowd.tolist() == [False, True] and found.masks is None
     told = Voc(str(root), "train", cache).notices
-    assert any("1 object marked as difficult: not learned, and neither right nor wrong" in line for line in told)
+    assert any(
+        "1 object marked as difficult: skipped in training and ignored in the evaluation" in line for line in told
+    )
     val = Voc(str(root), "val", cache)
     assert len(val) == 1 and val.class_names == dataset.class_names  # those of the whole set
 
@@ -46,7 +48,7 @@ def test_several_years_are_joined_and_other_lists_named(tmp_path, cache):
     assert both.notices[0] == "train: 3 images of VOC2007, VOC2012"
     assert len(Voc(str(tmp_path), "test", cache)) == 1
     message = refused(tmp_path, cache, "val")
-    assert "has no split 'val' (-split): it has test, train, trainval; DATA.VAL_FRACTION divides" in message
+    assert "has no split 'val' (-split): it has test, train, trainval; set DATA.VAL_FRACTION to split" in message
 
 
 @pytest.mark.parametrize(
@@ -95,8 +97,10 @@ def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1", "2"]}, objects=objects)
     write_xml(tmp_path / "Annotations" / "2.xml", size=None)
     dataset = Voc(str(tmp_path), "train", cache)
-    assert any("1 object whose last corner is before the first: not learned" in line for line in dataset.notices)
-    assert any("1 image without a size in the XML file: measured" in line for line in dataset.notices)
+    assert any(
+        "1 object whose last corner is before the first, skipped in training" in line for line in dataset.notices
+    )
+    assert any("1 image without a size in the XML file, measured" in line for line in dataset.notices)
     assert dataset.annotations(0).is_learnable.tolist() == [False, True]
     assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
     assert dataset.summary() == "2 images, 2 boxes: dog 2; 1 image without boxes"
@@ -111,14 +115,14 @@ def test_images_without_xml_are_told(tmp_path):
     for words, split in (([], "train"), (["DATA.VAL_FRACTION", "0.5"], "val")):
         config = load([*named, *words]).values
         samples = open_samples(config, split, tmp_path, split == "train", inspection=SplitInspection(False, False))
-        line = f"3 images are beside those of {split} without annotations, and not read, as images/3.png"
+        line = f"3 images without annotations in the folder of {split} skipped, such as images/3.png"
         assert line in samples.notices
 
 
 @pytest.mark.parametrize("zero", [(0, 3, 10, 13), (4, 0, 14, 10), (-1, -1, 5, 5)])
 def test_boxes_that_are_written_from_0_are_told_and_read_so_where_asked(tmp_path, cache, zero):
     write_voc(tmp_path, {"train": ["1"]}, objects={"1": [an_object(box=zero), an_object(box=(3, 4, 12, 13))]})
-    told = "1 object with corners at 0 or -1, where VOC counts pixels from 1: .* DATA.VOC_CORNERS edges"
+    told = "1 object with corners at 0 or -1, although VOC counts pixels from 1: .* DATA.VOC_CORNERS edges"
     assert any(re.search(told, line) for line in Voc(str(tmp_path), "train", cache).notices)
     named = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=voc", f"-data_path={tmp_path}"]
     config = load([*named, "DATA.VOC_CORNERS", "edges"]).values
@@ -192,5 +196,5 @@ def test_the_keys_name_other_lists(tmp_path, cache):
 def test_boxes_beyond_the_image_are_counted(tmp_path, cache):
     inside, beyond = an_object(box=(1, 1, 30, 20)), an_object(box=(3, 4, 40, 13))
     write_voc(tmp_path, {"train": ["a", "b"]}, objects={"a": [inside, beyond], "b": [an_object(box=(3, 4, 12, 33))]})
-    told = [line for line in Voc(str(tmp_path), "train", cache).notices if "beyond the image" in line]
-    assert len(told) == 1 and told[0].startswith("2 objects with a box that reaches beyond the image by more than")
+    told = [line for line in Voc(str(tmp_path), "train", cache).notices if "exceeds the image" in line]
+    assert len(told) == 1 and told[0].startswith("2 objects with a box that exceeds the image by more than")

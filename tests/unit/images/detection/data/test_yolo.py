@@ -29,7 +29,7 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert len(dataset.annotations(2).ids) == 0 and dataset.has_masks
     notices = Yolo(str(tmp_path), "train", cache).notices
     assert notices[0] == f"train: 3 images of {tmp_path}/data.yaml"
-    assert f"1 image without a file of labels: no boxes, such as {tmp_path}/images/train/9.png" in notices
+    assert f"1 image without a label file, taken as without boxes, such as {tmp_path}/images/train/9.png" in notices
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_layouts(tmp_path, cache, images, names, places, split):
 
 
 WRONG = {
-    "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers, as results have: leave out the last, their score"),
+    "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers as in results; remove the last one, the score"),
     "3 columns": ("0 0.5 0.5", "3 numbers; expected class x y width height"),
     "words": ("cat 0.5 0.5 0.1 0.1", "expected numbers"),
-    "pixels": ("0 120 80 30 40", "expected shares of the image from 0 to 1, not pixels"),
-    "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: 3 are named, from 0 on"),
+    "pixels": ("0 120 80 30 40", "expected fractions of the image from 0 to 1, not pixels"),
+    "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: data.yaml or classes.txt names 3, from 0 on"),
     "half a class": ("0.5 0.5 0.5 0.1 0.1", "there is no such class"),
-    "not a number": ("0 nan 0.5 0.1 0.1", "expected shares"),
+    "not a number": ("0 nan 0.5 0.1 0.1", "expected fractions"),
     "no number at all": ("nan 0.5 0.5 0.1 0.1", "there is no such class"),
 }
 
@@ -83,8 +83,8 @@ def test_what_is_odd_is_kept_and_told(tmp_path, cache):
     write_yolo(tmp_path, labels={"1": text})
     dataset = Yolo(str(tmp_path), "train", cache)
     told = "; ".join(dataset.notices)
-    assert "1 line repeated in the same file: all are kept" in told and "1 box without an area: not learned" in told
-    assert "1 line with a share beyond 0 to 1: cut off for training" in told
+    assert "1 line repeated in the same file, kept" in told and "1 box without an area, skipped in training" in told
+    assert "1 line with a fraction outside 0 to 1, clipped for training" in told
     assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.small_detr import CLASSES, QUERIES, make_criterion, make_images, make_objects, make_targets, small_detr
 
 from paddlevit_dist.engine.steps import compute_loss
-from paddlevit_dist.images.detection.boxes import corners, generalized_iou, relative
+from paddlevit_dist.images.detection.boxes import center_to_corners, generalized_paired_iou, to_relative
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
@@ -64,7 +64,7 @@ def test_losses_are_those_of_the_best_of_all_assignments(numbers):
     outputs, targets = make_outputs(2, 4, QUERIES), make_targets(numbers, SIZES)
     criterion = SetCriterion(CLASSES, QUERIES, 2)
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
-    truth = relative(targets.boxes.astype("float64"), targets.sizes).numpy()
+    truth = to_relative(targets.boxes.astype("float64"), targets.sizes).numpy()
     for layer in range(2):
         sums = np.zeros(3)
         for image, number in enumerate(numbers):
@@ -157,7 +157,7 @@ def test_outputs_that_are_not_finite_make_a_loss_that_is_not(broken, value):
 
 def test_boxes_without_area_cost_no_division_by_zero():
     boxes = paddle.to_tensor([[0.2, 0.2, 0.2, 0.2], [0.5, 0.1, 0.5, 0.7], [0.0, 0.0, 0.0, 0.0]], stop_gradient=False)
-    overlap = generalized_iou(boxes.unsqueeze(0), boxes.unsqueeze(1))
+    overlap = generalized_paired_iou(boxes.unsqueeze(0), boxes.unsqueeze(1))
     overlap.sum().backward()
     assert np.isfinite(overlap.numpy()).all() and np.isfinite(boxes.grad.numpy()).all()
     assert np.abs(overlap.numpy()).max() <= 1
@@ -165,9 +165,9 @@ def test_boxes_without_area_cost_no_division_by_zero():
 
 def test_corners_and_shares_of_an_image():
     pixels = paddle.to_tensor([[[10.0, 20.0, 30.0, 60.0]]])
-    shares = relative(pixels, paddle.to_tensor([[80, 40]]))  # 80 high, 40 wide
+    shares = to_relative(pixels, paddle.to_tensor([[80, 40]]))  # 80 high, 40 wide
     np.testing.assert_allclose(shares.numpy(), [[[0.5, 0.5, 0.5, 0.5]]])
-    np.testing.assert_allclose(corners(shares).numpy(), [[[0.25, 0.25, 0.75, 0.75]]])
+    np.testing.assert_allclose(center_to_corners(shares).numpy(), [[[0.25, 0.25, 0.75, 0.75]]])
 
 
 def test_scipy_is_asked_for_in_one_line(monkeypatch):
@@ -197,5 +197,5 @@ def test_objects_without_a_query_are_told_once():
     ):  # passes run again
         criterion.note_objects(np.array([(1, 8), (0, 6)][step.micro]), step)
     (line,) = criterion.epoch_lines()
-    assert line.startswith("4 of 15 objects on the first device had no query to find them: an image holds up to 8, and")
+    assert line.startswith("4 of 15 objects on the first device had no query: images have up to 8, but")
     assert "MODEL.NUM_QUERIES is 5" in line and criterion.epoch_lines() == []

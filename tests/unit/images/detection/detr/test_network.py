@@ -6,7 +6,7 @@ import pytest
 from support.small_detr import CLASSES, QUERIES, default_dtype, make_images, small_detr
 
 from paddlevit_dist.checkpoint.load import count_classes, load_weights
-from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.detr.transformer import find_valid_cells, grid_points, sine_embedding
@@ -142,10 +142,10 @@ def test_other_backbones_have_no_options_of_a_resnet(backbone, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"embed_dim": 18}, "EMBED_DIM 18 is not a multiple of 4"),
+        ({"embed_dim": 18}, "EMBED_DIM 18: expected a multiple of 4"),
         ({"num_heads": 3}, "EMBED_DIM 16 is not divisible by its number of heads 3"),
-        ({"num_queries": 0}, "DETR needs a decoder layer and a query"),
-        ({"feature_level": 2}, "has 2 feature maps: feature_level 2 is none of them"),
+        ({"num_queries": 0}, "DETR needs at least one decoder layer and query"),
+        ({"feature_level": 2}, "has 2 feature maps: feature_level 2 is out of range"),
         ({"querys": 3}, "has no option 'querys'"),
     ],
 )
@@ -175,7 +175,7 @@ def test_boxes_are_told_from_the_points_of_their_queries():
 def test_the_authors_classifier_is_reduced_to_the_categories_of_coco():
     theirs, ours = small_detr(num_classes=91), small_detr(num_classes=80)
     state = {name: value.numpy() for name, value in theirs.state_dict().items()}
-    assert count_classes(ours, given_weights(state)) == 80
+    assert count_classes(ours, weights_from_mapping(state)) == 80
     report = load_weights(ours, state, strict=True)
     assert sorted(report.resized) == ["class_embed.bias", "class_embed.weight"]
     assert "92 outputs" in report.summary() and "80 categories" in report.summary()
@@ -209,7 +209,7 @@ def test_a_classifier_of_other_classes_begins_anew():
     state = {name: value.numpy() for name, value in theirs.state_dict().items()}
     report = load_weights(ours, state)
     assert sorted(report.reinitialized) == ["class_embed.bias", "class_embed.weight"] and not report.missing
-    assert count_classes(ours, given_weights(ours.state_dict())) == 3
+    assert count_classes(ours, weights_from_mapping(ours.state_dict())) == 3
     with pytest.raises(UserError, match="it has 80 classes and the model 3: set MODEL.NUM_CLASSES to 80"):
         load_weights(ours, state, strict=True)
 

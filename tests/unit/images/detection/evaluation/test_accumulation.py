@@ -41,7 +41,7 @@ def test_tables_of_ranks_join_to_the_same_in_any_order():
     dataset, results = coco_peer.random_case(8, num_images=9)
     whole, _ = coco_peer.make_table(dataset, results)
     parts = [coco_peer.make_table(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
-    sent = [MatchTable.unpacked(pickle.loads(pickle.dumps(part.packed()))) for part in parts]
+    sent = [MatchTable.unpack(pickle.loads(pickle.dumps(part.pack()))) for part in parts]
     for ours, expected in zip(MatchTable.joined(sent), whole):
         assert np.array_equal(ours, expected) and ours.dtype == expected.dtype
 
@@ -92,4 +92,4 @@ def test_what_crosses_is_less_than_a_megabyte_per_thousand_images():
         tables.append(match(image_id, truth, found, 80))
     own = MatchTable.joined(tables)._replace(totals=np.zeros((80, 4), np.int64))
     assert len(own.labels) == 4000
-    assert len(pickle.dumps(own.packed())) < 40 * 1000
+    assert len(pickle.dumps(own.pack())) < 40 * 1000

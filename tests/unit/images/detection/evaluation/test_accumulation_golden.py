@@ -72,7 +72,7 @@ def assert_matches_as_stored(dataset, results, stored, kind):
         matched, ignored = stored["default/result_match"][which], stored["default/result_ignored"][which] == 1
         assert np.array_equal(rows >= 0, matched >= 0)
         seen = rows >= 0
-        found = (table.found[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
+        found = (table.true_positives[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
         left_out = (table.ignored[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
         assert np.array_equal(found == 1, (matched[seen] > 0) & ~ignored[seen])
         assert np.array_equal(left_out == 1, ignored[seen])  # no result is larger than the range of all areas

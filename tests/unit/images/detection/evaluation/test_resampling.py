@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, CandidateDetections, match_found
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, CandidateDetections, match_detections
 from paddlevit_dist.images.detection.evaluation.resampling import DetectionCurves
 from paddlevit_dist.intervals import bootstrap
 
@@ -31,7 +31,7 @@ def make_tables(images: int, seed: int, decimals: int | None = None) -> list[Mat
             scores = np.round(scores, decimals) + 1e-6 * np.arange(len(found))
         found_labels = np.concatenate([labels[near], generator.integers(0, CLASSES, others)])
         image_id = 10 + 3 * number if number % 2 else 10_000 - number  # other than their order
-        tables.append(match_found(image_id, truth, CandidateDetections(found, scores, found_labels), CLASSES))
+        tables.append(match_detections(image_id, truth, CandidateDetections(found, scores, found_labels), CLASSES))
     return tables
 
 
@@ -52,7 +52,7 @@ def test_numbers_of_a_draw_are_those_of_repeated_images(decimals):
     weights[0], weights[1] = 0, 1
     weights[2, 4:] = 0
     order = np.argsort([int(table.image_ids[0]) for table in tables])  # in which a joined table has them
-    stats, class_ap = DetectionCurves.of(MatchTable.joined(tables)).scores(weights[:, order])
+    stats, class_ap = DetectionCurves.from_table(MatchTable.joined(tables)).scores(weights[:, order])
     for draw, counts in enumerate(weights):
         expected = accumulate(repeated(tables, counts))
         np.testing.assert_allclose(np.nan_to_num(stats[draw], nan=-1), expected.stats(), rtol=0, atol=1e-12)
@@ -64,7 +64,7 @@ def test_an_interval_covers_the_mean_score_of_such_sets():
     """AP of few images is larger than that of many, and an interval is about sets of its size."""
     values, intervals = [], []
     for seed in range(100):
-        curves = DetectionCurves.of(MatchTable.joined(make_tables(40, seed)))
+        curves = DetectionCurves.from_table(MatchTable.joined(make_tables(40, seed)))
         found = bootstrap(lambda weights, c=curves: {"AP": c.scores(weights)[0][:, 0]}, 40, resamples=200)["AP"]
         values.append(found.value)
         intervals.append(found)

@@ -62,12 +62,12 @@ def test_text_files_score_as_pycocotools_says_of_the_same_boxes(tmp_path, capsys
     evaluate_detections.run([str(tmp_path / truth), str(tmp_path / "found"), "-json"])
     said = capsys.readouterr()
     assert json.loads(said.out)["stats"] == pytest.approx(coco_peer.evaluated(coco, results).stats.tolist(), abs=1e-12)
-    assert "images without a file: nothing found in them" in said.err and "far beyond" not in said.err
+    assert "images without a file, taken as without detections" in said.err and "far outside" not in said.err
     for file in (tmp_path / "found").iterdir():
         rows = [line.split() for line in file.read_text().splitlines()]
         file.write_text("\n".join(" ".join([row[0], row[5], *row[1:5]]) for row in rows))
     evaluate_detections.run([str(tmp_path / truth), str(tmp_path / "found"), "-json"])
-    assert "reach far beyond their images: are columns in another order" in capsys.readouterr().err
+    assert "are far outside their images: is the column order different" in capsys.readouterr().err
 
 
 def test_outlines_are_masks_and_boxes(tmp_path, capsys):
@@ -114,13 +114,17 @@ def test_results_of_two_origins_are_compared_by_the_names_of_images(tmp_path, ca
     ("name", "line", "complaint"),
     [
         ("a01", "0 0.5 0.5 0.2 0.2", "line 1: .*5 numbers: no confidence: save_conf=True writes it"),
-        ("a01", "\n0 50 50 20 20 0.9", "line 2: .*expected shares of the image from 0 to 1, not pixels"),
+        ("a01", "\n0 50 50 20 20 0.9", "line 2: .*expected fractions of the image from 0 to 1, not pixels"),
         ("a01", "0 0.9 0.5 0.5 0.2 20", "the confidence is 20"),
         ("a01", "0 0.5 0.5 0.2 0.2 nan", "the confidence is nan"),
-        ("a01", "2 0.5 0.5 0.2 0.2 0.9", "there is no class 2: 2 are known, 0 to 1"),
+        ("a01", "2 0.5 0.5 0.2 0.2 0.9", "there is no class 2: 2 are known, from 0 to 1"),
         ("a01", "cup 0.5 0.5 0.2 0.2 0.9", "expected class x y width height confidence"),
         ("a01", "0 0.5 0.5 0.2 0.2 0.9 17", "7 numbers"),
-        ("b1", "0 0.5 0.5 0.2 0.2 0.9", r"1 file of no image of .*, as b1\.txt; images are called a01 there"),
+        (
+            "b1",
+            "0 0.5 0.5 0.2 0.2 0.9",
+            r"1 file without an image in .*, such as b1\.txt; an image there is called a01",
+        ),
     ],
 )
 @pytest.mark.parametrize("truth", ["yolo", "truth.json"])

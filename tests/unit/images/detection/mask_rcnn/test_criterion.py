@@ -9,7 +9,11 @@ from support import mask_rcnn_batches as batches
 from support import mask_rcnn_peers as peers
 
 from paddlevit_dist.engine.steps import compute_loss
-from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets
+from paddlevit_dist.images.detection.mask_rcnn.criterion import (
+    MaskRcnnCriterion,
+    crop_mask_targets,
+    sample_region_targets,
+)
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.variants import MaskRcnnRules
 
@@ -133,7 +137,7 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
     objects = targets.boxes.numpy()
     proposals[0][:3] = objects[0, 0] + [1, 0, 2, -1], objects[0, 1] + [-2, 1, 0, 0], objects[0, 0] + [0, 0, 3, 4]
     rules = MaskRcnnRules(reference_size=56, region_samples=1000)
-    taught = region_targets([paddle.to_tensor(boxes) for boxes in proposals], targets, 4, rules)
+    taught = sample_region_targets([paddle.to_tensor(boxes) for boxes in proposals], targets, 4, rules)
     boxes, images = taught.regions.boxes.numpy(), taught.regions.images
     assert np.bincount(images).tolist() == [14, 12, 13]  # with the objects themselves
     for row, box in enumerate(boxes):
@@ -149,7 +153,7 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
         grown = np.log((wanted[2:] - wanted[:2]) / size) * 5
         np.testing.assert_allclose(taught.offsets[row].numpy(), [*moved, *grown], atol=1e-12)
     assert len(taught.positive) >= 6
-    of_masks = mask_targets(taught, targets, 4)
+    of_masks = crop_mask_targets(taught, targets, 4)
     for row, number in enumerate(taught.positive):
         mask = targets.masks[int(images[number]), int(taught.objects[row])].numpy().astype(np.float64)
         expected = peers.cut_out(mask, boxes[number], 1.0, 4, -1, False)

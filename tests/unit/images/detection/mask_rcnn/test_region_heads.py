@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support import mask_rcnn_peers as peers
 
-from paddlevit_dist.images.detection.mask_rcnn.region_heads import assign_levels, cut_out, paste, roi_align
+from paddlevit_dist.images.detection.mask_rcnn.region_heads import assign_levels, paste, pool_regions, roi_align
 
 
 def tensor(values, dtype="float64"):
@@ -40,7 +40,7 @@ def test_maps_are_cut_out_as_point_by_point_and_so_are_the_gradients(samples, al
     boxes[0], boxes[1], boxes[2] = [-20, -20, 9, 9], [90, 90, 99, 99], [5, 5, 5, 5]  # over a border, outside, a point
     boxes[3] = [5, 5, 6.5, 7]  # smaller than a position
     images, levels = np.array([0, 0, 0, 0, 2, 2, 2]), np.array([0, 0, 1, 0, 1, 1, 0])
-    found = cut_out(maps, strides, tensor(boxes), images, levels, 3, samples, aligned)
+    found = pool_regions(maps, strides, tensor(boxes), images, levels, 3, samples, aligned)
     weights = rng.normal(size=(7, 2, 3, 3))
     (found * tensor(weights)).sum().backward()
     for number, channel in np.ndindex(7, 2):

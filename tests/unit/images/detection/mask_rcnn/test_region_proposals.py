@@ -5,10 +5,10 @@ import paddle
 import pytest
 from support import mask_rcnn_peers as peers
 
-from paddlevit_dist.images.detection.boxes import overlaps
+from paddlevit_dist.images.detection.boxes import box_iou
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (
-    anchors_at_origin,
-    anchors_of_level,
+    build_base_anchors,
+    build_level_anchors,
     match,
     sample,
     suppress,
@@ -22,16 +22,16 @@ def tensor(values, dtype="float64"):
 def test_anchors_are_those_that_the_published_weights_were_trained_with():
     # of torchvision's maskrcnn_resnet50_fpn, first level
     expected = [[-23, -11, 23, 11], [-16, -16, 16, 16], [-11, -23, 11, 23]]
-    assert anchors_at_origin(32, (0.5, 1.0, 2.0), rounds=True).tolist() == expected
-    exact = anchors_at_origin(32, (0.5, 2.0), rounds=False)
+    assert build_base_anchors(32, (0.5, 1.0, 2.0), rounds=True).tolist() == expected
+    exact = build_base_anchors(32, (0.5, 2.0), rounds=False)
     sides = exact[:, 2:] - exact[:, :2]
     np.testing.assert_allclose(sides.prod(axis=1), 32**2)
     np.testing.assert_allclose(sides[:, 1] / sides[:, 0], [0.5, 2.0])
 
 
 def test_anchors_go_row_by_row_and_position_by_position():
-    anchors = anchors_of_level((2, 3), 8, 16, (1.0, 2.0), True).reshape(2, 3, 2, 4)
-    first = anchors_at_origin(16, (1.0, 2.0), True)
+    anchors = build_level_anchors((2, 3), 8, 16, (1.0, 2.0), True).reshape(2, 3, 2, 4)
+    first = build_base_anchors(16, (1.0, 2.0), True)
     for row, column in np.ndindex(2, 3):
         np.testing.assert_array_equal(anchors[row, column], first + 8 * np.array([column, row] * 2))
 
@@ -42,14 +42,14 @@ def test_matches_are_those_of_a_loop(rule):
     objects, boxes = peers.boxes(rng, 6, smallest=20), peers.boxes(rng, 80, smallest=20)
     boxes[:4] = objects[0] + 1, objects[0] + 1, objects[1], objects[1]  # equally close to an object
     objects[5] = [500, 500, 510, 510]  # overlaps nothing
-    matches = match(overlaps(tensor(objects), tensor(boxes)), *rule)
+    matches = match(box_iou(tensor(objects), tensor(boxes)), *rule)
     expected = peers.matched(objects, boxes, *rule)
     assert (matches.objects.numpy().tolist(), matches.states.numpy().tolist()) == expected
 
 
 def test_without_objects_all_boxes_are_negative():
     nothing = tensor([[0.0, 0, 0, 0]])  # what an empty list of objects is padded with
-    matches = match(overlaps(nothing, tensor(peers.boxes(np.random.default_rng(3), 7))), 0.7, 0.3, 0.0)
+    matches = match(box_iou(nothing, tensor(peers.boxes(np.random.default_rng(3), 7))), 0.7, 0.3, 0.0)
     assert (matches.states == 0).all()
 
 

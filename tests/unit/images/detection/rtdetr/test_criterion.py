@@ -12,7 +12,7 @@ from support.small_detr import CLASSES, QUERIES, make_objects
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
 from paddlevit_dist.engine.steps import compute_loss
-from paddlevit_dist.images.detection.boxes import relative
+from paddlevit_dist.images.detection.boxes import to_relative
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
@@ -73,7 +73,7 @@ def boxes_by_hand(boxes, pairs, truth):
 def make_truth(targets, image):
     labels = targets.labels.numpy()[image]
     labels = labels[labels >= 0]
-    return relative(targets.boxes.astype("float64"), targets.sizes).numpy()[image, : len(labels)], labels
+    return to_relative(targets.boxes.astype("float64"), targets.sizes).numpy()[image, : len(labels)], labels
 
 
 def denoising_pairs(targets, image):

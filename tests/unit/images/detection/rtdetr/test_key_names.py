@@ -7,7 +7,7 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist.checkpoint.published import find_published_detectors
-from paddlevit_dist.checkpoint.weights import given_weights
+from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.images.detection.rtdetr import key_names
 from paddlevit_dist.images.detection.variants import RTDETR
 
@@ -136,25 +136,25 @@ def test_of_an_authors_checkpoint_the_average_is_taken():
         "model": {"a.weight": np.zeros(2)},
         "last_epoch": 5,
     }
-    weights = given_weights(state)
+    weights = weights_from_mapping(state)
     assert weights.state["a.weight"].all()
     assert weights.notices == (
-        "'ema' of the source was taken; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, takes another)",
+        "'ema' of the source was used; it also has 'model' (MODEL.PRETRAINED_PART model, or -part=model of convert and export, selects another)",
     )
-    assert not given_weights(state, part="model").state["a.weight"].any()
+    assert not weights_from_mapping(state, part="model").state["a.weight"].any()
 
 
 def test_heads_for_objects365_are_those_of_cocos_categories_by_name():
     bias = np.arange(366.0)
-    found = key_names.rows_of_objects365(bias, 80)
+    found = key_names.select_objects365_rows(bias, 80)
     # Numbers of Objects365's categories, from 1: person, bicycle, car, motorcycle; the last of COCO's is toothbrush.
     np.testing.assert_array_equal(found[[0, 1, 2, 3, 79]], [1, 47, 6, 59, 227])
     assert len(found) == len(set(found)) == 80
-    weight = key_names.rows_of_objects365(np.stack([bias, bias + 1000]), 80)
+    weight = key_names.select_objects365_rows(np.stack([bias, bias + 1000]), 80)
     np.testing.assert_array_equal(weight, [found, found + 1000])
-    embedding = key_names.rows_of_objects365(np.arange(367.0)[:, None], 80, is_embedding=True)
+    embedding = key_names.select_objects365_rows(np.arange(367.0)[:, None], 80, is_embedding=True)
     np.testing.assert_array_equal(embedding[:, 0], [*found, 366])
-    assert key_names.rows_of_objects365(bias, 3) is None and key_names.rows_of_objects365(bias[:91], 80) is None
+    assert key_names.select_objects365_rows(bias, 3) is None and key_names.select_objects365_rows(bias[:91], 80) is None
 
 
 def test_published_weights_are_listed_beside_their_networks_and_recipes_name_them():

@@ -87,9 +87,9 @@ def test_another_backbone_takes_images_of_any_size_and_no_options_of_the_usual_o
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"backbone": "vit_tiny_patch16_224"}, "strides 16, 16, 16, and RT-DETR fuses"),
-        ({"feature_levels": (-5, -1)}, "has 4 feature maps: feature_level -5 is none of them"),
-        ({"backbone": "mixer_s16_224"}, "has no feature maps: take a ResNet"),
+        ({"backbone": "vit_tiny_patch16_224"}, "strides 16, 16, 16, but RT-DETR needs"),
+        ({"feature_levels": (-5, -1)}, "has 4 feature maps: feature_level -5 is out of range"),
+        ({"backbone": "mixer_s16_224"}, "has no feature maps: use a ResNet"),
     ],
 )
 def test_maps_that_cannot_be_fused_are_refused(options, said):

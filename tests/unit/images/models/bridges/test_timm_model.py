@@ -12,7 +12,7 @@ from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_
 from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, REQUIREMENT, load_timm
 from paddlevit_dist.models import create_model, model_options
-from paddlevit_dist.registry import address_of_weights
+from paddlevit_dist.registry import find_weights_address
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 
@@ -234,12 +234,12 @@ def test_a_faster_network_of_ours_is_told():
 
 
 def test_weights_are_where_timm_says():
-    assert address_of_weights("timm:resnet50.tv_in1k") == "hf:timm/resnet50.tv_in1k"
-    assert address_of_weights("timm:resnet50") == "hf:timm/resnet50.a1_in1k"
-    assert address_of_weights("timm:rdnet_tiny.nv_in1k") == "hf:naver-ai/rdnet_tiny.nv_in1k"
-    assert address_of_weights("timm:gcvit_tiny").startswith("https://")
+    assert find_weights_address("timm:resnet50.tv_in1k") == "hf:timm/resnet50.tv_in1k"
+    assert find_weights_address("timm:resnet50") == "hf:timm/resnet50.a1_in1k"
+    assert find_weights_address("timm:rdnet_tiny.nv_in1k") == "hf:naver-ai/rdnet_tiny.nv_in1k"
+    assert find_weights_address("timm:gcvit_tiny").startswith("https://")
     with pytest.raises(UserError, match="timm has no such weights of resnet50: expected one of the tags a1_in1k"):
-        address_of_weights("timm:resnet50.mine")
+        find_weights_address("timm:resnet50.mine")
     assert is_fetched("timm:resnet50.tv_in1k")
 
 

@@ -1,0 +1,43 @@
+"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+
+from .batch_norm import (
+    DistributedBatchNorm,
+    broadcast_statistics,
+    communicates_in_forward,
+    convert_batch_norm,
+    has_batch_norm,
+    running_statistics,
+    set_batch_norm_momentum,
+    unbias_running_variance,
+)
+from .collectives import all_gather, all_reduce_sum, barrier, broadcast_object, host_barrier, reduce_dict
+from .stops import StopRequested, SyncPoint
+from .world import is_main, rank, world_size
+from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, synchronize_only_last
+
+__all__ = [
+    "DistributedBatchNorm",
+    "StopRequested",
+    "SyncPoint",
+    "all_gather",
+    "all_reduce_sum",
+    "barrier",
+    "batch_norm_kind",
+    "broadcast_object",
+    "broadcast_statistics",
+    "build_zero",
+    "communicates_in_forward",
+    "convert_batch_norm",
+    "data_parallel",
+    "has_batch_norm",
+    "host_barrier",
+    "is_main",
+    "rank",
+    "recompute_layers",
+    "reduce_dict",
+    "running_statistics",
+    "set_batch_norm_momentum",
+    "synchronize_only_last",
+    "unbias_running_variance",
+    "world_size",
+]

@@ -1,0 +1,73 @@
+"""Compares data, versions, code and settings of all ranks before a run, whose machines may differ."""
+
+import platform
+import socket
+from typing import Any
+
+import numpy as np
+import paddle
+
+from .. import __version__
+from ..distributed import all_gather, world_size
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from ..tasks.task import Task
+from .compatibility import RunFact, facts_from_data, facts_from_settings, must_match, show
+from .source_digests import list_source_digests
+
+_MAX_LISTED = 5  # differences in the error message
+
+
+def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
+    """Return what all ranks must have in common, by name.
+
+    Data come first, because many settings follow from them. Paths are omitted: they may differ between machines.
+    """
+    facts: dict[str, RunFact] = {}
+    for split, samples in datasets.items():
+        for name, (kind, value) in facts_from_data({split: task.dataset_signature(samples)}).items():
+            items = enumerate(value) if isinstance(value, list) else [("", value)]
+            facts.update({f"{name} {number}".strip(): RunFact(kind, item) for number, item in items})
+        facts.update({f"{split} {name}": RunFact("files", value) for name, value in samples.listed_digests().items()})
+    python = ".".join(platform.python_version_tuple()[:2])
+    versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
+    facts.update({name: RunFact("start", value) for name, value in {**versions, **list_source_digests()}.items()})
+    for name, (kind, value) in facts_from_settings(config).items():
+        is_path = isinstance(value, str) and "/" in value  # may differ between machines
+        facts[name] = RunFact(kind, "a path" if is_path else value)
+    return {name: value for name, (kind, value) in facts.items() if must_match("ranks", kind)}
+
+
+def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:
+    """Compare data, versions and settings of all ranks before anything is computed. Every rank must call this.
+
+    Each machine has its own command line, package and copy of the data. A machine whose data lack a class would train
+    without an error, and the score would be wrong. Ranks started by one parent process have everything from that
+    process, so nothing is compared then.
+
+    Raises:
+        UserError: a rank differs from rank 0; on every rank, with the rank, its machine and the differences.
+    """
+    if world_size() == 1 or signals.has_parent():
+        return
+    all_facts = all_gather((socket.gethostname(), facts_from_machine(config, task, datasets)))
+    first_host, expected = all_facts[0]
+    for rank, (host, facts) in enumerate(all_facts):
+        names = [name for name in dict.fromkeys([*expected, *facts]) if expected.get(name) != facts.get(name)]
+        if names:
+            differences = "; ".join(
+                _format_difference(name, facts.get(name), expected.get(name)) for name in names[:_MAX_LISTED]
+            )
+            more = f"; and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
+            raise UserError(
+                f"rank {rank} on {host} differs from rank 0 on {first_host}: {differences}{more}; give all machines "
+                "the same data, code and settings"
+            )
+
+
+def _format_difference(name: str, value: Any, expected: Any) -> str:
+    """Format the difference between a rank's fact and rank 0's."""
+    if isinstance(value, bytes) or isinstance(expected, bytes):  # digests
+        return f"its {name} are different"
+    return f"{name} {show(value)} instead of {show(expected)}"

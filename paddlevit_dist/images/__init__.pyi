@@ -1,0 +1,24 @@
+"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+
+from .classification.task import Classification
+from .data.image_dataset import ImageDataset
+from .detection.data.detection_dataset import DetectionDataset
+from .detection.detector import DetectionCriterion, Detector
+from .detection.task import Detection
+from .models.classifier import Classifier
+from .models.segmenter import Segmenter
+from .segmentation.data.segmentation_dataset import SegmentationDataset
+from .segmentation.task import ImageSegmentation
+
+__all__ = [
+    "Classification",
+    "Classifier",
+    "Detection",
+    "DetectionCriterion",
+    "DetectionDataset",
+    "Detector",
+    "ImageDataset",
+    "ImageSegmentation",
+    "SegmentationDataset",
+    "Segmenter",
+]

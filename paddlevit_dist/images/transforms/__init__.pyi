@@ -1,0 +1,19 @@
+"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+
+from .crops import EvaluationTransform, TrainingTransform
+from .on_device import BatchMixing, PixelNormalizer, RandomErasing
+from .policies import AutoAugment, ColorJitter, GaussianBlur, Grayscale, RandAugment, Solarize
+
+__all__ = [
+    "AutoAugment",
+    "BatchMixing",
+    "ColorJitter",
+    "EvaluationTransform",
+    "GaussianBlur",
+    "Grayscale",
+    "PixelNormalizer",
+    "RandAugment",
+    "RandomErasing",
+    "Solarize",
+    "TrainingTransform",
+]

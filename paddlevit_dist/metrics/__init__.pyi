@@ -1,0 +1,11 @@
+"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+
+from .classification import ClassificationMetrics
+from .classifier import ClassifierTask
+from .confusion import ConfusionMetrics
+
+__all__ = [
+    "ClassificationMetrics",
+    "ClassifierTask",
+    "ConfusionMetrics",
+]

@@ -1,0 +1,90 @@
+"""Values that the engine and a task exchange: loss terms, positions, targets of an evaluation, exported models."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import paddle
+
+Number: TypeAlias = int | float | paddle.Tensor
+
+
+class LossTerm(NamedTuple):
+    """A summed quantity of a training step: a term of the loss, or a value that is only reported.
+
+    Attributes:
+        sum: scalar float tensor, the sum over the micro-batch.
+        count: divisor of the mean; a number, or a tensor if it is known only after the forward pass.
+        weight: weight of the mean in the loss; 0 for a quantity that is only reported.
+    """
+
+    sum: paddle.Tensor
+    count: Number  # type: ignore[assignment]  # hides tuple.count, which is not used
+    weight: float = 1.0
+
+
+class StepPosition(NamedTuple):
+    """The position of a micro-batch in the training run.
+
+    Attributes:
+        epoch: from 1.
+        update: number of the optimizer step, from 0, over the whole run.
+        total_updates: optimizer steps of the whole run.
+        micro: number of the micro-batch within the step, from 0.
+        epochs_left: epochs after this one; None: unknown.
+    """
+
+    epoch: int
+    update: int
+    total_updates: int
+    micro: int = 0
+    epochs_left: int | None = None
+
+
+class EvaluationStep(NamedTuple):
+    """The objects that an evaluation adds its batches to.
+
+    Attributes:
+        metrics: the metrics of this rank, from ``build_metrics``.
+        writer: None: predictions are not written. Otherwise its ``add`` takes, once for each batch, the result of
+            ``predict_step`` and the ground truth of each sample, for ``PredictionWriter.write``.
+        epoch: the last epoch trained, from 1; None if nothing is trained.
+        keeps_records: whether the report's figures are made from this evaluation.
+    """
+
+    metrics: Any
+    writer: Any = None
+    epoch: int | None = None
+    keeps_records: bool = False
+
+
+class ExportParts(NamedTuple):
+    """Description of an exported model, in plain values that can be written to a file.
+
+    Attributes:
+        channels: channels of the input, float32 (batch, channels, ...).
+        about: how the input is prepared and what the outputs mean, by name.
+        size: size of the input's axes after the channels; None: the model's ``image_size``.
+        input_name: name of the input.
+        example: arrays for testing another program: "input", (1, channels, *size), and the data it was prepared from.
+            The outputs for it are added.
+        paddlex: content of PaddleX's ``inference.yml`` for this model without its name; None: PaddleX cannot read such
+            a model.
+        output_names: names of the outputs; empty: one output, of a classifier or of heatmaps.
+        output_shape: shape of the only output without the batch axis, with None for any length; None: unknown.
+        sizes_name: name of a second input, int64 (batch, 2), width and height of the images as stored; None: there is
+            none.
+        difference: compares expected with computed outputs, both in the order of ``output_names``; returns the relative
+            difference and a text that says what it is relative to. None: the largest absolute difference.
+    """
+
+    channels: int
+    about: dict[str, Any]
+    size: tuple[int, ...] | None = None
+    input_name: str = "images"
+    example: Mapping[str, np.ndarray] = {}
+    paddlex: dict[str, Any] | None = None
+    output_names: tuple[str, ...] = ()
+    output_shape: tuple[int | None, ...] | None = None
+    sizes_name: str | None = None
+    difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], tuple[float, str]] | None = None

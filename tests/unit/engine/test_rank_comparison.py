@@ -1,0 +1,141 @@
+"""What a run says of itself before its first update, and what machines compare: the same data in another place
+agree, and whatever differs is named."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from paddle import nn
+from support import volume_files
+from support.runs import write_single_folder
+from support.small_scenes import make_scene
+from support.yolo_writer import write_yolo
+
+from paddlevit_dist import UserError, settings
+from paddlevit_dist.engine import rank_comparison
+from paddlevit_dist.engine.startup_log import describe_training
+from paddlevit_dist.points.data.scene_store import write_scene
+from paddlevit_dist.tasks.task import make_task
+
+
+def images(root):
+    for split in ("train", "val"):
+        write_single_folder(root / split, {"ant": 3, "bee": 3})
+
+
+def boxes(root):
+    for split in ("train", "val"):
+        write_yolo(root, f"images/{split}", names=None)
+    (root / "data.yaml").write_text("names: [cat, dog, cow]\ntrain: images/train\nval: images/val\n")
+
+
+def scenes(root):
+    (root / "scenes").mkdir(parents=True)
+    for number, name in enumerate("ab"):
+        write_scene(root / "scenes" / f"{name}.scene", make_scene(seed=number, name=name))
+        (root / f"{('train', 'val')[number]}.txt").write_text(f"{name}\n")
+    (root / "classes.txt").write_text("wall\nfloor\ndoor\nbed\nbox\n")
+
+
+def volumes(root):
+    for split in ("train", "val"):
+        volume_files.write_volume(root / split / "head.npz")
+        volume_files.write_landmarks(root / split / "head.csv", {"nose": volume_files.world((3, 4, 5))})
+
+
+OPTIONS = {
+    images: ["-dataset=folder"],
+    boxes: ["TASK=detection", "-dataset=yolo", "MODEL.NAME=detr_resnet50"],
+    scenes: ["TASK=semantic_segmentation", "-dataset=scenes", "MODEL.NAME=minkunet14"],
+    volumes: ["TASK=landmarks", "-dataset=landmarks", "MODEL.NAME=unet3d"],
+}
+OTHER_CLASSES = make_scene(seed=0, name="a")
+OTHER_CLASSES = OTHER_CLASSES._replace(semantic=np.roll(OTHER_CLASSES.semantic, 1))
+
+
+def unchanged(root):
+    pass
+
+
+def machine(folder, write, change, *options):
+    """Configuration, task and data of a machine that has its data in ``folder``."""
+    write(folder / "data")
+    change(folder / "data")
+    (folder / "cache").mkdir()
+    (folder / "out").mkdir()
+    values = settings.load([*OPTIONS[write], f"-output={folder}/out", f"-data_path={folder}/data", *options]).values
+    task = make_task(values)
+    return values, task, {split: task.build_dataset(split, folder / "cache") for split in ("train", "val")}
+
+
+@pytest.fixture
+def compare(monkeypatch, tmp_path):
+    """Compares a machine, as rank 0, with another whose data ``change`` has altered and which has more options."""
+
+    def compare(write, change, *options, common=(), **facts):
+        for folder in ("here", "far/away"):
+            (tmp_path / folder).mkdir(parents=True)
+        ours = machine(tmp_path / "here", write, unchanged, *common)
+        theirs = rank_comparison.facts_from_machine(
+            *machine(tmp_path / "far" / "away", write, change, *common, *options)
+        )
+        monkeypatch.setattr(rank_comparison, "world_size", lambda: 2)
+        monkeypatch.setattr(rank_comparison, "all_gather", lambda own: [own, ("node2", {**theirs, **facts})])
+        rank_comparison.assert_same_on_all_ranks(*ours)
+
+    return compare
+
+
+@pytest.mark.parametrize("write", OPTIONS)
+def test_the_same_data_in_another_folder_are_the_same(compare, write):
+    compare(write, unchanged, "-num_workers=3")
+
+
+def test_what_was_held_out_of_the_same_images_is_the_same(compare):
+    compare(images, unchanged, common=["DATA.VAL_FRACTION", "0.4"])
+
+
+def rename_class(root):
+    for split in ("train", "val"):
+        (root / split / "bee").rename(root / split / "wasp")
+
+
+@pytest.mark.parametrize(
+    "write, change, told",
+    [
+        (images, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
+        (images, lambda root: (root / "val/ant/1.png").rename(root / "val/ant/4.png"), "its val names are different"),
+        (images, rename_class, "train classes 1 wasp instead of bee"),
+        (images, lambda root: (root / "train/ant/2.png").rename(root / "train/bee/3.png"), "its train labels are"),
+        (boxes, lambda root: (root / "labels/train/1.txt").write_text("0 0.5 0.5 0.4 0.5\n"), "its train boxes are"),
+        (scenes, lambda root: write_scene(root / "scenes/a.scene", OTHER_CLASSES), "its train points are different"),
+        (
+            volumes,
+            lambda root: volume_files.write_landmarks(root / "val/head.csv", {"nose": volume_files.world((3, 4, 6))}),
+            "its val landmarks are different",
+        ),
+    ],
+)
+def test_data_that_differ_are_named(compare, write, change, told):
+    with pytest.raises(UserError, match=f"rank 1 on node2 differs from rank 0 on .*{told}"):
+        compare(write, change)
+
+
+def test_settings_and_versions_that_differ_are_named(compare):
+    told = r"0 on .*: paddle 9.9 instead of \S+; SEED 3 instead of 0; give all machines the same data"
+    with pytest.raises(UserError, match=told):
+        compare(images, unchanged, "SEED", "3", paddle="9.9")
+
+
+def make_said(model):
+    config = SimpleNamespace(DATA=SimpleNamespace(CLASS_BALANCED=False))
+    sampler = SimpleNamespace(dataset=range(8), updates_per_epoch=4, global_batch_size=2, repeats=1)
+    return describe_training(config, SimpleNamespace(sample_name="images"), model, sampler)
+
+
+def test_only_parameters_that_learn_are_counted():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm2D(4), nn.Linear(4, 2))
+    assert make_said(model) == "training 34 parameters, 4 updates per epoch"  # 12 + 4, 4 + 4 without statistics, 8 + 2
+    for parameter in model[0].parameters():
+        parameter.stop_gradient = True
+    assert make_said(model) == "training 18 parameters (16 more are fixed), 4 updates per epoch"

@@ -278,7 +278,7 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
         from paddlevit_dist.tasks.task import LossTerm
 
         maps, target = model(batch["volume"]), batch["maps"]
-        losses = ((1 + weight * target) * (maps - target) ** 2).sum(axis=[2, 3, 4]) / task.cost_of_nothing()
+        losses = ((1 + weight * target) * (maps - target) ** 2).sum(axis=[2, 3, 4]) / task.zero_map_cost()
         present = paddle.isfinite(batch["points"]).all(axis=-1).astype("float32")
         return {"heatmap": LossTerm((losses * present).sum(), present.sum())}
 

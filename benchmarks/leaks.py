@@ -54,9 +54,9 @@ def compare(val: int, train: int) -> dict[str, float]:
         queries[:, variant] = queries[:, 0] ^ (random(val) & random(val) & random(val))
     copies = max(1, val // 1000)
     others[:copies] = queries[:copies, 1]
-    comparing.nearest(queries[:1], others[:1])  # compiles
+    comparing.find_nearest(queries[:1], others[:1])  # compiles
     started, spent = time.perf_counter(), time.process_time()
-    found, _ = comparing.nearest(queries, others)
+    found, _ = comparing.find_nearest(queries, others)
     assert np.array_equal(found[:copies, 0], np.arange(copies))
     seconds, spent = time.perf_counter() - started, time.process_time() - spent
     print(f"{val:,} x {train:,} hashes: {seconds:.1f} s, {spent:.1f} s of processors")
@@ -99,16 +99,18 @@ CHANGES: dict[str, Change] = {
 def rates(images: list[Image.Image]) -> dict[str, float]:
     """The share of copies that are found, for each change, and of pairs that are none and are taken for one."""
     generator = np.random.default_rng(0)
-    thumbs = [perceptual.thumbnail(image) for image in images]
-    told = [n for n, thumb in enumerate(thumbs) if perceptual.gray(thumb).std() >= perceptual.PLAIN]
-    theirs = np.array([perceptual.hashes(perceptual.gray(thumbs[n]), 1)[0] for n in told])
+    thumbs = [perceptual.make_thumbnail(image) for image in images]
+    told = [n for n, thumb in enumerate(thumbs) if perceptual.to_luminance(thumb).std() >= perceptual.PLAIN]
+    theirs = np.array([perceptual.compute_hashes(perceptual.to_luminance(thumbs[n]), 1)[0] for n in told])
     found, false = {}, 0
     for name, change in CHANGES.items():
-        copies = [perceptual.thumbnail(change(images[n], generator)) for n in told]
-        hashed = np.array([perceptual.hashes(perceptual.gray(copy), perceptual.NUM_VARIANTS) for copy in copies])
+        copies = [perceptual.make_thumbnail(change(images[n], generator)) for n in told]
+        hashed = np.array(
+            [perceptual.compute_hashes(perceptual.to_luminance(copy), perceptual.NUM_VARIANTS) for copy in copies]
+        )
         hits = 0
-        for row, (copy, near) in enumerate(zip(copies, comparing.nearest(hashed, theirs)[0].tolist())):
-            partners = [p for p in near if p >= 0 and perceptual.likeness(copy, thumbs[told[p]]).is_copy]
+        for row, (copy, near) in enumerate(zip(copies, comparing.find_nearest(hashed, theirs)[0].tolist())):
+            partners = [p for p in near if p >= 0 and perceptual.compute_similarity(copy, thumbs[told[p]]).is_copy]
             hits += row in partners
             false += sum(partner != row for partner in partners)
         found[name] = round(hits / len(told), 4)

@@ -165,20 +165,26 @@ def run_landmarks(words: list[str]) -> None:
         "evaluate landmarks",
         "Mean radial error in millimeters and detection rates of landmarks in volumes: a folder with a file for each, "
         ".fcsv or .mrk.json of 3D Slicer, .json or .csv, or one table of all, against such files or a data set. LPS "
-        "and RAS are converted as files say.",
+        "and RAS are converted if files specify them.",
         ("truth found", "found -cfg=output/heads/config.yaml", "heads found -split=val"),
         imports=True,
     )
     add_options(parser, "folder of landmark files, or a table", "the same, to score", "volumes")
-    parser.option("world", None, "what positions are in files that do not say", choices=("ras", "lps"))
+    parser.option(
+        "coordinate_system", None, "coordinate system of files that do not specify one", choices=("ras", "lps")
+    )
     options = parser.parse_args(words)
 
     from ..volumes import landmark_files
     from ..volumes.landmarks import scored
 
     if not takes_data(options, is_truth=lambda place: os.path.isfile(place) or landmark_files.list_files(place)):
-        truth = scored.of_files(options.truth)
-        print_scores(scored.score(options.results, truth, options.truth, world=options.world), options, SUBJECT)
+        truth = scored.read_landmarks(options.truth)
+        print_scores(
+            scored.score(options.results, truth, options.truth, coordinate_system=options.coordinate_system),
+            options,
+            SUBJECT,
+        )
         return
     from ..tasks.dataset import dataset_class
     from ..volumes.dataset import VolumeDataset
@@ -186,6 +192,6 @@ def run_landmarks(words: list[str]) -> None:
     with data_set(options, "landmarks") as (values, cache, origin):
         dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
         identities = list(map(dataset.identity, range(len(dataset))))
-        truth, source = scored.of_data_set(dataset), str(origin)
-        about = dataset.names, options.world, identities, origin
+        truth, source = scored.landmarks_from_dataset(dataset), str(origin)
+        about = dataset.names, options.coordinate_system, identities, origin
         print_scores(scored.score(options.results, truth, source, *about), options, dataset.groups_by)

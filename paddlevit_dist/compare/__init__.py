@@ -1,15 +1,16 @@
-"""Two runs, or several, compared sample by sample, and groups of runs that differ by their seed. An extension: it can
-be deleted (see ``extension``).
+"""Compare runs sample by sample, and compare groups of runs that differ by their seed.
 
-- ``tables``: what an evaluation leaves of its samples in the run's folder, written and read
-- ``scores``: the scores of such tables, of each sort of task
-- ``significance``: whether a difference may be chance
-- ``pairs``: one table against another: difference, classes, samples that changed
+This is an extension: the folder can be deleted (see ``extension``).
+
+- ``tables``: writes and reads per-sample results of an evaluation in the run's folder
+- ``scores``: scores of these tables, for each kind of task
+- ``significance``: permutation tests, McNemar's test, Holm's correction
+- ``pairs``: compares two tables: difference, classes, changed samples
 - ``per_sample``: the table of samples of ``evaluate -per_sample``
-- ``seeds``: the trainings of ``-seeds``; ``groups``: what they have reached, and how far two groups differ;
-  ``group_pairs``: groups and single runs side by side
-- ``command``: the command ``compare``; ``formatting``: its lines; ``page``: what its page is filled with, and
-  ``page.html.j2``: that page, with ``images`` of samples; ``settings``: keys
+- ``seeds``: the training runs of ``-seeds``; ``groups``: statistics of their scores; ``group_pairs``: compares groups
+  and single runs
+- ``command``: the command ``compare``; ``formatting``: its lines; ``page`` and ``page.html.j2``: its page, with
+  ``images`` of samples; ``settings``: keys
 """
 
 from __future__ import annotations
@@ -30,38 +31,43 @@ if TYPE_CHECKING:
 
 
 class CompareExtension(Extension):
-    """The command compare, -per_sample and -seeds, and a table of samples beside each score."""
+    """Command ``compare``, flags ``-per_sample`` and ``-seeds``, and the table of samples of each evaluation."""
 
-    commands = {"compare": "whether runs differ by more than chance, and on which samples"}
+    commands = {"compare": "test whether runs differ by more than chance, and list the samples on which they differ"}
     flags = (
-        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: a row a sample, .csv or .parquet"),
-        Flag("seeds", "N", "SEEDS", "training", "train with N seeds, and say their mean"),
+        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: write a row per sample, .csv or .parquet"),
+        Flag("seeds", "N", "SEEDS", "training", "train with N seeds and print the mean score"),
     )
     job_key = "SEEDS"
 
     def run_command(self, name: str, words: list[str]) -> None:
+        """Run ``compare``."""
         from .command import run
 
         run(words)
 
     def run_job(self, given: Configuration) -> None:
+        """Train with several seeds."""
         from .seeds import run
 
         run(given)
 
     def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
+        """Return the callback of an evaluation with ``-per_sample``."""
         if trains or not run.config["PER_SAMPLE"]:
             return ()
-        from .per_sample import PerSample
+        from .per_sample import PerSampleWriter
 
-        return (PerSample(run),)
+        return (PerSampleWriter(run),)
 
     def intervals_written(self, file: Path, evaluation: Evaluator, facts: dict[str, Any]) -> None:
-        from .tables import write_beside
+        """Write the table of samples of an evaluation."""
+        from .tables import write_evaluated
 
-        write_beside(file, evaluation, facts)
+        write_evaluated(file, evaluation, facts)
 
     def results_scored(self, file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None) -> None:
+        """Write the table of samples of results from another program."""
         from .tables import write_scored
 
         write_scored(file, scored, results, groups)

@@ -1,144 +1,149 @@
-"""Lines for a terminal and rows for a page of what a comparison says."""
+"""Format comparisons as lines for a terminal and as rows for a page."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.printing import one_line, shorten
-from .significance import holm
+from .significance import holm_correction
 from .tables import RESULTS, EvaluationTable
 
 _MOST_CLASSES, _MOST_SAMPLES = 10, 5
-_SURE = 0.05  # p below it: a difference that is called one
+_ALPHA = 0.05  # significance level
 _LONGEST_NAME = 60
-CHANGES = ("fixed", "broken", "better", "worse")  # kinds of samples that changed, those of which a comparison has
-TOO_FEW = "too few seeds"  # whatever they had scored, p would not have been below ``_SURE``
+CHANGES = ("fixed", "broken", "better", "worse")  # kinds of changed samples; a comparison has some of them
+TOO_FEW = "too few seeds"  # p cannot be below ``_ALPHA`` for any scores
 RIGHT = {"fixed": "wrong before, right now", "broken": "right before, wrong now"}
 
 
-def correct(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same comparisons with "p_holm", the p corrected for their number, and what follows from it in words."""
-    ps = holm([comparison["p"] for comparison in comparisons])
-    return [{**one, "p_holm": p, "finding": _finding(one, p, len(ps))} for one, p in zip(comparisons, ps)]
+def add_findings(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the comparisons with "p_holm", their p-value corrected for several tests, and the "finding"."""
+    ps = holm_correction([comparison["p"] for comparison in comparisons])
+    return [{**row, "p_holm": p, "finding": _format_finding(row, p, len(ps))} for row, p in zip(comparisons, ps)]
 
 
-def _finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
+def _format_finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
     if not comparison["difference"]["value"]:
         return "no difference"
-    if p >= _SURE:
-        return TOO_FEW if comparisons * comparison.get("smallest_p", 0.0) >= _SURE else "may be chance"
+    if p >= _ALPHA:
+        return TOO_FEW if comparisons * comparison.get("smallest_p", 0.0) >= _ALPHA else "may be chance"
     return "better" if (comparison["difference"]["value"] > 0) == comparison["more_is_better"] else "worse"
 
 
-def about(table: EvaluationTable) -> str:
-    """Which evaluation a table is of."""
+def format_evaluation(table: EvaluationTable) -> str:
+    """Format a table's run, split and weights."""
     of, split = table.about["of"], table.about["split"]
-    whose = of if of.startswith(("epoch ", RESULTS)) else f"weights {of}"
-    return one_line(f"{table.run}: {f'{split}, ' if split else ''}{whose}")
+    source = of if of.startswith(("epoch ", RESULTS)) else f"weights {of}"
+    return one_line(f"{table.run}: {f'{split}, ' if split else ''}{source}")
 
 
 def count_decimals(values: Sequence[float]) -> int:
-    """Of scores of any task: two for percent and millimeters, four for shares."""
+    """Return the number of decimals for scores: two for percent and millimeters, four for shares."""
     return 2 if any(abs(value) >= 2 for value in values) else 4
 
 
-def number(value: float, decimals: int, signed: bool = False) -> str:
+def format_number(value: float, decimals: int, signed: bool = False) -> str:
+    """Format a number with fixed decimals, optionally with its sign."""
     return f"{value:{'+' if signed else ''}.{decimals}f}"
 
 
-def ends(row: dict[str, float], decimals: int, signed: bool = False) -> str:
-    """Such as "88.06 [84.4, 91.1]": with the sign of each number where it is a difference; without an interval where
-    there is none."""
-    value, *own = (number(row[name], decimals, signed) for name in ("value", "low", "high") if name in row)
-    return f"{value} [{', '.join(own)}]" if own else value
+def format_interval(row: dict[str, float], decimals: int, signed: bool = False) -> str:
+    """Format "value", "low" and "high" as "88.06 [84.4, 91.1]", or without the interval if there is none."""
+    value, *ends = (format_number(row[name], decimals, signed) for name in ("value", "low", "high") if name in row)
+    return f"{value} [{', '.join(ends)}]" if ends else value
 
 
 def format_p_value(p: float) -> str:
+    """Format a p-value with two significant digits."""
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
 def build_rows(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[str]]:
-    """A table of all runs: a heading, the first run, and each other against it."""
-    several, one = len(comparisons) > 1, comparisons[0]
-    heading = ["run", one["score"], "difference", "p", *(["p (Holm)"] if several else []), ""]
-    rows = [heading, [one["first"], ends(one["of_first"], decimals), "", "", *([""] if several else []), ""]]
+    """Build a table of all runs: a heading, the first run, and the comparison of each other run with it."""
+    several, first = len(comparisons) > 1, comparisons[0]
+    heading = ["run", first["score"], "difference", "p", *(["p (Holm)"] if several else []), ""]
+    value = format_interval(first["of_first"], decimals)
+    rows = [heading, [first["first"], value, "", "", *([""] if several else []), ""]]
     for other in comparisons:
         ps = [format_p_value(other["p"]), *([format_p_value(other["p_holm"])] if several else [])]
-        difference = ends(other["difference"], decimals, signed=True)
-        rows.append([other["second"], ends(other["of_second"], decimals), difference, *ps, other["finding"]])
+        difference = format_interval(other["difference"], decimals, signed=True)
+        rows.append([other["second"], format_interval(other["of_second"], decimals), difference, *ps, other["finding"]])
     return [[one_line(cell) for cell in row] for row in rows]
 
 
-def method(comparisons: Sequence[dict[str, Any]]) -> str:
-    """How intervals and p were made, and of what."""
-    one, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
+def format_method(comparisons: Sequence[dict[str, Any]]) -> str:
+    """Format the methods for intervals and p-values, and the number of samples."""
+    first, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
     groups = [other["groups"] for other in comparisons if "groups" in other]
-    drawn = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
-    return one_line(f"{one['percent']} % intervals and p ({tests}) of the same {one['samples']:,} samples{drawn}")
+    units = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
+    return one_line(f"{first['percent']} % intervals and p ({tests}) of the same {first['samples']:,} samples{units}")
 
 
 def format_settings(comparison: dict[str, Any]) -> list[str]:
-    """The line of what the trainings were told differently; none where they were not."""
-    told = ", ".join(f"{name} {shorten(a, 40)} -> {shorten(b, 40)}" for name, (a, b) in comparison["settings"].items())
-    return [one_line(f"settings that differ: {told}")] if told else []
+    """Format the settings that differ as a line; return no line if none differ."""
+    values = comparison["settings"].items()
+    changes = ", ".join(f"{name} {shorten(a, 40)} -> {shorten(b, 40)}" for name, (a, b) in values)
+    return [one_line(f"settings that differ: {changes}")] if changes else []
 
 
-def class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
-    """A heading and a row for each class, what differs most first; a class that one table knows nothing of has none."""
+def build_class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
+    """Build a heading and a row for each class with scores in both tables, the largest difference first."""
     rows = [["class", "first", "second", "difference"]]
     for row in comparison["classes"]:
-        values = [number(row[which]["value"], decimals) for which in ("of_first", "of_second")]
-        rows.append([shorten(row["class"], _LONGEST_NAME), *values, ends(row["difference"], decimals, signed=True)])
+        values = [format_number(row[which]["value"], decimals) for which in ("of_first", "of_second")]
+        difference = format_interval(row["difference"], decimals, signed=True)
+        rows.append([shorten(row["class"], _LONGEST_NAME), *values, difference])
     return rows
 
 
 def format_lines(tables: Sequence[EvaluationTable], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
-    """Write the lines for the terminal."""
-    lines = [*map(about, tables), "", *columns(build_rows(comparisons, decimals)), method(comparisons)]
+    """Format the lines for the terminal."""
+    summary = align_columns(build_rows(comparisons, decimals))
+    lines = [*map(format_evaluation, tables), "", *summary, format_method(comparisons)]
     for other in comparisons:
         heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
-        details = [*format_settings(other), *_class_lines(other, decimals), *_sample_lines(other)]
+        details = [*format_settings(other), *_format_classes(other, decimals), *_format_samples(other)]
         lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
         lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
     return lines
 
 
-def _class_lines(comparison: dict[str, Any], decimals: int) -> list[str]:
-    rows, number_of = class_rows(comparison, decimals), len(comparison["classes"])
-    if not number_of:
+def _format_classes(comparison: dict[str, Any], decimals: int) -> list[str]:
+    rows, total = build_class_rows(comparison, decimals), len(comparison["classes"])
+    if not total:
         return []
-    which = "" if number_of <= _MOST_CLASSES else f", the {_MOST_CLASSES} of {number_of} that differ most"
+    which = "" if total <= _MOST_CLASSES else f", the {_MOST_CLASSES} of {total} that differ most"
     first = comparison["classes"][0]
     score = first["score"].removesuffix(f" {first['class']}").removeprefix(f"{first['class']} ")
-    return [f"{score} of each class{which}:", *(f"  {line}" for line in columns(rows[: _MOST_CLASSES + 1]))]
+    return [f"{score} of each class{which}:", *(f"  {line}" for line in align_columns(rows[: _MOST_CLASSES + 1]))]
 
 
-def _sample_lines(comparison: dict[str, Any]) -> list[str]:
+def _format_samples(comparison: dict[str, Any]) -> list[str]:
     lines = []
     for kind in CHANGES:
-        found = comparison.get(kind)
-        if found is not None:
-            shown = ", ".join(format_sample(row) for row in found[:_MOST_SAMPLES])
-            more = f" and {len(found) - _MOST_SAMPLES:,} more" if len(found) > _MOST_SAMPLES else ""
-            told = f" ({RIGHT[kind]})" if kind in RIGHT else ""
-            lines.append(f"{kind} {len(found):,}{told}{': ' if found else ''}{shown}{more}")
+        samples = comparison.get(kind)
+        if samples is not None:
+            shown = ", ".join(format_sample(row) for row in samples[:_MOST_SAMPLES])
+            more = f" and {len(samples) - _MOST_SAMPLES:,} more" if len(samples) > _MOST_SAMPLES else ""
+            meaning = f" ({RIGHT[kind]})" if kind in RIGHT else ""
+            lines.append(f"{kind} {len(samples):,}{meaning}{': ' if samples else ''}{shown}{more}")
     return lines
 
 
 def format_sample(row: dict[str, Any]) -> str:
-    """A sample that changed, with its class or its two scores."""
-    told = row["class"] if "class" in row else f"{row['of_first']:.4g} to {row['of_second']:.4g}"
-    return f"{shorten(row['sample'], _LONGEST_NAME)} ({shorten(told, 40)})"
+    """Format a changed sample with its class or its two scores."""
+    detail = row["class"] if "class" in row else f"{row['of_first']:.4g} to {row['of_second']:.4g}"
+    return f"{shorten(row['sample'], _LONGEST_NAME)} ({shorten(detail, 40)})"
 
 
 def format_caption(row: dict[str, Any], kind: str) -> str:
-    """The same below its image, with what the other of the two models takes it for."""
+    """Format the caption of a sample's image, with the class that the wrong model predicts."""
     if "taken_for" not in row:
         return format_sample(row)
     name, true, other = (shorten(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
-    return f"{name}: {true}, taken for {other} {'before' if kind == 'fixed' else 'now'}"
+    return f"{name}: {true}, predicted {other} {'before' if kind == 'fixed' else 'now'}"
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of one table as lines."""
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format the rows of a table as lines with aligned columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""Trainings that differ by their seed alone: what a group's folder says of them, and how far two groups differ."""
+"""Groups of training runs that differ only by their seed: their file ``seeds.json``, and statistics of their scores."""
 
 import itertools
 import json
@@ -20,9 +20,9 @@ FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
 PERCENT = 95
 _UPPER = 0.5 + PERCENT / 200
 _FORMAT = 1
-_MOST_SHARINGS = 200_000  # ways to share seeds among two groups that are all looked at; 10 and 10 have 184,756
-_SEED = 0  # a constant: a p is not a matter of luck
-_ROUNDING = 1e-9  # relative; less is no difference
+_MAX_PARTITIONS = 200_000  # partitions of seeds into two groups that are enumerated; 10 and 10 have 184,756
+_SEED = 0  # constant, so that p-values are reproducible
+_ROUNDING = 1e-9  # relative; smaller differences count as zero
 
 
 class SeedGroup(NamedTuple):
@@ -30,9 +30,9 @@ class SeedGroup(NamedTuple):
 
     Attributes:
         run: the folder, as the user named it.
-        about: "task", "dataset", "score", whether "more_is_better", "settings" (the configuration, nested).
-        seeds: of each "seed", "folder" (in the group's) and "state"; of the best evaluation, where there was one,
-            "value" and "epoch", and "low" and "high", the ends of its interval, where it has one.
+        about: "task", "dataset", "score", "more_is_better", and "settings" (the configuration, nested).
+        seeds: for each seed "seed", "folder" (relative to the group's) and "state"; "value" and "epoch" of its best
+            evaluation, if any; and "low" and "high", the ends of the interval, if any.
     """
 
     run: str
@@ -41,14 +41,14 @@ class SeedGroup(NamedTuple):
 
     @property
     def scores(self) -> list[float]:
-        """Of the seeds that have finished."""
+        """Scores of the finished seeds."""
         return [row["value"] for row in self.seeds if row["state"] == FINISHED and "value" in row]
 
     def write(self) -> None:
-        """Write the file, whole or not at all.
+        """Write the file atomically.
 
         Raises:
-            UserError: the file system refuses.
+            UserError: if the file cannot be written.
         """
         summary = summarize(self.scores) if self.scores else {}
         content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
@@ -57,30 +57,31 @@ class SeedGroup(NamedTuple):
 
 
 def is_group(folder: str) -> bool:
-    """Whether a folder holds trainings that ``-seeds`` has made."""
+    """Return whether a folder contains training runs of ``-seeds``."""
     return Path(folder, SEEDS).is_file()
 
 
 def read_group(folder: str) -> SeedGroup:
-    """Read what the last ``-seeds`` has written.
+    """Read the ``seeds.json`` of a folder.
 
     Raises:
-        UserError: it is damaged.
+        UserError: if the file is damaged or cannot be read.
     """
     file = Path(folder, SEEDS)
     try:
         about = read_json(file)
         seeds = about.pop("seeds")
-        fits = about.pop("format") == _FORMAT and isinstance(about["settings"], dict)
-        fits = fits and all(isinstance(about[name], str) for name in ("task", "dataset", "score"))
+        is_valid = about.pop("format") == _FORMAT and isinstance(about["settings"], dict)
+        is_valid = is_valid and all(isinstance(about[name], str) for name in ("task", "dataset", "score"))
         about["more_is_better"] = bool(about["more_is_better"])
         rows = [{**row, "seed": int(row["seed"]), "folder": str(row["folder"])} for row in seeds]
-        if not fits or not all(math.isfinite(row.get("value", 0.0)) and isinstance(row["state"], str) for row in rows):
+        if not is_valid or not all(
+            math.isfinite(row.get("value", 0.0)) and isinstance(row["state"], str) for row in rows
+        ):
             raise ValueError
     except (AttributeError, LookupError, TypeError, ValueError):
         raise UserError(
-            f"{file} is no file of this version about several seeds: remove it, and let the -seeds command that made "
-            "it write it again"
+            f"{file} is damaged or from another version: remove it, and repeat the -seeds command to write it again"
         ) from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
@@ -88,10 +89,10 @@ def read_group(folder: str) -> SeedGroup:
 
 
 def find_best(folder: Path, score: str) -> dict[str, Any]:
-    """ "value", "epoch" and the interval's ends of a training's best evaluation; empty where it has none.
+    """Return "value", "epoch" and the interval's ends of a training run's best evaluation; empty if it has none.
 
     Raises:
-        UserError: the record cannot be read.
+        UserError: if the record cannot be read.
     """
     best: dict[str, Any] = {}
     try:
@@ -111,7 +112,7 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
 
 
 def summarize(scores: Sequence[float]) -> dict[str, float | None]:
-    """Mean, standard deviation (of one seed: None), minimum and maximum."""
+    """Compute mean, standard deviation (None for one seed), minimum and maximum."""
     spread = statistics.stdev(scores) if len(scores) > 1 else None
     return {
         "mean": statistics.fmean(scores),
@@ -122,18 +123,20 @@ def summarize(scores: Sequence[float]) -> dict[str, float | None]:
 
 
 def format_summary(scores: Sequence[float], decimals: int) -> str:
-    """The same as "mean 94.2, standard deviation 0.3" and so on."""
-    known = {name.replace("_", " "): value for name, value in summarize(scores).items() if value is not None}
-    return ", ".join(f"{name} {value:.{decimals}f}" for name, value in known.items())
+    """Format the summary as "mean 94.2, standard deviation 0.3" and so on."""
+    values = {name.replace("_", " "): value for name, value in summarize(scores).items() if value is not None}
+    return ", ".join(f"{name} {value:.{decimals}f}" for name, value in values.items())
 
 
 def student_quantile(share: float, freedom: float) -> float:
-    """The value below which a share of Student's t distribution lies, to five digits.
+    """Compute a quantile of Student's t distribution, to five digits.
+
+    Source: Student, "The probable error of a mean", Biometrika 6, 1908; with t = sqrt(freedom) tan(angle), the angle
+    has the density cos(angle)^(freedom - 1).
 
     Args:
-        freedom: degrees of freedom, at least 1, also a fraction.
-    Source: Student, "The probable error of a mean", Biometrika 6, 1908; t = sqrt(freedom) tan(angle) has the density
-        cos(angle)^(freedom - 1) of angles.
+        share: probability below the quantile, 0 to 1.
+        freedom: degrees of freedom, at least 1; may be a fraction.
     """
     angles = np.linspace(-np.pi / 2, np.pi / 2, 20_001)
     density = np.cos(angles).clip(0.0) ** (freedom - 1)
@@ -141,20 +144,23 @@ def student_quantile(share: float, freedom: float) -> float:
     return math.sqrt(freedom) * math.tan(float(np.interp(share * below[-1], below, angles)))
 
 
-def around(scores: Sequence[float], share_of_variance: float) -> tuple[float, float]:
-    """The ends of an interval of ``PERCENT`` around the mean of two scores or more.
+def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple[float, float]:
+    """Compute the ends of the ``PERCENT`` interval around the mean of scores.
 
     Args:
-        share_of_variance: 1/n for the mean of many such seeds, 1 + 1/n for the score of one more.
+        scores: two or more.
+        share_of_variance: 1/n for a confidence interval of the mean, 1 + 1/n for a prediction interval of one score.
     """
     mean = statistics.fmean(scores)
     reach = student_quantile(_UPPER, len(scores) - 1) * statistics.stdev(scores) * math.sqrt(share_of_variance)
     return mean - reach, mean + reach
 
 
-def inside(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
-    """These ends without what a score of this name, or the difference of two, cannot be; of names that are not known
-    as they are."""
+def clip_to_range(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
+    """Clip an interval to the possible values of a score, or of the difference of two.
+
+    The intervals of scores with unknown names are not clipped.
+    """
     most = math.inf
     if score in ("top-1", "balanced accuracy"):
         most = 100.0
@@ -165,17 +171,21 @@ def inside(score: str, low: float, high: float, is_difference: bool = False) -> 
     return max(low, -most if is_difference else 0.0), min(high, most)
 
 
-def noise(scores: Sequence[float]) -> float:
-    """How far the means of two groups like this one are apart by chance, in ``PERCENT`` of such pairs at most."""
+def compute_noise(scores: Sequence[float]) -> float:
+    """Compute the largest difference by chance between the means of two such groups, in ``PERCENT`` of all pairs."""
     number = len(scores)
     return student_quantile(_UPPER, 2 * number - 2) * statistics.stdev(scores) * math.sqrt(2 / number)
 
 
-def difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """The mean of the second less that of the first, with the ends of its interval. Both have two scores or more.
+def compute_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """Compute the mean of the second group minus the mean of the first, and the ends of its interval.
 
-    Source: B. L. Welch, "The generalization of 'Student's' problem when several different population variances are
-    involved", Biometrika 34, 1947: the groups may spread differently.
+    The variances of the groups may differ. Source: B. L. Welch, "The generalization of 'Student's' problem when several
+    different population variances are involved", Biometrika 34, 1947.
+
+    Args:
+        first: two scores or more.
+        second: two scores or more.
     """
     value = statistics.fmean(second) - statistics.fmean(first)
     parts = [statistics.variance(scores) / len(scores) for scores in (first, second)]
@@ -186,27 +196,30 @@ def difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, 
     return value, value - reach, value + reach
 
 
-def smallest_p(first: int, second: int) -> float:
-    """The smallest p that ``permutation_of_seeds`` can give for so many seeds; ``first`` and ``second`` of them."""
+def compute_smallest_p(first: int, second: int) -> float:
+    """Compute the smallest p-value that ``permutation_test`` can return for groups of these sizes."""
     return (2 if first == second else 1) / math.comb(first + second, first)
 
 
-def permutation_of_seeds(first: Sequence[float], second: Sequence[float]) -> tuple[float, str]:
-    """The p of a permutation test, and its name. If the groups were alike, any way to share all scores among them would
-    have been as likely: p is the share of ways with means at least as far apart. All ways are looked at where they are
-    not more than 200,000; else as many are drawn, and the one that was found counts as one more.
+def permutation_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, str]:
+    """Compute the p-value of a permutation test, and return it with the name of the test.
+
+    If the groups are equally good, each partition of all scores into two groups is equally likely. p is the share of
+    partitions whose means differ at least as much as observed. Up to 200,000 partitions are enumerated; otherwise
+    200,000 are drawn at random, and the observed one is added to them.
 
     Source: R. A. Fisher, "The Design of Experiments", 1935; B. Phipson and G. Smyth, "Permutation P-values should never
     be zero", Statistical Applications in Genetics and Molecular Biology 9, 2010.
     """
     scores = np.array([*first, *second], np.float64) - statistics.fmean([*first, *second])
     number, ways = len(first), math.comb(len(scores), len(first))
-    # With the sum of all at 0 the means are as far apart as the sum of one group is from 0.
-    least = abs(scores[:number].sum()) - _ROUNDING * np.abs(scores).max()
-    if ways <= _MOST_SHARINGS:
-        shared = np.array(list(itertools.combinations(range(len(scores)), number)))
-        return float((np.abs(scores[shared].sum(axis=1)) >= least).mean()), f"exact permutation test, {ways:,} ways"
+    # Since all scores sum to 0, the difference of the means is proportional to the sum of one group.
+    threshold = abs(scores[:number].sum()) - _ROUNDING * np.abs(scores).max()
+    if ways <= _MAX_PARTITIONS:
+        groups = np.array(list(itertools.combinations(range(len(scores)), number)))
+        p = float((np.abs(scores[groups].sum(axis=1)) >= threshold).mean())
+        return p, f"exact permutation test, {ways:,} ways"
     generator = np.random.Generator(np.random.PCG64(_SEED))
-    drawn = np.argsort(generator.random((_MOST_SHARINGS, len(scores))), axis=1)[:, :number]
-    larger = int((np.abs(scores[drawn].sum(axis=1)) >= least).sum())
-    return (1 + larger) / (1 + _MOST_SHARINGS), f"permutation test, {_MOST_SHARINGS:,} ways drawn"
+    drawn = np.argsort(generator.random((_MAX_PARTITIONS, len(scores))), axis=1)[:, :number]
+    larger = int((np.abs(scores[drawn].sum(axis=1)) >= threshold).sum())
+    return (1 + larger) / (1 + _MAX_PARTITIONS), f"permutation test, {_MAX_PARTITIONS:,} ways drawn"

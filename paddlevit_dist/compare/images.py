@@ -1,4 +1,4 @@
-"""Images of samples for the page of a comparison, where the data can be read: it needs Paddle, as their task does."""
+"""Images of samples for the page of a comparison. They need the data, and Paddle for the task that reads them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,16 +10,16 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .tables import EvaluationTable
 
-_MOST = 12  # of a kind
-_CONFIGURATIONS = ("config.yaml", "eval_config.yaml")  # of a training, of an evaluation
+_MOST = 12  # samples of each kind of change
+_CONFIGURATIONS = ("config.yaml", "eval_config.yaml")  # of a training run, of an evaluation
 
 
 class ChangedImages(NamedTuple):
-    """Of samples that changed.
+    """Images of changed samples.
 
     Attributes:
-        drawn: name of a sample -> uint8 (height, width[, 3]), as an evaluation sees it, with what is annotated.
-        problem: why there are none, in one line; empty where there are some.
+        drawn: uint8 (height, width[, 3]) by name of the sample, preprocessed for evaluation, with its annotations.
+        problem: why there are no images, as one line; empty if there are some.
     """
 
     drawn: Mapping[str, np.ndarray] = {}
@@ -27,24 +27,27 @@ class ChangedImages(NamedTuple):
 
 
 def choose_samples(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of a kind that are shown: the first where they are ordered by their change, else some of all."""
+    """Choose the samples to show: the first if they are sorted by their change, else evenly spaced ones."""
     if len(samples) <= _MOST or "of_first" in samples[0]:
         return list(samples[:_MOST])
     return [samples[place] for place in np.linspace(0, len(samples) - 1, _MOST).astype(int).tolist()]
 
 
-def draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -> ChangedImages:
-    """Images of samples of a table, as the run's own configuration reads them; without those that cannot be read.
+def draw_images(table: EvaluationTable, names: Sequence[str], data_path: str | None) -> ChangedImages:
+    """Draw samples of a table with the run's configuration. Unreadable samples are skipped.
 
     Args:
-        data_path: in place of the configuration's DATA.DATA_PATH.
+        table: of an evaluation.
+        names: of the samples.
+        data_path: replaces the configuration's DATA.DATA_PATH.
+
     Raises:
-        UserError: there are none at the ``data_path`` that was given.
+        UserError: if there are no images at ``data_path``.
     """
     if not names:
         return ChangedImages()
     drawn: dict[str, np.ndarray] = {}
-    problem = "the data have none of the samples that changed"
+    problem = "the data contain none of the changed samples"
     try:
         drawn = _draw(table, names, data_path)
     except (UserError, OSError, ImportError) as error:
@@ -63,16 +66,17 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
 
     file = table.file
     ordered = sorted(_CONFIGURATIONS, key=lambda name: name.startswith("eval_") != file.name.startswith("eval_"))
-    found = next((path for path in (file.with_name(name) for name in ordered) if path.is_file()), None)
-    if found is None:
+    config_file = next((path for path in (file.with_name(name) for name in ordered) if path.is_file()), None)
+    if config_file is None:
         raise UserError(f"{file.parent} has no {ordered[0]}")
-    effect_of = effects()  # what was for that start alone, such as PER_SAMPLE, may be gone
-    settings = {name: value for name, value in read_about_file(found).items() if effect_of.get(name) != "place"}
+    key_effects = effects()  # paths of one command, such as PER_SAMPLE, may not exist any more
+    content = read_about_file(config_file)
+    settings = {name: value for name, value in content.items() if key_effects.get(name) != "place"}
     words = [f"-output={file.parent}", f"-split={table.about['split']}"]
     words += [] if data_path is None else [f"-data_path={data_path}"]
-    config = build_configuration(str(found), settings, words=words).values
+    config = build_configuration(str(config_file), settings, words=words).values
     if data_path is not None and config.DATA.DATASET in EMBEDDED:
-        raise UserError(f"dataset {config.DATA.DATASET} comes with the package and reads no path; leave it out")
+        raise UserError(f"dataset {config.DATA.DATASET} comes with the package and reads no path; drop --data_path")
     task = make_task(config)
     if not task.draws_samples:
         raise UserError(f"task {config.TASK} has no images of its samples")
@@ -83,6 +87,6 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
         try:
             if name in places:
                 ((drawn[name], _),) = task.evaluation_images(samples, [places[name]])
-        except (UserError, OSError):  # it can no longer be read; the others are still worth showing
+        except (UserError, OSError):  # the sample has become unreadable; show the others
             continue
     return drawn

@@ -1,4 +1,4 @@
-"""A comparison as one HTML file, with images of some samples that changed: what ``page.html.j2`` is filled with."""
+"""Write a comparison as one HTML file from ``page.html.j2``, with images of changed samples."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -27,20 +27,21 @@ def write_page(
     """Write the page.
 
     Raises:
-        UserError, OSError: it cannot be written.
+        UserError: if the file cannot be written.
+        OSError: if the folder cannot be created.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only now: most comparisons write none
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # imported here, as most comparisons need no page
 
     folder = Path(__file__).parent
     pages = Environment(loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    images = {name: _image(pixels, name) for name, pixels in shown.drawn.items()}
+    images = {name: _encode_image(pixels, name) for name, pixels in shown.drawn.items()}
     content = pages.get_template("page.html.j2").render(
         title="Comparison: " + ", ".join(formatting.one_line(table.run) for table in tables),
-        evaluations=[formatting.about(table) for table in tables],
+        evaluations=[formatting.format_evaluation(table) for table in tables],
         scores=formatting.build_rows(comparisons, decimals),
-        method=formatting.method(comparisons),
+        method=formatting.format_method(comparisons),
         problem=shown.problem,
-        others=[_details(other, decimals, images) for other in comparisons],
+        others=[_build_details(other, decimals, images) for other in comparisons],
         version=__version__,
     )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,7 @@ def write_page(
         file.write(content.encode("utf-8", "backslashreplace"))
 
 
-def _image(pixels: np.ndarray, name: str) -> dict[str, Any]:
+def _encode_image(pixels: np.ndarray, name: str) -> dict[str, Any]:
     is_wide = pixels.shape[1] > 1.5 * pixels.shape[0]  # such as three slices of a volume
     suffix, content, (width, height) = encode(pixels, 2 * _LARGEST_SIDE if is_wide else _LARGEST_SIDE)
     kind, shown = ("png", "small") if suffix == "png" else ("jpeg", "wide" if is_wide else "")
@@ -56,8 +57,8 @@ def _image(pixels: np.ndarray, name: str) -> dict[str, Any]:
     return {"source": source, "shown": shown, "width": width, "height": height, "name": formatting.one_line(name)}
 
 
-def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect what there is to say of a run against the first."""
+def _build_details(comparison: dict[str, Any], decimals: int, images: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the page's content about the comparison of a run with the first."""
     lines = [f"Warning: {line}" for line in comparison["warnings"]] + [f"Note: {note}" for note in comparison["notes"]]
     changed = {kind: comparison[kind] for kind in formatting.CHANGES if comparison.get(kind)}
     galleries = []
@@ -71,7 +72,7 @@ def _details(comparison: dict[str, Any], decimals: int, images: Mapping[str, Any
     return {
         "run": formatting.one_line(comparison["second"]),
         "lines": [*map(formatting.one_line, lines), *formatting.format_settings(comparison)],
-        "classes": formatting.class_rows(comparison, decimals) if comparison["classes"] else [],
+        "classes": formatting.build_class_rows(comparison, decimals) if comparison["classes"] else [],
         "galleries": galleries,
         "changed": [(kind, [formatting.format_sample(row) for row in samples]) for kind, samples in changed.items()],
     }

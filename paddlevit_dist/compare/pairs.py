@@ -1,4 +1,4 @@
-"""One table of samples against another: how far their scores differ, in which classes, and which samples changed."""
+"""Compare two tables of samples: the difference of their scores, of their classes, and the samples that changed."""
 
 import os
 from collections import Counter
@@ -18,59 +18,62 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups, draw, get_group_names
 from ..tasks.truth import TRUTH, count_class_samples
-from .scores import SORTS, ScoreKind
-from .significance import Swapped, mcnemar, permutation
-from .tables import RESULTS, EvaluationTable, load_settings, that_differ
+from .scores import SCORE_KINDS, ScoreKind
+from .significance import SwapDifference, mcnemar_test, permutation_test
+from .tables import RESULTS, EvaluationTable, find_differing_settings, load_settings
 
 PERCENT = 95
-_FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # before names of values
-_MOST_ALONE = 2_000  # samples whose own score is computed, where that takes a draw for each
-_NOT_KNOWN = object()
+_FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
+_MOST_ALONE = 2_000  # samples whose separate scores are computed, as each takes a draw
+_UNKNOWN = object()
 
 
 class TablePair(NamedTuple):
     """Two tables of the same samples.
 
     Attributes:
-        order: int (samples,), the row of ``second`` that is of the same sample as each row of ``first``.
-        classes: their names.
-        groups: of the samples of ``first``, as either knows them; None: each is alone.
+        kind: computes their scores.
+        order: int (samples,), the row in ``second`` of each sample of ``first``.
+        classes: names of the classes.
+        groups: groups of the samples of ``first``, from either table; None for single samples.
     """
 
     first: EvaluationTable
     second: EvaluationTable
-    sort: ScoreKind
+    kind: ScoreKind
     order: np.ndarray
     classes: list[str]
     groups: SampleGroups | None = None
 
     @classmethod
-    def of(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
-        """Raises:
-        UserError: they cannot be compared.
+    def match(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
+        """Match the samples of two tables.
+
+        Raises:
+            UserError: if the tables cannot be compared.
         """
-        ours, theirs = first.about, second.about
+        about, other_about = first.about, second.about
         for what in ("task", "kind", "score"):
-            if ours[what] != theirs[what]:
-                raise UserError(_explain_refusal(first, second, f"{what} {ours[what]} there, {theirs[what]} here"))
-        if len(ours["classes"]) != len(theirs["classes"]):
-            said = f"{len(ours['classes'])} classes there, {len(theirs['classes'])} here"
-            raise UserError(_explain_refusal(first, second, said))
-        order, sort, truth = _order(first, second), SORTS[ours["kind"]], TRUTH[ours["kind"]]
+            if about[what] != other_about[what]:
+                raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))
+        if len(about["classes"]) != len(other_about["classes"]):
+            reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
+            raise UserError(_format_refusal(first, second, reason))
+        order, kind, truth = _match_names(first, second), SCORE_KINDS[about["kind"]], TRUTH[about["kind"]]
         differs = (truth(first.arrays) != truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
-            said = f"{int(differs.sum()):,} of {len(order):,} samples have other labels there, such as {name}"
-            raise UserError(_explain_refusal(first, second, said))
+            reason = f"{int(differs.sum()):,} of {len(order):,} samples have different labels, such as {name}"
+            raise UserError(_format_refusal(first, second, reason))
         others = None if second.groups is None else second.groups.select(order)
-        return cls(first, second, sort, order, ours["classes"], first.groups or others)
+        return cls(first, second, kind, order, about["classes"], first.groups or others)
 
-    def both(self) -> ProportionRecompute:
-        """Of weights (draws, samples): the values of each table, and their differences."""
-        first, second = (self.sort.recompute([table.arrays], self.classes) for table in (self.first, self.second))
+    def build_recompute(self) -> ProportionRecompute:
+        """Return a function from weights (draws, samples) to the values of both tables and their differences."""
+        first, second = (self.kind.recompute([table.arrays], self.classes) for table in (self.first, self.second))
 
         def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-            values, others = first(weights), second(self._of_second(weights))
+            values, others = first(weights), second(self._reorder(weights))
             names = [name for name in values if name in others]
             return {
                 **{f"{_FIRST}{name}": values[name] for name in names},
@@ -83,97 +86,112 @@ class TablePair(NamedTuple):
             recompute, {f"{which}{name}": n for which in (_FIRST, _SECOND) for name, n in rates.items()}
         )
 
-    def intervals(self) -> dict[str, ConfidenceInterval]:
-        """Those of ``both``; of rates the difference has Newcombe's, where a sample is one thing, and the wider ends of
-        both where it, or a group, has several that depend on each other."""
+    def compute_intervals(self) -> dict[str, ConfidenceInterval]:
+        """Compute bootstrap intervals of the values of both tables and their differences.
+
+        The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
+        the wider ends of Newcombe's and the bootstrap interval.
+        """
         groups = get_group_names(self.groups)
-        found = bootstrap(self.both(), len(self.order), PERCENT, groups=groups)
+        intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=groups)
         depends = number_groups(groups) is not None
-        later = {name: array[self.order] for name, array in self.second.arrays.items() if len(array) == len(self.order)}
-        hits = self.sort.hits(self.first.arrays, self.classes)
-        for name, others in self.sort.hits({**self.second.arrays, **later}, self.classes).items():
-            drawn = found.get(f"{_DIFFERENCE}{name}")
+        ordered = {
+            name: values[self.order] for name, values in self.second.arrays.items() if len(values) == len(self.order)
+        }
+        hits = self.kind.hits(self.first.arrays, self.classes)
+        for name, others in self.kind.hits({**self.second.arrays, **ordered}, self.classes).items():
+            drawn = intervals.get(f"{_DIFFERENCE}{name}")
             if drawn is not None:
-                of_each = [found[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
-                exact = paired_difference(hits[name], others, PERCENT, of_each)
+                both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
+                exact = paired_difference(hits[name], others, PERCENT, both)
                 if depends or len(others) > len(self.order):
                     exact = exact._replace(low=min(exact.low, drawn.low), high=max(exact.high, drawn.high))
-                found[f"{_DIFFERENCE}{name}"] = exact._replace(value=drawn.value)
-        return found
+                intervals[f"{_DIFFERENCE}{name}"] = exact._replace(value=drawn.value)
+        return intervals
 
-    def _of_second(self, weights: np.ndarray) -> np.ndarray:
-        own = np.empty_like(weights)
-        own[:, self.order] = weights
-        return own
+    def _reorder(self, weights: np.ndarray) -> np.ndarray:
+        """Reorder weights for the rows of the second table."""
+        reordered = np.empty_like(weights)
+        reordered[:, self.order] = weights
+        return reordered
 
-    def swapped(self) -> Swapped:
-        """Of swaps, bool (k, samples): the difference of the main score once these samples' answers are exchanged."""
-        joined = self.sort.recompute([self.first.arrays, self.second.arrays], self.classes)
+    def build_swap_difference(self) -> SwapDifference:
+        """Return a function from swaps, bool (k, samples), to the difference of the score after these swaps."""
+        joined = self.kind.recompute([self.first.arrays, self.second.arrays], self.classes)
         score = self.first.about["score"]
 
-        def score_of(own: np.ndarray) -> np.ndarray:
-            """Of answers of the first table where ``own`` is 1, else of the second."""
-            return joined(np.concatenate([own, self._of_second(1 - own)], axis=1))[score]
+        def compute_score(weights: np.ndarray) -> np.ndarray:
+            """Score answers of the first table where a weight is 1, and of the second where it is 0."""
+            return joined(np.concatenate([weights, self._reorder(1 - weights)], axis=1))[score]
 
-        return lambda swaps: score_of(swaps.astype(np.float64)) - score_of(1.0 - swaps)
+        return lambda swaps: compute_score(swaps.astype(np.float64)) - compute_score(1.0 - swaps)
 
-    def right(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of classified samples, whether each table has its class."""
+    def find_correct(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return which samples each table classifies correctly."""
         return self.first.arrays["places"] == 0, self.second.arrays["places"][self.order] == 0
 
-    def find_taken_for(self, row: int, is_second: bool) -> dict[str, str]:
-        """The class that one table takes a sample of ``first`` for; empty where it is not known."""
+    def get_prediction(self, row: int, is_second: bool) -> dict[str, str]:
+        """Return the class that a table predicts for a sample of ``first``; empty if it is not known."""
         arrays, place = (self.second.arrays, self.order[row]) if is_second else (self.first.arrays, row)
         label = int(arrays["predictions"][place]) if "predictions" in arrays else -1
         return {"taken_for": self.classes[label]} if label >= 0 else {}
 
 
-def _explain_refusal(first: EvaluationTable, second: EvaluationTable, said: str) -> str:
-    return f"compare: {second.run} cannot be compared with {first.run}: {shorten(said)}"
+def _format_refusal(first: EvaluationTable, second: EvaluationTable, reason: str) -> str:
+    return f"compare: {second.run} cannot be compared with {first.run}: {shorten(reason)}"
 
 
-def _order(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
-    ours, theirs = first.names, second.names
-    if first.about["digest"] == second.about["digest"] and ours == theirs:
-        return np.arange(len(ours))
+def _match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
+    """Return the row in the second table of each sample of the first."""
+    first_names, second_names = first.names, second.names
+    if first.about["digest"] == second.about["digest"] and first_names == second_names:
+        return np.arange(len(first_names))
     if any(table.about["of"].startswith(RESULTS) for table in (first, second)):
-        ours, theirs = _alike(ours, theirs)
-    gone, new = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
-    if gone or new:
+        first_names, second_names = _simplify_names(first_names, second_names)
+    missing, new = Counter(first_names) - Counter(second_names), Counter(second_names) - Counter(first_names)
+    if missing or new:
+        reason = f"different samples: {missing.total():,} of {len(first_names):,} are only in the first"
         raise UserError(
-            _explain_refusal(first, second, f"other samples: {gone.total():,} of {len(ours):,} are there only")
-            + f", {new.total():,} of {len(theirs):,} here only (such as {shorten(next(iter(new or gone)), 60)}); "
-            "evaluate both on the same data and split"
+            _format_refusal(first, second, reason)
+            + f", {new.total():,} of {len(second_names):,} only in the second (such as "
+            f"{shorten(next(iter(new or missing)), 60)}); evaluate both on the same data and split"
         )
-    order = np.empty(len(ours), np.int64)
-    order[sorted(range(len(ours)), key=ours.__getitem__)] = sorted(range(len(theirs)), key=theirs.__getitem__)
+    order = np.empty(len(first_names), np.int64)
+    order[sorted(range(len(first_names)), key=first_names.__getitem__)] = sorted(
+        range(len(second_names)), key=second_names.__getitem__
+    )
     return order
 
 
-def _alike(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
-    """Names without folders, or without the suffix as well, where only these are the same: who keeps truth in a file of
-    his own may call samples otherwise than the data do."""
-    for cut in (str, os.path.basename, lambda name: os.path.splitext(os.path.basename(name))[0]):
-        mine, others = list(map(cut, ours)), list(map(cut, theirs))
-        if len(set(mine)) == len(mine) and sorted(mine) == sorted(others):
-            return mine, others
-    return ours, theirs
+def _simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
+    """Remove folders, then suffixes, if the names are the same without them.
+
+    A file of labels may name samples without folder or suffix.
+    """
+    for simplify in (str, os.path.basename, lambda name: os.path.splitext(os.path.basename(name))[0]):
+        first_names, second_names = list(map(simplify, first)), list(map(simplify, second))
+        if len(set(first_names)) == len(first_names) and sorted(first_names) == sorted(second_names):
+            return first_names, second_names
+    return first, second
 
 
-def compare(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
-    """Everything that is told of two runs, as plain values; "difference" is that of the second from the first.
+def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
+    """Compare two tables, and return plain values; "difference" is second minus first.
 
     Raises:
-        UserError: they cannot be compared.
+        UserError: if the tables cannot be compared.
     """
-    pair = TablePair.of(first, second)
-    found, score = pair.intervals(), first.about["score"]
-    rows = {name.removeprefix(_DIFFERENCE): _row(found, name) for name in found if name.startswith(_DIFFERENCE)}
+    pair = TablePair.match(first, second)
+    intervals, score = pair.compute_intervals(), first.about["score"]
+    differences = [name for name in intervals if name.startswith(_DIFFERENCE)]
+    rows = {name.removeprefix(_DIFFERENCE): _build_row(intervals, name) for name in differences}
     if score not in rows:
-        raise UserError(_explain_refusal(first, second, f"{score} is not defined for these samples"))
-    p, test = _significance(pair)
-    own = {pair.sort.of_class.format(name): name for name in pair.classes}
-    classes = [{"class": own[name], "score": name, **row} for name, row in rows.items() if name in own]
+        raise UserError(_format_refusal(first, second, f"{score} is not defined for these samples"))
+    p, test = _test_significance(pair)
+    class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
+    classes = [
+        {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
+    ]
     classes.sort(key=lambda row: -abs(row["difference"]["value"]))
     return {
         "first": first.run,
@@ -186,74 +204,77 @@ def compare(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
         "p": float(f"{p:.6g}"),
         "test": test,
         **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
-        "settings": that_differ(load_settings(first), load_settings(second), without=("score",)),
-        "warnings": [*warnings(first, second), *_other_groups(pair)],
-        "notes": _notes(pair, found),
-        "values": {name: row for name, row in rows.items() if name not in own},
+        "settings": find_differing_settings(load_settings(first), load_settings(second), ignored=("score",)),
+        "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
+        "notes": _find_notes(pair, intervals),
+        "values": {name: row for name, row in rows.items() if name not in class_scores},
         "classes": classes,
         **_find_changes(pair),
     }
 
 
-def _other_groups(pair: TablePair) -> list[str]:
-    """The line of groups that are others in the second table."""
+def _compare_groups(pair: TablePair) -> list[str]:
+    """Return a warning if the second table has different groups."""
     groups, others = pair.groups, pair.second.groups
     if groups is None or others is None:
         return []
     both = set(zip(groups.names.tolist(), others.select(pair.order).names.tolist()))
     if len(both) == groups.number() == others.number():
         return []
-    return [f"groups: {pair.second.run} has others, {others}; drawn are those of {pair.first.run}"]
+    return [f"groups: {pair.second.run} has different ones, {others}; used are the groups of {pair.first.run}"]
 
 
-def _notes(pair: TablePair, found: dict[str, ConfidenceInterval]) -> list[str]:
-    """The line of an interval that is rough; of the table with fewer errors, where errors are counted."""
+def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> list[str]:
+    """Return a note if an interval is rough; errors are counted in the table with fewer of them."""
     score, about = pair.first.about["score"], pair.first.about
-    which = max((_FIRST, _SECOND), key=lambda which: found[f"{which}{score}"].value)
-    of_class = count_class_samples(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
-    rates, shown = pair.both().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
+    which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
+    class_counts = count_class_samples(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
+    rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
-    note = small_sample_warning(*draw(pair.groups, len(pair.order), "sample"), found, rate, of_class, shown)
+    note = small_sample_warning(*draw(pair.groups, len(pair.order), "sample"), intervals, rate, class_counts, shown)
     return [note] if note else []
 
 
-def _row(found: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
-    plain = name.removeprefix(_DIFFERENCE)
-    names = {"of_first": f"{_FIRST}{plain}", "of_second": f"{_SECOND}{plain}", "difference": name}
-    return {what: found[one].plain() for what, one in names.items() if one in found}
+def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
+    score = name.removeprefix(_DIFFERENCE)
+    names = {"of_first": f"{_FIRST}{score}", "of_second": f"{_SECOND}{score}", "difference": name}
+    return {what: intervals[value].plain() for what, value in names.items() if value in intervals}
 
 
-def _significance(pair: TablePair) -> tuple[float, str]:
+def _test_significance(pair: TablePair) -> tuple[float, str]:
+    """Return the p-value and the name of the test."""
     numbers = number_groups(get_group_names(pair.groups))
     if pair.first.about["score"] != "top-1":
-        p, swaps = permutation(pair.swapped(), len(pair.order), pair.sort.swaps, numbers)
+        p, swaps = permutation_test(pair.build_swap_difference(), len(pair.order), pair.kind.swaps, numbers)
         return p, f"permutation test, {swaps:,} swaps"
-    before, after = pair.right()
+    before, after = pair.find_correct()
     if numbers is None:
-        return mcnemar(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's exact test"
-    gained = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
-    p, swaps = permutation(lambda swapped: (1.0 - 2.0 * swapped) @ gained, len(gained), pair.sort.swaps)
+        return mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's exact test"
+    gains = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
+    p, swaps = permutation_test(lambda swapped: (1.0 - 2.0 * swapped) @ gains, len(gains), pair.kind.swaps)
     return p, f"permutation test, {swaps:,} swaps of groups"
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:
-    """The samples whose answer became right ("fixed") or wrong ("broken"); where there is no such thing, those with a
-    better and a worse score of their own, what changed most first."""
+    """List the samples whose answer became right ("fixed") or wrong ("broken").
+
+    Tasks without right answers have samples with a better and a worse score, the largest change first.
+    """
     names, classes = pair.first.names, pair.classes
     if pair.first.about["kind"] == "classes":
-        before, after = pair.right()
+        before, after = pair.find_correct()
         labels = pair.first.arrays["labels"]
         kinds = {"fixed": (after & ~before, False), "broken": (before & ~after, True)}
         return {
             kind: [
-                {"sample": names[row], "class": classes[labels[row]], **pair.find_taken_for(row, is_second)}
+                {"sample": names[row], "class": classes[labels[row]], **pair.get_prediction(row, is_second)}
                 for row in np.flatnonzero(chosen).tolist()
             ]
             for kind, (chosen, is_second) in kinds.items()
         }
     if len(names) > _MOST_ALONE:
         return {}
-    alone, score = pair.both()(np.eye(len(names))), pair.first.about["score"]
+    alone, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
     better = alone[f"{_DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
     by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
     ends = alone[f"{_FIRST}{score}"], alone[f"{_SECOND}{score}"]
@@ -268,22 +289,21 @@ def _round(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, str) else float(f"{value:.6g}") for name, value in row.items()}
 
 
-def warnings(first: EvaluationTable, second: EvaluationTable) -> list[str]:
-    """List what else differs that a score depends on, one line each."""
-    ours, theirs, lines = first.about, second.about, []
+def find_warnings(first: EvaluationTable, second: EvaluationTable) -> list[str]:
+    """List other differences of two evaluations that affect scores, one line each."""
+    first_about, second_about, lines = first.about, second.about, []
     for what in ("split", "dataset", "classes"):
-        if ours[what] != theirs[what] and ours[what] and theirs[what]:  # of others' results they may not be known
-            lines.append(
-                f"{what}: {shorten(ours[what], 60)} in {first.run}, {shorten(theirs[what], 60)} in {second.run}"
-            )
+        value, other = first_about[what], second_about[what]
+        if value != other and value and other:  # empty if unknown for results of other programs
+            lines.append(f"{what}: {shorten(value, 60)} in {first.run}, {shorten(other, 60)} in {second.run}")
     for table in (first, second):
         if table.about["of"].startswith(RESULTS):
-            lines.append(f"protocol, input: not known of {table.run}, which this package did not make")
+            lines.append(f"protocol, input: unknown for {table.run}, the results of another program")
             return lines
     for what in ("protocol", "input"):
-        for name in dict.fromkeys((*ours[what], *theirs[what])):
-            values = [about[what].get(name, _NOT_KNOWN) for about in (ours, theirs)]
+        for name in dict.fromkeys((*first_about[what], *second_about[what])):
+            values = [about[what].get(name, _UNKNOWN) for about in (first_about, second_about)]
             if values[0] != values[1]:
-                told = ["not set" if value is _NOT_KNOWN else shorten(value, 60) for value in values]
-                lines.append(f"{what}: {name} is {told[0]} in {first.run}, {told[1]} in {second.run}")
+                texts = ["not set" if value is _UNKNOWN else shorten(value, 60) for value in values]
+                lines.append(f"{what}: {name} is {texts[0]} in {first.run}, {texts[1]} in {second.run}")
     return lines

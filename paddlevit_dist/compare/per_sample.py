@@ -1,4 +1,4 @@
-"""``evaluate -per_sample=FILE``: a table with a row for each sample, for spreadsheets and notebooks."""
+"""``evaluate -per_sample=FILE``: write a table with a row for each sample, for spreadsheets and notebooks."""
 
 import csv
 import io
@@ -21,8 +21,8 @@ from .settings import CompareSettings
 _DIGITS = 6
 
 
-class PerSample(Callback):
-    """Writes the table of an evaluation. Every rank has one."""
+class PerSampleWriter(Callback):
+    """Write the table of an evaluation. Every rank has this callback."""
 
     on_every_rank = True
 
@@ -31,60 +31,65 @@ class PerSample(Callback):
         run.evaluation.keeps_table = True
 
     def evaluation_started(self, is_shown: bool) -> None:
-        """Raises:
-        UserError: nothing will be known of the samples.
+        """Check that the evaluation has results for each sample.
+
+        Raises:
+            UserError: if it does not.
         """
         config = self._run.config
         if not is_shown:
-            raise UserError(
-                f"-per_sample: the samples of {config.DATA.SPLIT} have no labels to compare with: leave it out"
-            )
+            raise UserError(f"-per_sample: the samples of {config.DATA.SPLIT} have no labels: drop -per_sample")
         kind = type(self._run.task.build_metrics())
         if not issubclass(kind, Metrics) or kind.per_sample is Metrics.per_sample:
-            raise UserError(self._nothing_kept())
+            raise UserError(self._format_unsupported())
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """Raises:
-        UserError: the file system refuses, or the metrics have no row for each sample.
+        """Write the table.
+
+        Raises:
+            UserError: if the file cannot be written, or the metrics have no row for each sample.
         """
         if not is_main():
             return
         table, samples = self._run.evaluation.table, self._run.evaluated
         if table is None:
-            raise UserError(self._nothing_kept())
+            raise UserError(self._format_unsupported())
         names = [samples.name(index) for index in table.indices.tolist()]
         columns = table.metrics.columns(table.columns)
-        rounded = {name: [_plain(value) for value in column] for name, column in columns.items()}
+        rounded = {name: [_to_plain(value) for value in column] for name, column in columns.items()}
         if table.groups is not None:
             rounded = {GROUP: table.groups.names.tolist(), **rounded}
-        write = _parquet if self._target.suffix.lower() == ".parquet" else _csv
-        content = write({"name": names, **rounded})
+        encode = _encode_parquet if self._target.suffix.lower() == ".parquet" else _encode_csv
+        content = encode({"name": names, **rounded})
         replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
         self._run.record.log_and_print(
-            f"a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
+            f"wrote a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
         )
 
-    def _nothing_kept(self) -> str:
+    def _format_unsupported(self) -> str:
         return (
-            f"-per_sample: the metrics of task {self._run.config.TASK} keep nothing of each sample: give them "
-            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or drop the flag"
+            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: define "
+            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or remove "
+            "-per_sample"
         )
 
 
-def _plain(value: Any) -> Any:
-    """Text, truth value, number with six digits, or None where there is none."""
+def _to_plain(value: Any) -> Any:
+    """Convert a value to a plain one: floats to six digits, and to None if they are not finite."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None
     return value
 
 
-def _csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """After RFC 4180: commas, quotes where they are needed, CRLF. UTF-8 without a byte order mark, which would
-    become a part of the first column's name for ``csv.DictReader``; a text that a spreadsheet would take for a formula
-    has an apostrophe before it."""
+def _encode_csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """Encode columns as CSV after RFC 4180: commas, quotes if needed, CRLF.
+
+    UTF-8 without a byte order mark, which ``csv.DictReader`` would add to the first column's name. Text that a
+    spreadsheet would interpret as a formula is prefixed with an apostrophe.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(map(cell, columns))
@@ -92,8 +97,8 @@ def _csv(columns: Mapping[str, Sequence[Any]]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    """The same values; texts as they are, but for bytes of file names that are no UTF-8."""
+def _encode_parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """Encode columns as Parquet; bytes of file names that are not UTF-8 are replaced."""
     import pyarrow
     from pyarrow import parquet
 

@@ -1,5 +1,7 @@
-"""The scores of tables of samples, by what ``Metrics.kept`` calls their sort: without Paddle for classes, confusions
-and boxes; those of volumes and instances are their metrics' own, which import it."""
+"""Scores of tables of samples, for each kind of task.
+
+Classes, confusions and boxes do not need Paddle. Volumes and instances use their metrics, which import it.
+"""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -14,21 +16,22 @@ from ..tasks.truth import Arrays
 
 
 class ScoreKind(NamedTuple):
-    """How scores of one sort are computed.
+    """Functions that compute the scores of one kind of table.
 
     Attributes:
-        recompute: of the arrays of one or several tables, and the names of their classes: a function of weights of the
-            samples of all of them, one table after the other.
-        fits: whether the arrays of a table are what so many samples and classes need; no others may be computed with.
-        of_class: the name of a class's own score, of which "{}" is its name.
-        decimals: that are shown.
-        swaps: that a permutation test computes.
-        hits: of the arrays of a table and names of classes, what its rates are shares of, bool (things,) by name.
+        recompute: takes the arrays of one or more tables and the names of their classes, and returns a function from
+            weights of the samples of all tables, one table after the other, to scores.
+        is_valid: checks the arrays of a table for a number of samples and classes, before anything is computed.
+        class_score: name of the score of a class, with "{}" for the class.
+        decimals: number of decimals shown.
+        swaps: number of swaps in a permutation test.
+        hits: takes the arrays of a table and the names of classes, and returns the decisions whose share is a rate,
+            bool (decisions,) by name.
     """
 
     recompute: Callable[[Sequence[Arrays], Sequence[str]], Recompute]
-    fits: Callable[[Arrays, int, int], bool]
-    of_class: str
+    is_valid: Callable[[Arrays, int, int], bool]
+    class_score: str
     decimals: int = 4
     swaps: int = 10_000
     hits: Callable[[Arrays, Sequence[str]], Mapping[str, np.ndarray]] = lambda arrays, names: {}
@@ -66,13 +69,13 @@ def _class_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
 def _landmark_hits(arrays: Arrays, names: Sequence[str]) -> dict[str, np.ndarray]:
     from ..volumes.landmarks.metrics import RADII_MM, rate_name
 
-    sums, found = arrays["sums"], {}
+    sums, rates = arrays["sums"], {}
     for place, radius in enumerate(RADII_MM, sums.shape[-1] - len(RADII_MM)):
         hits = sums[..., place] > 0  # (volumes, landmarks)
-        found[rate_name(radius)] = hits[sums[..., 0] > 0]
-        for own, of_landmark, known in zip(names, hits.T, sums[..., 0].T > 0):
-            found[f"{own} {rate_name(radius)}"] = of_landmark[known]
-    return found
+        rates[rate_name(radius)] = hits[sums[..., 0] > 0]
+        for name, landmark_hits, is_annotated in zip(names, hits.T, sums[..., 0].T > 0):
+            rates[f"{name} {rate_name(radius)}"] = landmark_hits[is_annotated]
+    return rates
 
 
 def _volume_classes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
@@ -89,8 +92,10 @@ def _boxes(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     fields, curves = accumulation.MatchTable._fields, {}
     limits = [tuple(part.get("limits", accumulation.MAX_DETECTIONS)) for part in parts]
     if len(set(limits)) > 1:
-        several = " and ".join(str(most) for most in sorted({own[-1] for own in limits}))
-        raise UserError(f"results with {several} detections of an image and category: evaluate all with one number")
+        numbers = " and ".join(str(most) for most in sorted({table_limits[-1] for table_limits in limits}))
+        raise UserError(
+            f"results with {numbers} detections per image and category cannot be compared: evaluate all with one number"
+        )
     for prefix in ("", "mask "):
         if all(f"{prefix}image_ids" in part for part in parts):
             tables, places, before = [], [], 0
@@ -120,34 +125,34 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     return lambda weights: metrics.bootstrap_values([statistics, losses, tables], weights)
 
 
-# ---- what arrays must be: a file may be damaged, and compiled loops do not look ----------------------------------
+# ---- validity of arrays: a file may be damaged, and compiled loops do not check bounds -----------------------------
 
 
-def _fit_classes(arrays: Arrays, samples: int, classes: int) -> bool:
+def _are_valid_classes(arrays: Arrays, samples: int, classes: int) -> bool:
     columns = [arrays[name] for name in ("labels", "places", "losses")]
-    predictions = arrays.get("predictions", np.zeros(samples, int))  # those of other programs' answers have none
-    fits = all(column.shape == (samples,) for column in [*columns, predictions])
-    return fits and _below(arrays["labels"], classes) and _below(predictions + 1, classes + 1)
+    predictions = arrays.get("predictions", np.zeros(samples, int))  # results of other programs have none
+    is_valid = all(column.shape == (samples,) for column in [*columns, predictions])
+    return is_valid and _below(arrays["labels"], classes) and _below(predictions + 1, classes + 1)
 
 
 def _below(numbers: np.ndarray, limit: int) -> bool:
-    """Whether all are integers from 0 and below it."""
+    """Return whether all are integers from 0 up to, but not including, the limit."""
     return numbers.dtype.kind in "iu" and bool(((numbers >= 0) & (numbers < limit)).all())
 
 
-def _fit_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
+def _are_valid_boxes(arrays: Arrays, samples: int, classes: int) -> bool:
     from ..images.detection.evaluation.accumulation import MAX_DETECTIONS, MatchTable
 
     limits = arrays.get("limits", np.array(MAX_DETECTIONS))
     return (limits.shape == (3,) and _below(limits, 1 << 31) and bool((np.diff(limits) >= 0).all())) and all(
-        _fits_boxes({name: arrays[f"{prefix}{name}"] for name in MatchTable._fields}, arrays["ids"], classes)
+        _is_valid_match_table({name: arrays[f"{prefix}{name}"] for name in MatchTable._fields}, arrays["ids"], classes)
         and len(arrays["ids"]) == samples
         for prefix in ("", "mask ")
         if f"{prefix}image_ids" in arrays or not prefix
     )
 
 
-def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
+def _is_valid_match_table(table: Arrays, ids: np.ndarray, classes: int) -> bool:
     from ..images.detection.evaluation.accumulation import AREA_RANGES
 
     counts, rows = table["counts"], [table[name] for name in ("labels", "scores", "true_positives", "ignored")]
@@ -167,16 +172,16 @@ def _fits_boxes(table: Arrays, ids: np.ndarray, classes: int) -> bool:
     )
 
 
-def _fit_confusions(arrays: Arrays, samples: int, classes: int) -> bool:
+def _are_valid_confusions(arrays: Arrays, samples: int, classes: int) -> bool:
     tables = [arrays[name] for name in ("statistics", "boundaries") if name in arrays or name == "statistics"]
     return all(table.shape == (samples, 3, classes) for table in tables) and arrays["losses"].shape == (samples,)
 
 
-def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
+def _are_valid_instances(arrays: Arrays, samples: int, classes: int) -> bool:
     rows, chosen, thresholds = arrays["rows"], arrays["instance_classes"], arrays["missed"].shape[-1]
     decisions = [arrays[name] for name in ("class_numbers", "thresholds", "scores", "is_right")]
     return (
-        _fit_confusions(arrays, samples, classes)
+        _are_valid_confusions(arrays, samples, classes)
         and rows.shape == (samples,)
         and _below(rows, 1 << 31)
         and all(column.shape == (int(rows.sum()),) for column in decisions)
@@ -188,9 +193,9 @@ def _fit_instances(arrays: Arrays, samples: int, classes: int) -> bool:
     )
 
 
-SORTS = {
-    "classes": ScoreKind(_classes, _fit_classes, "recall {}", 2, hits=_class_hits),
-    "confusions": ScoreKind(_confusions, _fit_confusions, "IoU {}"),
+SCORE_KINDS = {
+    "classes": ScoreKind(_classes, _are_valid_classes, "recall {}", 2, hits=_class_hits),
+    "confusions": ScoreKind(_confusions, _are_valid_confusions, "IoU {}"),
     "landmarks": ScoreKind(
         _landmarks,
         lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 7),
@@ -200,6 +205,6 @@ SORTS = {
     "volume classes": ScoreKind(
         _volume_classes, lambda arrays, samples, classes: arrays["sums"].shape == (samples, classes, 11), "Dice {}"
     ),
-    "boxes": ScoreKind(_boxes, _fit_boxes, "AP {}", swaps=1_000),
-    "instances": ScoreKind(_instances, _fit_instances, "AP {}", swaps=1_000),
+    "boxes": ScoreKind(_boxes, _are_valid_boxes, "AP {}", swaps=1_000),
+    "instances": ScoreKind(_instances, _are_valid_instances, "AP {}", swaps=1_000),
 }

@@ -1,5 +1,7 @@
-"""``-seeds=N``: the same training with several seeds, each a process as a user would start it, in its own folder: one
-after another, or one on each visible GPU."""
+"""``-seeds=N``: train with several seeds, one after another, or one on each visible GPU.
+
+Each seed is trained by a separate ``train`` command in its own folder.
+"""
 
 import os
 import signal
@@ -23,134 +25,148 @@ from ..runtime.text_files import read_yaml
 from ..settings import Configuration
 from ..settings.command_line import remove_keys
 from . import groups
-from .formatting import columns, count_decimals, ends, number
+from .formatting import align_columns, count_decimals, format_interval, format_number
 from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
 from .settings import CompareSettings
 
 _POLL_SECONDS = 0.1
-_OWN = ("SEEDS", "SEED", "SAVE", "MODEL.RESUME")  # of the group; each seed gets its own
-_RESUMES = "the same command continues"
+_PER_SEED = ("SEEDS", "SEED", "SAVE", "MODEL.RESUME")  # keys that differ for each seed
+_REPEAT = "repeat the command to continue"
 
 
-def run(given: Configuration) -> None:
-    """Train with each seed, and print and write what they have reached.
+def run(configuration: Configuration) -> None:
+    """Train with each seed, and print and write the scores.
 
     Raises:
-        UserError: this cannot be done here or in this folder, or a seed has failed; the others are trained.
-        Stopped: the user asked to stop; each training at work has saved.
+        UserError: if the seeds cannot be trained in this folder, or a seed has failed; the others are trained.
+        Stopped: if the user has requested a stop; each running seed has saved a checkpoint.
     """
-    config = cast(CompareSettings, given.values)
-    path = config.SAVE if given.sources["SAVE"] != "default" else str(Path(config.SAVE, f"{given.recipe}_seeds"))
+    config = cast(CompareSettings, configuration.values)
+    path = (
+        config.SAVE
+        if configuration.sources["SAVE"] != "default"
+        else str(Path(config.SAVE, f"{configuration.recipe}_seeds"))
+    )
     if devices.is_launched():
-        raise UserError(
-            f"-seeds={config.SEEDS}: a launcher has started this process; -seeds starts its own: leave the launcher out"
-        )
+        raise UserError(f"-seeds={config.SEEDS} starts its own processes: run the command without the launcher")
     gpus = assign_gpus(plan_processes(config.NGPUS, device=config.DEVICE))
     with output_folder(path, records=(SEEDS,)) as folder, lock_output_dir(folder, write_line, is_evaluation=False):
         group = _begin_group(config, str(folder))
         waiting = [row for row in group.seeds if row["state"] != FINISHED]
         done = len(group.seeds) - len(waiting)
-        said = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
-        write_line(f"{said}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
-        _train(group, waiting, remove_keys(given.argv, _OWN), gpus)
+        status = f"{done} of {len(group.seeds)} seeds are finished in {folder}" if done else f"seeds in {folder}"
+        write_line(f"{status}: training {len(waiting)}, {max(min(len(gpus), len(waiting)), 1)} at a time")
+        _train(group, waiting, remove_keys(configuration.argv, _PER_SEED), gpus)
         group.write()
         for line in format_group(group):
             write_line(line)
     failed = [f"{row['seed']} (exit code {row['code']})" for row in group.seeds if row["state"] == FAILED]
     if failed:
-        raise UserError(f"failed: seed {', '.join(failed)}: see log.txt in the folder of each; {_RESUMES} them")
+        raise UserError(f"failed: seed {', '.join(failed)}: see log.txt in the folder of each; {_REPEAT}")
 
 
 def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
-    """Say what CUDA_VISIBLE_DEVICES is in each of the trainings that run side by side: each visible GPU, where a
-    training is one process; else one training has them as they are (None)."""
+    """Return CUDA_VISIBLE_DEVICES for each concurrent training run.
+
+    Runs of one process get one visible GPU each. Otherwise there is one run at a time, with an unchanged environment
+    (None).
+    """
     visible = devices.count_gpus() if plan.uses_gpu else 0
     if plan.processes > 1 or visible < 2:
         return [None]
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return [name.strip() for name in named.split(",")][:visible] if named else [str(gpu) for gpu in range(visible)]
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [name.strip() for name in names.split(",")][:visible] if names else [str(gpu) for gpu in range(visible)]
 
 
 def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
     """Train these seeds.
 
     Raises:
-        UserError: the first one could not even begin.
-        Stopped: the user asked to stop.
+        UserError: if the first seed does not start.
+        Stopped: if the user has requested a stop.
     """
     waiting, gpus = list(waiting), gpus[: max(len(waiting), 1)]
     running: dict[str | None, tuple[subprocess.Popen, dict[str, Any]]] = {}
-    reason: str | None = None  # to stop
+    stop_reason: str | None = None
     signals.supervise()
     try:
-        while running or (waiting and not reason):
+        while running or (waiting and not stop_reason):
             for place, gpu in enumerate(gpus):
-                if waiting and gpu not in running and not reason:
+                if waiting and gpu not in running and not stop_reason:
                     row = waiting.pop(0)
                     running[gpu] = _start(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
             time.sleep(_POLL_SECONDS)
             if signals.interrupts() > 1:
                 raise signals.ProcessInterrupted(signal.SIGINT, again=True)
-            ended = {gpu: one for gpu, one in running.items() if one[0].poll() is not None}
+            ended = {gpu: (process, row) for gpu, (process, row) in running.items() if process.poll() is not None}
             stopped = next(
                 (row["seed"] for process, row in ended.values() if process.returncode == signals.STOPPED), None
             )
-            if not reason:
-                reason = signals.stop_reason() or (None if stopped is None else f"seed {stopped} was")
-                for process, _ in running.values() if reason else ():
-                    process.terminate()  # it saves; a terminal has asked it, too
+            if not stop_reason:
+                stop_reason = signals.stop_reason() or (None if stopped is None else f"seed {stopped} was")
+                for process, _ in running.values() if stop_reason else ():
+                    process.terminate()  # it saves a checkpoint; a terminal has signaled it as well
             for gpu, (process, row) in ended.items():
                 del running[gpu]
-                _note(group, row, process.returncode, bool(reason), bool(running))
+                _record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
         for process, _ in running.values():
             process.kill()
     left = sum(row["state"] != FINISHED for row in group.seeds)
-    if reason and left:
-        said = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, what they have trained is saved"
-        raise Stopped(reason, f"{said}; {_RESUMES} them")
+    if stop_reason and left:
+        message = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, and their checkpoints are saved"
+        raise Stopped(stop_reason, f"{message}; {_REPEAT}")
 
 
 def _start(
     group: SeedGroup, row: dict[str, Any], words: Sequence[str], gpu: str | None, low: float, high: float
 ) -> subprocess.Popen:
-    """The training of a seed, on this GPU with its share of the cores, from ``low`` to ``high``; alone in its terminal
-    (None), else with what it says in its ``log.txt``."""
+    """Start the training run of a seed.
+
+    Args:
+        group: all seeds.
+        row: of this seed.
+        words: command line without the keys of the seed.
+        gpu: CUDA_VISIBLE_DEVICES; the output goes to ``log.txt`` only. None: unchanged, with output on the terminal.
+        low: start of its share of the CPU cores, 0 to 1.
+        high: end of its share.
+    """
     folder = os.path.join(group.run, row["folder"])
-    own_words = [f"-output={folder}", f"-seed={row['seed']}", "-resume=auto", "SEEDS=None"]
+    seed_words = [f"-output={folder}", f"-seed={row['seed']}", "-resume=auto", "SEEDS=None"]
     variables = tuning.without_tuning(os.environ)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
     variables.update({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"})  # without bars
     write_line(f"seed {row['seed']}: {folder}" + ("" if gpu is None else f", GPU {gpu}: see log.txt there"))
-    command = [sys.executable, "-m", "paddlevit_dist", "train", *words, *own_words]
+    command = [sys.executable, "-m", "paddlevit_dist", "train", *words, *seed_words]
     output = None if gpu is None else subprocess.DEVNULL
-    with signals.blocked():  # until it handles them itself
+    with signals.blocked():  # until the new process handles signals itself
         process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=output)
-    if gpu is not None and hasattr(os, "sched_setaffinity"):  # before it has started any thread
+    if gpu is not None and hasattr(os, "sched_setaffinity"):  # before it starts threads
         cores = sorted(os.sched_getaffinity(0))
         share = cores[int(low * len(cores)) : int(high * len(cores))]
         os.sched_setaffinity(process.pid, share or cores)
     return process
 
 
-def _note(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bool, are_others: bool) -> None:
-    """Note how a training has ended."""
-    row.update(_row(group.run, row["seed"], group.about["score"]))
+def _record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bool, are_others: bool) -> None:
+    """Record the end of a training run in the group's file, and log it."""
+    row.update(_read_row(group.run, row["seed"], group.about["score"]))
     row["state"] = FINISHED if code == 0 else UNFINISHED if is_stopped else FAILED
     if row["state"] == FAILED:
         row["code"] = code
         if not are_others and not any(Path(group.run, other["folder"]).exists() for other in group.seeds):
-            raise UserError(f"seed {row['seed']} did not begin, as the line above says; no other was started")
+            raise UserError(f"seed {row['seed']} did not start (see the error above); no other seed was started")
     group.write()
-    score = [f"{group.about['score']} {ends(row, count_decimals([row['value']]))}"] if "value" in row else []
+    value = format_interval(row, count_decimals([row["value"]])) if "value" in row else ""
+    score = [f"{group.about['score']} {value}"] if value else []
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
 def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
-    """The group as its folder has it, with the seeds that are asked for now; nothing is written yet.
+    """Build the group of the requested seeds from its folder, without writing anything.
 
     Raises:
-        UserError: the folder holds something else, or a group with other settings.
+        UserError: if the folder contains something else, or a group with other settings.
     """
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
@@ -165,48 +181,49 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
         changed = altering(compare("resume", begun, facts_from_settings(settings)))
         if changed and not config.ALLOW_CHANGES:
             raise UserError(
-                f"-output={folder} holds seeds of another configuration: {changed}: choose another "
-                "-output, or set these back"
+                f"-output={folder} contains seeds of another configuration: {changed}: choose another -output, or "
+                "restore these settings"
             )
-    described = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}
-    rows = [_row(folder, seed, score) for seed in range(config.SEED, config.SEED + (config.SEEDS or 0))]
-    return SeedGroup(folder, {**described, "more_is_better": more_is_better, "settings": settings}, rows)
+    about = {"task": config.TASK, "dataset": str(config.DATA.DATASET), "score": score}
+    rows = [_read_row(folder, seed, score) for seed in range(config.SEED, config.SEED + (config.SEEDS or 0))]
+    return SeedGroup(folder, {**about, "more_is_better": more_is_better, "settings": settings}, rows)
 
 
-def _row(folder: str, seed: int, score: str) -> dict[str, Any]:
-    """Read what the folder of a seed says; see ``SeedGroup.seeds``."""
-    own_folder = Path(folder, f"seed_{seed}")
-    state = FINISHED if _is_done(own_folder) else UNFINISHED
-    return {"seed": seed, "folder": own_folder.name, "state": state, **groups.find_best(own_folder, score)}
+def _read_row(folder: str, seed: int, score: str) -> dict[str, Any]:
+    """Read state and best score from the folder of a seed; see ``SeedGroup.seeds``."""
+    seed_folder = Path(folder, f"seed_{seed}")
+    state = FINISHED if _is_finished(seed_folder) else UNFINISHED
+    return {"seed": seed, "folder": seed_folder.name, "state": state, **groups.find_best(seed_folder, score)}
 
 
-def _is_done(folder: Path) -> bool:
-    """Whether a training has evaluated its last epoch. One that has ended early is asked, as it may go on by now."""
+def _is_finished(folder: Path) -> bool:
+    """Return whether a run has evaluated its last epoch. Runs that stopped early may continue, and are unfinished."""
     try:
         epochs = read_yaml(folder / "config.yaml")["TRAIN"]["NUM_EPOCHS"]
         events = list(recorded_events(folder))
     except (OSError, ValueError, LookupError, TypeError):
         return False
-    evaluated = [one.get("epoch") for one in events if one["kind"] == "evaluation" and "superseded" not in one]
+    evaluated = [event.get("epoch") for event in events if event["kind"] == "evaluation" and "superseded" not in event]
     return epochs in evaluated
 
 
 def format_group(group: SeedGroup) -> list[str]:
-    """The table of a group, and what follows from it."""
+    """Format the scores of a group as a table, with their summary."""
     values = [row["value"] for row in group.seeds if "value" in row]
     decimals = count_decimals(values)
     rows = [["seed", f"best {group.about['score']}", "epoch", ""]]
     for row in group.seeds:
-        found = [ends(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
-        rows.append([str(row["seed"]), *found, "" if row["state"] == FINISHED else row["state"]])
-    lines = ["", *map(one_line, columns(rows))]
+        best = [format_interval(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
+        rows.append([str(row["seed"]), *best, "" if row["state"] == FINISHED else row["state"]])
+    lines = ["", *map(one_line, align_columns(rows))]
     scores = group.scores
     if not scores:
         return lines
     lines.append(f"best {group.about['score']} of {len(scores)} seed(s): {groups.format_summary(scores, decimals)}")
     if len(scores) > 1:
-        reach = number(groups.inside(group.about["score"], 0.0, groups.noise(scores))[1], decimals)
+        noise = groups.clip_to_range(group.about["score"], 0.0, groups.compute_noise(scores))[1]
         lines.append(
-            f"by chance alone the means of two such groups differ by up to {reach} ({groups.PERCENT} % of pairs)"
+            f"by chance alone the means of two such groups differ by up to {format_number(noise, decimals)} "
+            f"({groups.PERCENT} % of pairs)"
         )
     return [*lines, f"written to {Path(group.run, SEEDS)}; 'compare' sets two groups side by side, 'report' draws one"]

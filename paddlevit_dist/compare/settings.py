@@ -1,4 +1,4 @@
-"""The keys of a table with a row for each sample, and of a training with several seeds."""
+"""Configuration keys of the table of samples, and of training with several seeds."""
 
 import importlib
 import os
@@ -16,86 +16,88 @@ from ..settings.section import PathText, key, rows
 
 
 class CompareSettings(RunSettings):
+    """Keys of the table of samples, and of training with several seeds."""
+
     PER_SAMPLE: PathText | None = key(
-        None, "file that an evaluation writes with a row for each sample: .csv, or .parquet where pyarrow is installed"
+        None, "file for the results of each evaluated sample: .csv, or .parquet if pyarrow is installed"
     )
     SEEDS: int | None = key(
         None,
-        "train this many times, with SEED, SEED + 1 and so on, in folders of SAVE; the same command again continues",
+        "number of training runs, with SEED, SEED + 1 and so on, in folders of SAVE; repeat the command to continue",
         Range(low=2, high=1000),
     )
 
 
-def _check_table(given: ConfigView[CompareSettings]) -> list[str]:
-    target = given.values.PER_SAMPLE
+def _check_table(config: ConfigView[CompareSettings]) -> list[str]:
+    target = config.values.PER_SAMPLE
     if target is None:
         return []
-    said, folder = given["PER_SAMPLE"], os.path.dirname(target) or "."
+    setting, folder = config["PER_SAMPLE"], os.path.dirname(target) or "."
     suffix = os.path.splitext(target)[1].lower()
-    if not given.values.EVAL:
-        raise UserError(f"{said} is for an evaluation: add -eval, or leave it out")
+    if not config.values.EVAL:
+        raise UserError(f"{setting} is for an evaluation: add -eval, or drop -per_sample")
     if suffix not in (".csv", ".parquet"):
-        raise UserError(f"{said}: expected a file that ends in .csv or .parquet")
+        raise UserError(f"{setting}: expected a file that ends in .csv or .parquet")
     if not os.path.isdir(folder):
-        raise UserError(f"{said}: there is no folder {folder}: create it, or choose another")
+        raise UserError(f"{setting}: there is no folder {folder}: create it, or choose another")
     if os.path.isdir(target) or not os.access(folder, os.W_OK):
-        what = "it is a folder" if os.path.isdir(target) else f"{folder} cannot be written to"
-        raise UserError(f"{said}: {what}: choose another file")
+        problem = "it is a folder" if os.path.isdir(target) else f"{folder} cannot be written to"
+        raise UserError(f"{setting}: {problem}: choose another file")
     if suffix == ".parquet":
         try:
             importlib.import_module("pyarrow.parquet")
-        except ImportError as error:  # also of one that is too new for this numpy
+        except ImportError as error:  # also if pyarrow does not support the installed NumPy
             raise UserError(
-                f"{said}: Parquet needs pyarrow (pip install pyarrow), and {one_line(error)}; .csv needs nothing"
+                f"{setting}: Parquet needs pyarrow (pip install pyarrow), but {one_line(error)}; or use .csv"
             ) from error
     if os.path.lexists(target) and not _is_table(target):
-        raise UserError(f"{said}: this file is no table of an earlier evaluation: choose another, or remove it")
+        raise UserError(f"{setting}: the file was not written by an earlier evaluation: choose another, or remove it")
     return []
 
 
 def _is_table(file: str) -> bool:
-    """Whether an evaluation has written it, as far as its beginning shows: no spreadsheet of others is replaced."""
+    """Return whether the start of a file shows that an evaluation has written it, so that it may be replaced."""
     try:
         if file.lower().endswith(".csv"):
             first = read_content(file, 4096).partition(b"\n")[0]
             return first.startswith(b"name,") and first.endswith(b"\r")
         schema = importlib.import_module("pyarrow.parquet").read_schema(file)
-        return schema.names[:1] == ["name"] and not schema.metadata  # pandas leaves some
+        return schema.names[:1] == ["name"] and not schema.metadata  # pandas writes metadata
     except (OSError, ValueError):
         return False
 
 
-def _check_seeds(given: ConfigView[CompareSettings]) -> list[str]:
-    values = given.values
+def _check_seeds(config: ConfigView[CompareSettings]) -> list[str]:
+    values = config.values
     if values.SEEDS is None:
         return []
-    for name in ("EVAL", *(one.job_key for one in extensions())):
+    for name in ("EVAL", *(extension.job_key for extension in extensions())):
         if name not in ("", "SEEDS") and values.get(name):
-            raise UserError(f"{given['SEEDS']} and {given[name]}: -seeds trains; leave one of them out")
+            raise UserError(f"{config['SEEDS']} and {config[name]}: -seeds trains; remove one of them")
     if values.MODEL.RESUME not in (None, "auto"):
         raise UserError(
-            f"{given['SEEDS']} and {given['MODEL.RESUME']}: that is one run; a group of seeds continues by itself with "
-            "the same command: leave -resume out"
+            f"{config['SEEDS']} and {config['MODEL.RESUME']}: -resume continues one run; to continue a group of seeds, "
+            "repeat its command without -resume"
         )
     return []
 
 
-def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """An evaluation is of one run, however often its recipe trains."""
+def _resolve_defaults(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
+    """Ignore the recipe's SEEDS in an evaluation, which is of one run."""
     seeds = settings.get("SEEDS")
     if values.EVAL and seeds is not None and seeds.source != COMMAND_LINE:
         values.SEEDS = None
     return []
 
 
-def _check(given: ConfigView[CompareSettings]) -> list[str]:
-    return _check_table(given) + _check_seeds(given)
+def _check(config: ConfigView[CompareSettings]) -> list[str]:
+    return _check_table(config) + _check_seeds(config)
 
 
 TABLE = KeyTable(
     rows(CompareSettings),
     training=("SEEDS",),
     effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
-    resolve_defaults=_complete,
+    resolve_defaults=_resolve_defaults,
     check=_check,
 )

@@ -1,71 +1,80 @@
-"""Whether a difference between two sets of answers to the same questions may be chance."""
+"""Significance of the difference between two models' results on the same samples."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-#: from swaps, bool (k, samples), to the difference of the scores once these samples are exchanged, float (k,)
-Swapped = Callable[[np.ndarray], np.ndarray]
+#: maps swaps, bool (k, samples), to the difference of the scores after these samples are swapped, float (k,)
+SwapDifference = Callable[[np.ndarray], np.ndarray]
 
-_SEED = 0  # a constant: a p is not a matter of luck
-_ROUNDING = 1e-9  # relative; less is no difference
-_MOST_SWAPS = 1 << 22  # samples of all swaps that are computed at a time
+_SEED = 0  # constant, so that p-values are reproducible
+_ROUNDING = 1e-9  # relative; smaller differences count as zero
+_MOST_SWAPS = 1 << 22  # swaps times samples that are computed at a time
 
 
-def mcnemar(fixed: int, broken: int) -> float:
-    """The p of McNemar's exact test: how likely a fair coin, thrown once for each sample that changed, deviates from
-    half at least as much. 1 where none has changed.
+def mcnemar_test(fixed: int, broken: int) -> float:
+    """Compute the p-value of McNemar's exact test.
 
-    Source: Q. McNemar, "Note on the sampling error of the difference between correlated proportions or percentages",
-    Psychometrika 12, 1947; with the binomial distribution itself.
+    p is the probability that a fair coin, thrown once for each changed sample, deviates from half at least as much; 1
+    if no sample changed. Source: Q. McNemar, "Note on the sampling error of the difference between correlated
+    proportions or percentages", Psychometrika 12, 1947; with the exact binomial distribution.
+
+    Args:
+        fixed: number of samples that became right.
+        broken: number of samples that became wrong.
     """
-    thrown = fixed + broken
+    changed = fixed + broken
     logs = (
-        math.lgamma(thrown + 1) - math.lgamma(k + 1) - math.lgamma(thrown - k + 1) - thrown * math.log(2)
+        math.lgamma(changed + 1) - math.lgamma(k + 1) - math.lgamma(changed - k + 1) - changed * math.log(2)
         for k in range(min(fixed, broken) + 1)
     )
     return min(1.0, 2 * math.fsum(map(math.exp, logs)))
 
 
-def permutation(swapped: Swapped, num_samples: int, most: int, numbers: np.ndarray | None = None) -> tuple[float, int]:
-    """The p of a paired permutation test, and how many swaps it is of. If two models were alike, it would not matter
-    which of them has given which answer: answers are exchanged at random, each sample's with probability one half, and
-    p is the share of swaps with a difference at least as large. All swaps are looked at where they are not more than
-    ``most``; else as many as that are drawn, and that nothing is exchanged counts as one more.
+def permutation_test(
+    swap_difference: SwapDifference, num_samples: int, most: int, numbers: np.ndarray | None = None
+) -> tuple[float, int]:
+    """Compute the p-value of a paired permutation test, and return it with the number of swaps.
+
+    If two models are equally good, their results can be swapped. Each sample is swapped with probability one half, and
+    p is the share of swaps with a difference at least as large as observed. Up to ``most`` swaps are enumerated;
+    otherwise ``most`` are drawn at random, and the observed results are added to them. Source: B. Phipson and
+    G. Smyth, "Permutation P-values should never be zero", Statistical Applications in Genetics and Molecular Biology 9,
+    2010.
 
     Args:
-        numbers: int (samples,), of each sample's group, whose answers are exchanged together; None: each sample's are
-            by themselves.
-
-    Source: B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical Applications in Genetics
-    and Molecular Biology 9, 2010.
+        swap_difference: computes the difference for swaps.
+        num_samples: of each model.
+        most: number of swaps at most.
+        numbers: int (samples,), group of each sample; the samples of a group are swapped together. None: each sample
+            is swapped separately.
     """
-    (found,) = np.abs(swapped(np.zeros((1, num_samples), bool)))
-    at_least = found - _ROUNDING * max(abs(found), _ROUNDING)
+    (observed,) = np.abs(swap_difference(np.zeros((1, num_samples), bool)))
+    threshold = observed - _ROUNDING * max(abs(observed), _ROUNDING)
     coins = num_samples if numbers is None else int(numbers.max()) + 1
-    all_swaps = _swaps(coins, most, num_samples)
+    all_swaps = _generate_swaps(coins, most, num_samples)
     expanded = all_swaps if numbers is None else (swaps[:, numbers] for swaps in all_swaps)
-    larger = sum(int((np.abs(swapped(swaps)) >= at_least).sum()) for swaps in expanded)
+    larger = sum(int((np.abs(swap_difference(swaps)) >= threshold).sum()) for swaps in expanded)
     if 2**coins <= most:
         return larger / 2**coins, 2**coins
     return (1 + larger) / (1 + most), most
 
 
-def _swaps(coins: int, most: int, num_samples: int) -> Iterator[np.ndarray]:
-    at_once = max(1, _MOST_SWAPS // num_samples)
+def _generate_swaps(coins: int, most: int, num_samples: int) -> Iterator[np.ndarray]:
+    chunk = max(1, _MOST_SWAPS // num_samples)
     number = min(most, 2**coins)
     generator = np.random.Generator(np.random.PCG64(_SEED))
-    for first in range(0, number, at_once):
-        rows = np.arange(first, min(first + at_once, number))
+    for first in range(0, number, chunk):
+        rows = np.arange(first, min(first + chunk, number))
         if 2**coins <= most:
             yield (rows[:, None] >> np.arange(coins) & 1).astype(bool)
         else:
             yield generator.integers(0, 2, (len(rows), coins), np.uint8).astype(bool)
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """Each p of several tests, corrected: those below 0.05 are all right with a probability of at least 0.95.
+def holm_correction(ps: Sequence[float]) -> list[float]:
+    """Correct the p-values of several tests, so that the probability of any false positive stays below the level.
 
     Source: S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6,
     1979.

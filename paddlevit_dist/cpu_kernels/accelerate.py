@@ -1,5 +1,4 @@
-"""Fast layers for a model that is built: each layer keeps its parameters, names and hooks and gets another class, which
-computes by fast functions where they apply."""
+"""Replacement of a model's layers with fast classes; parameters, names and hooks are unchanged."""
 
 import functools
 import os
@@ -13,7 +12,7 @@ from ..runtime.lazy_names import import_object
 from ..runtime.transfers import is_on_gpu
 
 _MODELS = "paddlevit_dist.images.models"
-# A class, which must be exactly this one -> its fast subclass.
+# Exact class (not a subclass) -> its fast subclass.
 _FAST = {
     f"{_MODELS}.layers.GELU": "layers:FastGELU",
     f"{_MODELS}.layers.Linear": "layers:FastLinear",
@@ -34,8 +33,10 @@ _FAST = {
 
 
 def accelerate(model: Any) -> None:
-    """Give the layers of a model that have a fast subclass here that class; called for each model that is built. On a
-    GPU none is given: it would only ask in each call whether it applies."""
+    """Replace the classes of a model's layers with their fast subclasses; called for each new model.
+
+    On a GPU nothing is replaced, since checking in each call would only cost time.
+    """
     for layer in model.sublayers(include_self=True) if isinstance(model, nn.Layer) and not is_on_gpu() else ():
         kind = type(layer)
         location = _FAST.get(f"{kind.__module__}.{kind.__qualname__}")
@@ -43,13 +44,13 @@ def accelerate(model: Any) -> None:
             layer.__class__ = import_object(f".cpu_kernels.{location}")
 
 
-# Set to 1 for a run with CPU_TUNING False (parallel/tuning.py), or by the user.
+# Set to 1 for a run with CPU_TUNING False (launch/tuning.py), or by the user.
 PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"
 
 
 @functools.cache
-def is_possible() -> bool:
-    """Whether this process can compute with the fast layers: not switched off, and Paddle has MKL's product."""
+def is_available() -> bool:
+    """Return whether this process can use the fast layers: they are not disabled, and Paddle has MKL's product."""
     if os.environ.get(PLAIN_LAYERS, "0") not in ("", "0"):
         return False
     from .memory import product
@@ -59,23 +60,27 @@ def is_possible() -> bool:
 
 @paddle.jit.not_to_static
 def can_use_fast_path(x: Any, *layers: nn.Layer) -> bool:
-    """Whether fast functions may take the tensor ``x`` with the parameters of ``layers``.
+    """Return whether fast functions accept the tensor ``x`` with the parameters of ``layers``.
 
-    They may for float32 in the host's memory outside of static graphs and automatic mixed precision, if no hook wants
-    to see one of the layers at work.
+    They require float32 in host memory, outside of static graphs and automatic mixed precision, and layers without
+    hooks.
     """
-    if not paddle.in_dynamic_mode() or not is_possible():
+    if not paddle.in_dynamic_mode() or not is_available():
         return False
-    if not _is_plain_float(x) or 0 in x.shape or product_dtype() is not None:  # ``size`` takes ten times as long
+    if not _is_plain_float(x) or 0 in x.shape or product_dtype() is not None:  # ``x.size`` takes ten times as long
         return False
-    return all(_is_untouched(layer) for layer in layers)
+    return all(_is_plain_layer(layer) for layer in layers)
 
 
 def _is_plain_float(tensor: Any) -> bool:
     return tensor.dtype == paddle.float32 and tensor.place.is_cpu_place()
 
 
-def _is_untouched(layer: nn.Layer) -> bool:
+def _is_plain_layer(layer: nn.Layer) -> bool:
     if layer._forward_pre_hooks or layer._forward_post_hooks:
         return False
-    return all(_is_plain_float(own) and own.is_contiguous() for own in layer._parameters.values() if own is not None)
+    return all(
+        _is_plain_float(parameter) and parameter.is_contiguous()
+        for parameter in layer._parameters.values()
+        if parameter is not None
+    )

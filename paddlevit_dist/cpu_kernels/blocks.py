@@ -1,4 +1,4 @@
-"""Whole blocks of networks, computed by the fast functions where these apply."""
+"""Network blocks that use fast functions where they apply."""
 
 import functools
 from collections.abc import Sequence
@@ -16,58 +16,64 @@ _ATTENTIONS = vit.Attention, swin.WindowAttention
 
 
 class FastViTBlock(vit.ViTBlock):
-    """Each branch as one function; of the last block only the tokens that are read pass the second."""
+    """Each branch is one function; in the last block, only tokens that are read pass the second branch."""
 
     def forward(self, x, count: int | None = None):
+        """Run the block, by fast functions if they apply."""
         if _fits(x, self):
             return _vit_block(self, x, count)
         return vit.ViTBlock.forward(self, x, count)
 
 
 class FastSwinBlock(swin.SwinBlock):
-    """Each branch as one function; attention reads and writes each window's tokens where they are."""
+    """Each branch is one function; attention reads and writes each window's tokens in place."""
 
     def forward(self, x):
+        """Run the block, by fast functions if they apply."""
         if _fits_windows(self) and _fits(x, self):
             return _swin_block(self, x)
         return swin.SwinBlock.forward(self, x)
 
 
 class FastNormalizedPatches(swin.NormalizedPatches):
-    """Cuts out the patches for one product."""
+    """Extract the patches for one matrix product."""
 
     def embed(self, x):
+        """Embed the patches, by one product if it applies."""
         return FastPatchEmbedding.embed(self, x)
 
 
 class FastConvNeXtBlock(convnext.ConvNeXtBlock):
-    """Adds the scaled branch in one pass."""
+    """Add the scaled branch in one pass."""
 
     def forward(self, x):
+        """Run the block, by fast functions if they apply."""
         if can_use_fast_path(x, self.drop_path) and can_use_fast_path(self.gamma):
             return _convnext_block(self, x)
         return convnext.ConvNeXtBlock.forward(self, x)
 
 
 class FastSpatialReductionAttention(pvt_v2.SpatialReductionAttention):
-    """Queries of all tokens, keys and values of fewer, each read where its projection has written it."""
+    """Read queries of all tokens, and keys and values of fewer, where their projections wrote them."""
 
     def forward(self, x, grid: tuple[int, int]):
+        """Run the attention, by fast functions if they apply."""
         if _fits_reduction(x, self):
             return _reduction_attention(self, x, grid)
         return pvt_v2.SpatialReductionAttention.forward(self, x, grid)
 
 
 class FastSegFormerHead(segformer.SegFormerHead):
-    """Adds the maps where they are enlarged, channels last."""
+    """Add the maps while they are upsampled, channels last."""
 
     def summed(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """Sum the maps at the size of the first, by fast functions if they apply."""
         if _fits_sum(maps[0], self):
             return _sum_enlarged(self, maps)
         return segformer.SegFormerHead.summed(self, maps)
 
 
-# In tables of layers and in messages they have the names of the plain ones.
+# Tables of layers and messages show the names of the plain classes.
 for _fast in (
     FastViTBlock,
     FastSwinBlock,
@@ -81,10 +87,10 @@ for _fast in (
 
 @paddle.jit.not_to_static
 def _fits(x: paddle.Tensor, block: Any) -> bool:
-    """Whether ``branches`` may compute a pre-norm block with layers ``norm1``, ``attn``, ``norm2`` and ``mlp``."""
+    """Return whether ``branches`` can compute a pre-norm block with ``norm1``, ``attn``, ``norm2`` and ``mlp``."""
     attention, mlp = block.attn, block.mlp
     if type(attention) not in _ATTENTIONS or type(mlp) is not FastMlp or type(block.drop_path) is not DropPath:
-        return False  # somebody's own, which may compute anything
+        return False  # custom layers may compute anything
     dropouts = attention.attention_dropout, attention.dropout, mlp.dropout
     norms, linears = (block.norm1, block.norm2), (attention.qkv, attention.proj, mlp.fc1, mlp.fc2)
     if any(layer.training and layer.p for layer in dropouts) or x.shape[-1] != block.norm1.weight.shape[0]:
@@ -95,12 +101,12 @@ def _fits(x: paddle.Tensor, block: Any) -> bool:
         return False
     if any(layer.bias is None for layer in linears[1:]):
         return False
-    others = attention, mlp, mlp.act, attention.query_key, attention.attention_value
-    return can_use_fast_path(x, *norms, *linears, *dropouts, *others)
+    other_layers = attention, mlp, mlp.act, attention.query_key, attention.attention_value
+    return can_use_fast_path(x, *norms, *linears, *dropouts, *other_layers)
 
 
 def _factors(block: Any, x: paddle.Tensor) -> paddle.Tensor | None:
-    """Draw what each item's branch is multiplied by; None for 1."""
+    """Draw the factor of each item's branch; None for 1."""
     return block.drop_path.factors(x) if block.drop_path.is_dropping else None
 
 
@@ -117,7 +123,7 @@ def _vit_block(block: vit.ViTBlock, x: paddle.Tensor, count: int | None) -> padd
 
 @paddle.jit.not_to_static
 def _fits_windows(block: swin.SwinBlock) -> bool:
-    """Whether the windows divide the grid, so that none is padded; it must be known."""
+    """Return whether the grid is known and windows divide it, so that none is padded."""
     return block.grid is not None and not any(side % part for side, part in zip(block.grid, block.window))
 
 
@@ -171,16 +177,18 @@ def _fits_sum(x: paddle.Tensor, head: segformer.SegFormerHead) -> bool:
 def _sum_enlarged(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
     from . import functions, upsampling
 
-    projected = [functions.linear(x, *joined) for x, joined in zip(maps, head.joined_weights())]
+    projected = [functions.linear(x, *weights) for x, weights in zip(maps, head.joined_weights())]
     return upsampling.sum_enlarged(projected).transpose([0, 3, 1, 2])
 
 
 @functools.cache
 def _window_index(grid: swin.Size, window: swin.Size, shift: swin.Size) -> paddle.Tensor:
-    """int64 (windows, tokens): which token of the unshifted image each token of each window is; windows divide the
-    grid."""
+    """Return the index in the unshifted image of each token of each window, int64 (windows, tokens).
+
+    Windows must divide the grid.
+    """
     rows, columns = grid[0] // window[0], grid[1] // window[1]
-    places = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
-    places = places.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)
-    index = np.ascontiguousarray(places.reshape(rows * columns, -1), dtype=np.int64)
+    tokens = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
+    tokens = tokens.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)
+    index = np.ascontiguousarray(tokens.reshape(rows * columns, -1), dtype=np.int64)
     return paddle.to_tensor(index, place=paddle.CPUPlace())

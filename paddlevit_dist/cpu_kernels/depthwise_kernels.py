@@ -1,12 +1,11 @@
-"""Depth-wise convolution on a CPU: one kernel (K, K) for each channel, stride 1, zeros around, as large as before.
+"""Depth-wise convolution on a CPU: one kernel (K, K) per channel, stride 1, zero padding that keeps the size.
 
 Images are (batch, height, width, channels), so that 16 neighboring channels are one vector of the processor. The
-innermost parts are written as LLVM instructions, because they depend on what stays in registers: the K weights of one
-row of a kernel, and the sums of ``_TILE`` neighboring columns, which share the pixels they read. Some rows and
-channels at a time are first copied into a small array whose columns have a margin of zeros, so that no column is a
-special case.
+innermost parts are LLVM instructions, because they depend on register allocation: registers contain the K weights of
+one row of a kernel, and the sums of ``_TILE`` neighboring columns, which share the pixels they read. Some rows and
+channels at a time are first copied into a small array with zero margins, so that no column is a special case.
 
-Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_kernels.py``; only
+Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_kernels.py``. Only
 ``image_functions.py`` calls these loops. Each runs on one thread, and equal arguments give equal bits.
 """
 
@@ -22,9 +21,9 @@ from ..runtime.compiled import compiled
 
 LANES = 16  # channels of one vector
 _TILE = 7  # columns at a time: with K = 7 their sums, one row of weights and a pixel take 15 of 32 registers
-_BYTES = 4 * LANES  # of one vector
-_GROUPS = 4  # vectors that are copied from one place, 256 bytes of one pixel
-_CACHED_BYTES = 1 << 18  # of a copy: it stays in the processor's second cache
+_BYTES = 4 * LANES  # bytes of one vector
+_GROUPS = 4  # vectors copied from one pixel at a time, 256 bytes
+_CACHED_BYTES = 1 << 18  # size of a copy that stays in the processor's L2 cache
 
 _INTEGER, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR = ir.VectorType(_FLOAT, LANES)
@@ -45,7 +44,7 @@ def _store(builder: Any, value: Any, address: Any, offset: int = 0) -> None:
 
 
 def _multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
-    """``left * right + total``, in one instruction where the processor has it."""
+    """Compute ``left * right + total``, in one instruction if the processor has it."""
     name = f"llvm.fmuladd.v{LANES}f32"
     function = builder.module.globals.get(name)
     if function is None:
@@ -54,7 +53,7 @@ def _multiply_add(builder: Any, left: Any, right: Any, total: Any) -> Any:
 
 
 def _repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """A loop of ``count`` passes: the values after the last, where ``step(values)`` gives those after one more pass."""
+    """Emit a loop of ``count`` passes and return its final values; ``step(values)`` returns the next ones."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
@@ -89,7 +88,7 @@ _copy_vector, _copy_number = _copying(_VECTOR), _copying(_FLOAT)
 
 @intrinsic
 def _add_sum(context: Any, vectors: Any, count: Any, out: Any) -> Any:
-    """Add the sum of ``count`` vectors that follow one another to the one at ``out``."""
+    """Add the sum of ``count`` consecutive vectors to the vector at ``out``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vectors, count, out = arguments
@@ -120,10 +119,10 @@ def _correlating(columns: int) -> Any:
         out: Any,
         out_column: Any,
     ) -> Any:
-        """For some neighboring columns: ``bias + sum over row, k of image[row, column + k] * weight[row, k]``.
+        """Compute ``bias + sum over row, k of image[row, column + k] * weight[row, k]`` for some neighboring columns.
 
-        Vectors are given by address, ``image_row`` and ``out_column`` are distances in bytes. ``taps`` is a tuple of
-        as many numbers as a row of the kernel has: its length is part of its type, for which numba compiles.
+        Vectors are given by address; ``image_row`` and ``out_column`` are distances in bytes. The length of the tuple
+        ``taps`` is the number of weights in a row of the kernel: it is part of its type, for which numba compiles.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -132,10 +131,10 @@ def _correlating(columns: int) -> Any:
             def one_row(values: list[Any]) -> list[Any]:
                 image, weight, totals = values[0], values[1], values[2:]
                 weights = [_load(builder, weight, _BYTES * k) for k in range(taps.count)]
-                for place in range(columns + taps.count - 1):
-                    pixel = _load(builder, image, _BYTES * place)
-                    for column in range(max(0, place - taps.count + 1), min(columns, place + 1)):
-                        totals[column] = _multiply_add(builder, pixel, weights[place - column], totals[column])
+                for position in range(columns + taps.count - 1):
+                    pixel = _load(builder, image, _BYTES * position)
+                    for column in range(max(0, position - taps.count + 1), min(columns, position + 1)):
+                        totals[column] = _multiply_add(builder, pixel, weights[position - column], totals[column])
                 next_weight = builder.add(weight, _INTEGER(_BYTES * taps.count))
                 return [builder.add(image, image_row), next_weight, *totals]
 
@@ -165,7 +164,10 @@ def _add_products(
     columns: Any,
     out: Any,
 ) -> Any:
-    """``out[k] += sum over row, column of image[row, column + k] * gradient[row, column]``, arguments as above."""
+    """Add to ``out[k]`` the sum over row, column of ``image[row, column + k] * gradient[row, column]``.
+
+    Arguments are addresses and distances in bytes, see ``correlate``.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, image, image_row, gradient, gradient_row, rows, columns, out = arguments
@@ -175,10 +177,10 @@ def _add_products(
             def step(values: list[Any]) -> list[Any]:
                 image, gradient, totals = values[0], values[1], values[2:]
                 gradients = [_load(builder, gradient, _BYTES * column) for column in range(width)]
-                for place in range(width + taps.count - 1):
-                    pixel = _load(builder, image, _BYTES * place)
-                    for k in range(max(0, place - width + 1), min(taps.count, place + 1)):
-                        totals[k] = _multiply_add(builder, pixel, gradients[place - k], totals[k])
+                for position in range(width + taps.count - 1):
+                    pixel = _load(builder, image, _BYTES * position)
+                    for k in range(max(0, position - width + 1), min(taps.count, position + 1)):
+                        totals[k] = _multiply_add(builder, pixel, gradients[position - k], totals[k])
                 distance = _INTEGER(_BYTES * width)
                 return [builder.add(image, distance), builder.add(gradient, distance), *totals]
 
@@ -200,7 +202,7 @@ def _add_products(
 
 @register_jitable
 def _band(height, width, channels, margin):
-    """How many rows, and vectors of one pixel, to copy at a time."""
+    """Return the number of rows, and of vectors of one pixel, to copy at a time."""
     groups = min(channels // LANES, _GROUPS)
     rows = _CACHED_BYTES // (groups * _BYTES * (width + 2 * margin)) - 2 * margin
     return min(height, max(rows, 4 * margin)), groups
@@ -208,8 +210,10 @@ def _band(height, width, channels, margin):
 
 @register_jitable
 def _copy_band(image, height, width, channels, top, groups, margin, copy):
-    """``groups`` vectors of each pixel into ``copy`` (groups, rows, width + 2 margin, LANES), whose first row is the
-    image's ``top``. Rows outside the image and the margins stay as they are."""
+    """Copy ``groups`` vectors of each pixel into ``copy`` (groups, rows, width + 2 margin, LANES).
+
+    The first row of ``copy`` is the image's row ``top``. Rows outside the image and the margins are unchanged.
+    """
     group_bytes = copy.shape[1] * copy.shape[2] * _BYTES
     for line in range(max(0, -top), min(copy.shape[1], height - top)):
         source = image + (top + line) * width * channels * 4
@@ -223,22 +227,25 @@ def _copy_band(image, height, width, channels, top, groups, margin, copy):
 
 @register_jitable
 def _regroup(weight, kernel, is_flipped, is_back, channels, grouped):
-    """Kernels (channels, K, K) to (channels / LANES, K, K, LANES), turned by half a turn if ``is_flipped``; or back."""
+    """Reorder kernels (channels, K, K) to (channels / LANES, K, K, LANES), or back if ``is_back``.
+
+    Kernels are rotated by 180 degrees if ``is_flipped``.
+    """
     taps = kernel * kernel
     for channel in range(channels):
         for tap in range(taps):
             other = taps - 1 - tap if is_flipped else tap
-            own = weight + (channel * taps + tap) * 4
-            place = grouped + ((channel // LANES * taps + other) * LANES + channel % LANES) * 4
+            source = weight + (channel * taps + tap) * 4
+            target = grouped + ((channel // LANES * taps + other) * LANES + channel % LANES) * 4
             if is_back:
-                _copy_number(place, own)
+                _copy_number(target, source)
             else:
-                _copy_number(own, place)
+                _copy_number(source, target)
 
 
 @compiled
 def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width, channels):
-    """The convolution; with ``is_flipped`` and no bias the gradient by its input.
+    """Compute the convolution; with ``is_flipped`` and no bias, the gradient by its input.
 
     Args:
         images: (batch, height, width, channels); channels are a multiple of ``LANES``.
@@ -252,7 +259,7 @@ def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width,
     copy = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
     weights = np.empty(channels * kernel * kernel, np.float32)
     _regroup(weight, kernel, is_flipped, False, channels, weights.ctypes.data)
-    nothing = np.zeros(LANES, np.float32)
+    zero_bias = np.zeros(LANES, np.float32)
     copy_row, column_bytes = copy.shape[2] * _BYTES, channels * 4
     for item in range(batch * ((height + band - 1) // band)):
         number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
@@ -263,27 +270,30 @@ def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width,
             for line in range(groups * min(band, height - top)):
                 group, row = line // min(band, height - top), top + line % min(band, height - top)
                 channel = first + group * LANES
-                above = max(0, margin - row)  # rows of the kernel that lie above the image
+                above = max(0, margin - row)  # rows of the kernel above the image
                 rows = min(kernel, height + margin - row) - above
                 left = copy.ctypes.data + (group * copy.shape[1] + row - top + above) * copy_row
                 weight_at = weights.ctypes.data + (channel // LANES * kernel + above) * kernel * _BYTES
-                bias_at = bias + channel * 4 if bias != 0 else nothing.ctypes.data
+                bias_at = bias + channel * 4 if bias != 0 else zero_bias.ctypes.data
                 to = out + ((number * height + row) * width * channels + channel) * 4
                 column = 0
                 while column < width:
-                    place, target = left + column * _BYTES, to + column * column_bytes
+                    source, target = left + column * _BYTES, to + column * column_bytes
                     if width < _TILE:
-                        _correlate_column(taps, place, copy_row, rows, weight_at, bias_at, target, column_bytes)
+                        _correlate_column(taps, source, copy_row, rows, weight_at, bias_at, target, column_bytes)
                         column += 1
                     else:
-                        _correlate_tile(taps, place, copy_row, rows, weight_at, bias_at, target, column_bytes)
+                        _correlate_tile(taps, source, copy_row, rows, weight_at, bias_at, target, column_bytes)
                         # The last tile ends with the row and repeats a few columns.
                         column = width - _TILE if width - 2 * _TILE < column < width - _TILE else column + _TILE
 
 
 @compiled
-def weight_gradient(images, gradient, taps, of_weight, of_bias, batch, height, width, channels):
-    """The gradients by weight (channels, 1, K, K) and bias (channels), overwritten; the other arguments as above."""
+def weight_gradient(images, gradient, taps, weight_out, bias_out, batch, height, width, channels):
+    """Compute the gradients by weight (channels, 1, K, K) and bias (channels), which are overwritten.
+
+    See ``correlate`` for the other arguments.
+    """
     kernel, margin = len(taps), len(taps) // 2
     band, groups_at_once = _band(height, width, channels, margin)
     copy = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
@@ -301,16 +311,16 @@ def weight_gradient(images, gradient, taps, of_weight, of_bias, batch, height, w
             _copy_band(gradient + offset, height, width, channels, top, groups, 0, gradients)
             for group in range(groups):
                 channel = first + group * LANES
-                own = gradients.ctypes.data + group * band * gradient_row
-                _add_sum(own, (end - top) * width, bias_sums.ctypes.data + channel * 4)
+                group_gradients = gradients.ctypes.data + group * band * gradient_row
+                _add_sum(group_gradients, (end - top) * width, bias_sums.ctypes.data + channel * 4)
                 for kernel_row in range(kernel):
-                    begin = max(top, margin - kernel_row)  # of the rows that see a row of the image at this offset
+                    begin = max(top, margin - kernel_row)  # first row with a row of the image at this offset
                     rows = min(end, height + margin - kernel_row) - begin
-                    place = copy.ctypes.data + (group * copy.shape[1] + begin - top + kernel_row) * copy_row
+                    source = copy.ctypes.data + (group * copy.shape[1] + begin - top + kernel_row) * copy_row
                     sums_at = sums.ctypes.data + (channel // LANES * kernel + kernel_row) * kernel * _BYTES
-                    gradient_at = own + (begin - top) * gradient_row
-                    _add_products(taps, place, copy_row, gradient_at, gradient_row, rows, width, sums_at)
-    _regroup(of_weight, kernel, False, True, channels, sums.ctypes.data)
-    sums[0] = 0.0  # until here, as numba frees an array once it is used no more
+                    gradient_at = group_gradients + (begin - top) * gradient_row
+                    _add_products(taps, source, copy_row, gradient_at, gradient_row, rows, width, sums_at)
+    _regroup(weight_out, kernel, False, True, channels, sums.ctypes.data)
+    sums[0] = 0.0  # keeps the array alive until here; numba frees arrays after their last use
     for first in range(0, channels, LANES):
-        _copy_vector(bias_sums.ctypes.data + first * 4, of_bias + first * 4)
+        _copy_vector(bias_sums.ctypes.data + first * 4, bias_out + first * 4)

@@ -1,8 +1,7 @@
 """Compiled loops with exponentials: GELU, and attention with its softmax.
 
-Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
-``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal
-arguments give equal bits.
+Arguments are addresses of contiguous row-major float32 arrays and their sizes, which are not checked. Only
+``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal arguments give equal bits.
 """
 
 import numba
@@ -17,22 +16,22 @@ from .intrinsics import (
     bits_to_float,
     float_to_bits,
     floats_at,
+    integers_at,
     multiply,
-    whole_numbers_at,
 )
 
 f32 = np.float32
-_CACHED_FLOATS = 1 << 17  # attention weights at a time: they stay in the processor's second cache
+_CACHED_FLOATS = 1 << 17  # attention weights at a time, which stay in the processor's L2 cache
 
 
 @numba.njit(**ORDERED)
 def exponential(x):
-    """e ** x of a float32 up to 88, to about one unit in the last place; never below e ** -60 = 9e-27.
+    """Compute e ** x of a float32 up to 88, to about one unit in the last place; at least e ** -60 = 9e-27.
 
-    That is nothing beside 1, and keeps products with it from becoming subnormal, which takes a processor 20 times as
-    long. x = n log 2 + f: adding 1.5 * 2 ** 23 rounds to the integer n and leaves it in the low bits.
+    That bound is negligible compared with 1 and keeps products from becoming subnormal, which are 20 times as slow. x =
+    n log 2 + f: adding 1.5 * 2 ** 23 rounds to the integer n and leaves it in the low bits.
     """
-    x = f32(-60.0) if x < f32(-60.0) else x  # not a number stays so
+    x = f32(-60.0) if x < f32(-60.0) else x  # NaN stays NaN
     shifted = x * f32(1.4426950408889634) + f32(12582912.0)
     n = shifted - f32(12582912.0)
     f = x - n * f32(0.693359375)
@@ -48,7 +47,7 @@ def exponential(x):
 
 @numba.njit(**ORDERED)
 def _tail(x, density):
-    """Share of the unit normal distribution above |x|, given exp(-x^2 / 2).
+    """Compute the share of the unit normal distribution above |x|, given exp(-x^2 / 2).
 
     (1 - erf(|x| / sqrt 2)) / 2 = exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.33 |x|), the form of Abramowitz and Stegun
     7.1.26; P fitted here by weighted least squares, 2e-8 relative to the share down to 1e-3, relative to 1e-3 below.
@@ -65,12 +64,15 @@ def _tail(x, density):
 
 @compiled(**FAST)
 def gelu(x, bias, out, slope, rows, width):
-    """out = GELU(x + bias), and slope = GELU'(x + bias) unless it is 0. ``bias`` may be 0, ``out`` may be ``x``."""
+    """Compute out = GELU(x + bias), and slope = GELU'(x + bias) unless it is 0.
+
+    ``bias`` may be 0, ``out`` may be ``x``.
+    """
     source, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), (rows, width))
     derivative = numba.carray(floats_at(slope), (rows, width))
     b = numba.carray(floats_at(bias), width) if bias != 0 else np.zeros(width, dtype=np.float32)
     for row in range(rows):
-        # In place from here on: with source and target in one loop, the compiler's code for overlapping arrays is slow.
+        # In place from here on: the compiler emits slow code for a loop over arrays that may overlap.
         if out != x:
             for j in range(width):
                 target[row, j] = source[row, j]
@@ -91,38 +93,57 @@ def gelu(x, bias, out, slope, rows, width):
 
 @compiled(**FAST)
 def attention(sgemm, qkv, weights, out, bias, mask, index, batch, windows, tokens, heads, head_dim, scale, is_kept):
-    """Attention inside windows: softmax(scale q k^T + bias + mask) v of each window and head.
+    """Compute softmax(scale q k^T + bias + mask) v of each window and head.
 
     Args:
+        sgemm: address of ``cblas_sgemm``.
         qkv: (batch, windows * tokens, 3, heads, head_dim).
-        weights: (batch * windows * heads, tokens, tokens), receives the softmax; room for one head unless ``is_kept``.
+        weights: (batch * windows * heads, tokens, tokens), receives the softmax; memory for one head unless
+            ``is_kept``.
         out: (batch, windows * tokens, heads * head_dim).
         bias: (heads, tokens, tokens), or 0.
         mask: (windows, tokens, tokens), or 0.
-        index: int64 (windows, tokens), the row of an item that each token of a window is; 0 for one window in order.
+        index: int64 (windows, tokens), row in the item of each token of a window; 0 for one window in order.
     """
     width, square = heads * head_dim, tokens * tokens
     step = 3 * width
-    room, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, width), dtype=np.float32)
-    own = weights
+    gathered, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, width), dtype=np.float32)
+    head_weights = weights
     for window in range(batch * windows):
         item, number = window // windows, window % windows
         first = item * windows * tokens
         base, target = qkv + 4 * first * step, out + 4 * first * width
         if index != 0:
-            _gather(base, index + 8 * number * tokens, room.ctypes.data, tokens, step)
-            base, target = room.ctypes.data, result.ctypes.data
+            _gather(base, index + 8 * number * tokens, gathered.ctypes.data, tokens, step)
+            base, target = gathered.ctypes.data, result.ctypes.data
         for head in range(heads):
             q = base + 4 * head * head_dim
             k, v = q + 4 * width, q + 8 * width
             if is_kept:
-                own = weights + 4 * square * (window * heads + head)
-            multiply(sgemm, 111, 112, tokens, tokens, head_dim, f32(scale), q, step, k, step, f32(0.0), own, tokens)
-            added = bias + 4 * square * head if bias != 0 else bias
-            masked = mask + 4 * square * number if mask != 0 else mask
-            _softmax(own, added, masked, tokens, tokens)
-            place = target + 4 * head * head_dim
-            multiply(sgemm, 111, 111, tokens, head_dim, tokens, f32(1.0), own, tokens, v, step, f32(0.0), place, width)
+                head_weights = weights + 4 * square * (window * heads + head)
+            multiply(
+                sgemm, 111, 112, tokens, tokens, head_dim, f32(scale), q, step, k, step, f32(0.0), head_weights, tokens
+            )
+            head_bias = bias + 4 * square * head if bias != 0 else bias
+            window_mask = mask + 4 * square * number if mask != 0 else mask
+            _softmax(head_weights, head_bias, window_mask, tokens, tokens)
+            head_out = target + 4 * head * head_dim
+            multiply(
+                sgemm,
+                111,
+                111,
+                tokens,
+                head_dim,
+                tokens,
+                f32(1.0),
+                head_weights,
+                tokens,
+                v,
+                step,
+                f32(0.0),
+                head_out,
+                width,
+            )
         if index != 0:
             _scatter(target, index + 8 * number * tokens, out + 4 * first * width, tokens, width)
 
@@ -130,21 +151,21 @@ def attention(sgemm, qkv, weights, out, bias, mask, index, batch, windows, token
 @numba.njit(**FAST)
 def _gather(source, index, out, rows, width):
     values, target = numba.carray(floats_at(source), (rows, width)), numba.carray(floats_at(out), (rows, width))
-    places = numba.carray(whole_numbers_at(index), rows)
+    positions = numba.carray(integers_at(index), rows)
     for row in range(rows):
-        place = places[row]
+        position = positions[row]
         for j in range(width):
-            target[row, j] = values[place, j]
+            target[row, j] = values[position, j]
 
 
 @numba.njit(**FAST)
 def _scatter(source, index, out, rows, width):
     values, target = numba.carray(floats_at(source), (rows, width)), numba.carray(floats_at(out), (rows, width))
-    places = numba.carray(whole_numbers_at(index), rows)
+    positions = numba.carray(integers_at(index), rows)
     for row in range(rows):
-        place = places[row]
+        position = positions[row]
         for j in range(width):
-            target[place, j] = values[row, j]
+            target[position, j] = values[row, j]
 
 
 @numba.njit(**FAST)
@@ -179,33 +200,34 @@ def _add(out, other, count):
 def attention_gradient(
     sgemm, gradient, qkv, weights, out, bias_out, index, batch, windows, tokens, heads, head_dim, scale
 ):
-    """out like ``qkv``: its gradient, from ``gradient`` like the result of ``attention`` with its kept ``weights``.
+    """Compute the gradient of ``attention`` by ``qkv``, to ``out``, with its kept ``weights``.
 
-    ``bias_out`` (heads, tokens, tokens) receives the gradient by the bias, unless it is 0.
+    ``gradient`` is like the result of ``attention``. ``bias_out`` (heads, tokens, tokens) receives the gradient by the
+    bias, unless it is 0.
     """
     width, square = heads * head_dim, tokens * tokens
     step = 3 * width
     one, zero = f32(1.0), f32(0.0)
-    room, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, step), dtype=np.float32)
-    given_room, square_room = np.empty((tokens, width), dtype=np.float32), np.empty(square, dtype=np.float32)
+    gathered, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, step), dtype=np.float32)
+    gathered_gradient, slope_buffer = np.empty((tokens, width), dtype=np.float32), np.empty(square, dtype=np.float32)
     if bias_out != 0:
         numba.carray(floats_at(bias_out), heads * square)[:] = zero
     for window in range(batch * windows):
         item, number = window // windows, window % windows
         first = item * windows * tokens
-        base, target, given = qkv + 4 * first * step, out + 4 * first * step, gradient + 4 * first * width
+        base, target, out_gradient = qkv + 4 * first * step, out + 4 * first * step, gradient + 4 * first * width
         if index != 0:
-            _gather(base, index + 8 * number * tokens, room.ctypes.data, tokens, step)
-            _gather(given, index + 8 * number * tokens, given_room.ctypes.data, tokens, width)
-            base, target, given = room.ctypes.data, result.ctypes.data, given_room.ctypes.data
+            _gather(base, index + 8 * number * tokens, gathered.ctypes.data, tokens, step)
+            _gather(out_gradient, index + 8 * number * tokens, gathered_gradient.ctypes.data, tokens, width)
+            base, target, out_gradient = gathered.ctypes.data, result.ctypes.data, gathered_gradient.ctypes.data
         for head in range(heads):
-            q, dq, g = base + 4 * head * head_dim, target + 4 * head * head_dim, given + 4 * head * head_dim
+            q, dq, g = base + 4 * head * head_dim, target + 4 * head * head_dim, out_gradient + 4 * head * head_dim
             k, v, dk, dv = q + 4 * width, q + 8 * width, dq + 4 * width, dq + 8 * width
-            own = weights + 4 * square * (window * heads + head)
-            slope = square_room.ctypes.data  # here, as numba frees an array once it is used no more
-            multiply(sgemm, 112, 111, tokens, head_dim, tokens, one, own, tokens, g, width, zero, dv, step)
+            head_weights = weights + 4 * square * (window * heads + head)
+            slope = slope_buffer.ctypes.data  # taken here: numba frees arrays after their last use
+            multiply(sgemm, 112, 111, tokens, head_dim, tokens, one, head_weights, tokens, g, width, zero, dv, step)
             multiply(sgemm, 111, 112, tokens, tokens, head_dim, one, g, width, v, step, zero, slope, tokens)
-            _softmax_gradient(slope, own, tokens, tokens)
+            _softmax_gradient(slope, head_weights, tokens, tokens)
             if bias_out != 0:
                 _add(bias_out + 4 * square * head, slope, square)
             multiply(sgemm, 111, 111, tokens, head_dim, tokens, f32(scale), slope, tokens, k, step, zero, dq, step)
@@ -226,10 +248,11 @@ def _softmax_gradient(gradient, weights, rows, width):
 
 
 @compiled(**FAST)
-def attention_of_some(sgemm, q, kv, weights, out, batch, tokens, readers, heads, head_dim, scale):
-    """The attention of ``readers`` tokens of each item to all: softmax(scale q k^T) v.
+def cross_attention(sgemm, q, kv, weights, out, batch, tokens, readers, heads, head_dim, scale):
+    """Compute the attention of ``readers`` tokens of each item to all tokens: softmax(scale q k^T) v.
 
     Args:
+        sgemm: address of ``cblas_sgemm``.
         q: (batch, readers, heads, head_dim).
         kv: (batch, tokens, 2, heads, head_dim), keys and values.
         weights: (batch, heads, readers, tokens), receives the softmax.
@@ -242,36 +265,83 @@ def attention_of_some(sgemm, q, kv, weights, out, batch, tokens, readers, heads,
             key = kv + 4 * (item * tokens * 2 * width + head * head_dim)
             value = key + 4 * width
             for first in range(0, readers, band):
-                count, place = min(band, readers - first), 4 * ((item * readers + first) * width + head * head_dim)
-                own = weights + 4 * ((item * heads + head) * readers + first) * tokens
-                by = f32(scale)
-                multiply(sgemm, 111, 112, count, tokens, head_dim, by, q + place, width, key, step, zero, own, tokens)
-                _softmax(own, 0, 0, count, tokens)
-                result = out + place
-                multiply(sgemm, 111, 111, count, head_dim, tokens, one, own, tokens, value, step, zero, result, width)
+                count, offset = min(band, readers - first), 4 * ((item * readers + first) * width + head * head_dim)
+                head_weights = weights + 4 * ((item * heads + head) * readers + first) * tokens
+                factor = f32(scale)
+                multiply(
+                    sgemm,
+                    111,
+                    112,
+                    count,
+                    tokens,
+                    head_dim,
+                    factor,
+                    q + offset,
+                    width,
+                    key,
+                    step,
+                    zero,
+                    head_weights,
+                    tokens,
+                )
+                _softmax(head_weights, 0, 0, count, tokens)
+                result = out + offset
+                multiply(
+                    sgemm,
+                    111,
+                    111,
+                    count,
+                    head_dim,
+                    tokens,
+                    one,
+                    head_weights,
+                    tokens,
+                    value,
+                    step,
+                    zero,
+                    result,
+                    width,
+                )
 
 
 @compiled(**FAST)
-def attention_of_some_gradient(
+def cross_attention_gradient(
     sgemm, gradient, q, kv, weights, q_out, kv_out, batch, tokens, readers, heads, head_dim, scale
 ):
-    """The gradients by ``q`` and ``kv`` of ``attention_of_some``, from that by its result."""
+    """Compute the gradients of ``cross_attention`` by ``q`` and ``kv`` from the gradient by its result."""
     width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
     scaled, band = f32(scale), max(1, min(readers, _CACHED_FLOATS // tokens))
-    room = np.empty(band * tokens, dtype=np.float32)
+    slope_buffer = np.empty(band * tokens, dtype=np.float32)
     for item in range(batch):
         for head in range(heads):
-            place = 4 * (item * tokens * 2 * width + head * head_dim)
-            key, dk = kv + place, kv_out + place
+            offset = 4 * (item * tokens * 2 * width + head * head_dim)
+            key, dk = kv + offset, kv_out + offset
             value, dv = key + 4 * width, dk + 4 * width
             for first in range(0, readers, band):
-                count, place = min(band, readers - first), 4 * ((item * readers + first) * width + head * head_dim)
-                query, given, dq = q + place, gradient + place, q_out + place
-                own = weights + 4 * ((item * heads + head) * readers + first) * tokens
-                slope = room.ctypes.data  # here, as numba frees an array once it is used no more
-                kept = zero if first == 0 else one  # of the gradients by keys and values
-                multiply(sgemm, 112, 111, tokens, head_dim, count, one, own, tokens, given, width, kept, dv, step)
-                multiply(sgemm, 111, 112, count, tokens, head_dim, one, given, width, value, step, zero, slope, tokens)
-                _softmax_gradient(slope, own, count, tokens)
+                count, offset = min(band, readers - first), 4 * ((item * readers + first) * width + head * head_dim)
+                query, out_gradient, dq = q + offset, gradient + offset, q_out + offset
+                head_weights = weights + 4 * ((item * heads + head) * readers + first) * tokens
+                slope = slope_buffer.ctypes.data  # taken here: numba frees arrays after their last use
+                beta = zero if first == 0 else one  # keys and values accumulate over bands
+                multiply(
+                    sgemm,
+                    112,
+                    111,
+                    tokens,
+                    head_dim,
+                    count,
+                    one,
+                    head_weights,
+                    tokens,
+                    out_gradient,
+                    width,
+                    beta,
+                    dv,
+                    step,
+                )
+                multiply(
+                    sgemm, 111, 112, count, tokens, head_dim, one, out_gradient, width, value, step, zero, slope, tokens
+                )
+                _softmax_gradient(slope, head_weights, count, tokens)
                 multiply(sgemm, 111, 111, count, head_dim, tokens, scaled, slope, tokens, key, step, zero, dq, width)
-                multiply(sgemm, 112, 111, tokens, head_dim, count, scaled, slope, tokens, query, width, kept, dk, step)
+                multiply(sgemm, 112, 111, tokens, head_dim, count, scaled, slope, tokens, query, width, beta, dk, step)

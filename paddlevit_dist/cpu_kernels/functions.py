@@ -1,8 +1,8 @@
-"""Differentiable functions on float32 tensors in the host's memory, with hand-written gradients.
+"""Differentiable functions on float32 tensors in host memory, with hand-written gradients.
 
-Each computes what the plain layers of the same name compute, up to rounding. ``accelerate.can_use_fast_path`` says when
-they may be called; nothing is checked here. What the backward pass needs is saved through Paddle, so that hooks on
-saved tensors see it. Gradients by inputs that need none are not computed.
+Each computes what the plain layer of the same name computes, up to rounding. Inputs are not checked: call these
+functions only if ``accelerate.can_use_fast_path`` allows it. Values for the backward pass are saved through Paddle, so
+that hooks on saved tensors see them. Gradients are computed only for inputs that need them.
 """
 
 import functools
@@ -15,45 +15,47 @@ from paddle.autograd import PyLayer
 
 from ..runtime.paddle_versions import has_lists_in_functions
 from . import exponential_kernels, row_kernels
-from .memory import PLAIN, TURNED, empty, in_order, product
+from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, product
 
 
 def count_rows(x: paddle.Tensor) -> int:
-    """Number of vectors along the last axis."""
+    """Count the vectors along the last axis."""
     return x.size // max(x.shape[-1], 1)
 
 
 def address(tensor: paddle.Tensor | None) -> int:
-    """Where a contiguous tensor's numbers begin; 0 for None. The caller keeps the tensor alive."""
+    """Return the address of a contiguous tensor's first number; 0 for None. The caller keeps the tensor alive."""
     return 0 if tensor is None else tensor.data_ptr()
 
 
-def multiply(left, right, out, sizes, turned=(PLAIN, PLAIN), beta=0.0) -> None:
-    """``MklSgemm.__call__`` on tensors."""
-    product()(left.data_ptr(), right.data_ptr(), out.data_ptr(), sizes, turned, beta)
+def multiply(left, right, out, sizes, transposed=(PLAIN, PLAIN), beta=0.0) -> None:
+    """Multiply tensors with ``MklSgemm``; see its ``__call__``."""
+    product()(left.data_ptr(), right.data_ptr(), out.data_ptr(), sizes, transposed, beta)
 
 
-def find_wanted(*tensors: paddle.Tensor | None) -> list[bool]:
-    """Which of the tensors need a gradient."""
+def needs_gradients(*tensors: paddle.Tensor | None) -> list[bool]:
+    """Return which of the tensors need a gradient."""
     return [tensor is not None and not tensor.stop_gradient for tensor in tensors]
 
 
-def choose(is_wanted: Sequence[bool], *gradients: paddle.Tensor) -> Any:
-    """The gradients, with None for inputs that need none: Paddle refuses anything else."""
-    return tuple(gradient if wants else None for wants, gradient in zip(is_wanted, gradients))
+def select_gradients(needs_gradient: Sequence[bool], *gradients: paddle.Tensor) -> Any:
+    """Return the gradients, with None for inputs that need none, which Paddle requires."""
+    return tuple(gradient if is_needed else None for is_needed, gradient in zip(needs_gradient, gradients))
 
 
 def differentiable(kind: type[PyLayer], *arguments: Any) -> paddle.Tensor:
-    """``kind.apply``, of whose tensors ``paddle.grad`` may ask for the gradients of some. Paddle insists on None for
-    all others, without saying which ones these are; where they are one argument, a list, it does not."""
+    """Apply a function such that ``paddle.grad`` can request the gradients of some of its tensors.
+
+    Paddle requires None for all others but does not name them. If all tensors are one argument, a list, it does not.
+    """
     if not has_lists_in_functions():
         return kind.apply(*arguments)
-    tensors = [one for one in arguments if isinstance(one, paddle.Tensor)]
-    order = sorted(range(len(tensors)), key=lambda k: tensors[k].stop_gradient)  # Paddle looks at the first one alone
-    return _OfList.apply([tensors[k] for k in order], kind, order, lambda ctx: kind.forward(ctx, *arguments))
+    tensors = [argument for argument in arguments if isinstance(argument, paddle.Tensor)]
+    order = sorted(range(len(tensors)), key=lambda k: tensors[k].stop_gradient)  # Paddle checks only the first tensor
+    return _ListFunction.apply([tensors[k] for k in order], kind, order, lambda ctx: kind.forward(ctx, *arguments))
 
 
-class _OfList(PyLayer):
+class _ListFunction(PyLayer):
     @staticmethod
     def forward(ctx, tensors, kind, order, compute):
         ctx.kind, ctx.order = kind, order
@@ -61,26 +63,29 @@ class _OfList(PyLayer):
 
     @staticmethod
     def backward(ctx, gradient):
-        found = ctx.kind.backward(ctx, gradient)
-        found = found if isinstance(found, tuple) else (found,)
-        return [found[k] for k in ctx.order]
+        gradients = ctx.kind.backward(ctx, gradient)
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        return [gradients[k] for k in ctx.order]
 
 
-def with_graph(of_operations: Callable | None = None) -> Callable:
-    """Decorates a backward: where its graph is wanted (``create_graph``), ``of_operations`` is called in its place, the
-    same in Paddle's own operations; without one it is refused."""
+def with_graph(graph_backward: Callable | None = None) -> Callable:
+    """Decorate a backward pass: if its graph is requested (``create_graph``), call ``graph_backward`` instead.
+
+    ``graph_backward`` computes the gradients with Paddle's operations; without it, the request raises
+    NotImplementedError.
+    """
 
     def decorate(backward: Callable) -> Callable:
         @functools.wraps(backward)
         def chosen_backward(ctx, gradient):
             if not paddle.is_grad_enabled():
                 return backward(ctx, gradient)
-            if of_operations is None:
+            if graph_backward is None:
                 raise NotImplementedError(
-                    "a gradient of the gradient (create_graph) goes through a fast layer of CPUs that has none: set "
+                    "a fast CPU layer does not support the gradient of its gradient (create_graph): set "
                     "PADDLEVIT_DIST_PLAIN_LAYERS=1 (or CPU_TUNING false)"
                 )
-            return of_operations(ctx, gradient)
+            return graph_backward(ctx, gradient)
 
         return chosen_backward
 
@@ -95,7 +100,7 @@ def _flat(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def linear_forward(x, weight, bias, base=None) -> paddle.Tensor:
-    """base + x @ weight + bias; ``base`` and ``bias`` may be None."""
+    """Compute base + x @ weight + bias; ``base`` and ``bias`` may be None."""
     rows, (width_in, width_out) = count_rows(x), weight.shape
     out = empty(*x.shape[:-1], width_out)
     if bias is not None:
@@ -104,36 +109,36 @@ def linear_forward(x, weight, bias, base=None) -> paddle.Tensor:
     return out
 
 
-def by_input(gradient, weight, shape) -> paddle.Tensor:
-    """gradient @ weight^T, as a tensor of ``shape``."""
+def compute_input_gradient(gradient, weight, shape) -> paddle.Tensor:
+    """Compute gradient @ weight^T, as a tensor of ``shape``."""
     out = empty(*shape)
     width_in, width_out = weight.shape
-    multiply(gradient, weight, out, (count_rows(gradient), width_in, width_out), (PLAIN, TURNED))
+    multiply(gradient, weight, out, (count_rows(gradient), width_in, width_out), (PLAIN, TRANSPOSED))
     return out
 
 
-def by_weight(x, gradient, weight) -> paddle.Tensor:
-    """x^T @ gradient, like ``weight``."""
+def compute_weight_gradient(x, gradient, weight) -> paddle.Tensor:
+    """Compute x^T @ gradient, like ``weight``."""
     out = empty(*weight.shape)
     width_in, width_out = weight.shape
-    multiply(x, gradient, out, (width_in, width_out, count_rows(gradient)), (TURNED, PLAIN))
+    multiply(x, gradient, out, (width_in, width_out, count_rows(gradient)), (TRANSPOSED, PLAIN))
     return out
 
 
 def column_sums(x) -> paddle.Tensor:
-    """The sum over all axes but the last."""
+    """Sum over all axes but the last."""
     out = empty(x.shape[-1])
-    row_kernels.times(address(x), 0, address(out), count_rows(x), x.shape[-1])
+    row_kernels.multiply_and_sum(address(x), 0, address(out), count_rows(x), x.shape[-1])
     return out
 
 
 def _linear_graph(ctx, gradient):
     x, weight = ctx.saved_tensor()
-    of_x, of_weight, of_bias = ctx.wanted
+    needs_x, needs_weight, needs_bias = ctx.needs_gradient
     gradients = (
-        paddle.matmul(gradient, weight, transpose_y=True) if of_x else None,
-        paddle.matmul(_flat(x), _flat(gradient), transpose_x=True) if of_weight else None,
-        _flat(gradient).sum(0) if of_bias else None,
+        paddle.matmul(gradient, weight, transpose_y=True) if needs_x else None,
+        paddle.matmul(_flat(x), _flat(gradient), transpose_x=True) if needs_weight else None,
+        _flat(gradient).sum(0) if needs_bias else None,
     )
     return gradients[: 2 + ctx.has_bias]
 
@@ -141,7 +146,7 @@ def _linear_graph(ctx, gradient):
 class _LinearFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias):
-        ctx.wanted, ctx.has_bias = find_wanted(x, weight, bias), bias is not None
+        ctx.needs_gradient, ctx.has_bias = needs_gradients(x, weight, bias), bias is not None
         ctx.save_for_backward(x, weight)
         return linear_forward(x, weight, bias)
 
@@ -149,19 +154,19 @@ class _LinearFunction(PyLayer):
     @with_graph(_linear_graph)
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensor()
-        gradient = in_order(gradient)
-        of_x, of_weight, of_bias = ctx.wanted
+        gradient = as_contiguous(gradient)
+        needs_x, needs_weight, needs_bias = ctx.needs_gradient
         gradients = (
-            by_input(gradient, weight, x.shape) if of_x else None,
-            by_weight(x, gradient, weight) if of_weight else None,
-            column_sums(gradient) if of_bias else None,
+            compute_input_gradient(gradient, weight, x.shape) if needs_x else None,
+            compute_weight_gradient(x, gradient, weight) if needs_weight else None,
+            column_sums(gradient) if needs_bias else None,
         )
         return gradients[: 2 + ctx.has_bias]
 
 
 def linear(x, weight, bias) -> paddle.Tensor:
-    """x (..., in) @ weight (in, out) + bias (out) or None."""
-    x = in_order(x)
+    """Compute x (..., in) @ weight (in, out) + bias (out); the bias may be None."""
+    x = as_contiguous(x)
     return (
         differentiable(_LinearFunction, x, weight, bias)
         if paddle.is_grad_enabled()
@@ -173,20 +178,20 @@ def linear(x, weight, bias) -> paddle.Tensor:
 
 
 def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
-    """The normalized rows and, if ``keeps``, mean and 1 / deviation (rows, 2)."""
+    """Normalize rows; if ``keeps``, also return mean and 1 / deviation (rows, 2)."""
     rows, width = count_rows(x), x.shape[-1]
     out, statistics = empty(*x.shape), empty(rows, 2) if keeps else None
-    places = address(x), address(weight), address(bias)
-    row_kernels.layer_norm(*places, epsilon, address(out), address(statistics), rows, width)
+    addresses = address(x), address(weight), address(bias)
+    row_kernels.layer_norm(*addresses, epsilon, address(out), address(statistics), rows, width)
     return out, statistics
 
 
 def layer_norm_backward(gradient, x, statistics, weight, added=None):
-    """The gradient by ``x`` plus ``added``, and (2, width): gradients by weight and bias."""
+    """Compute the gradient by ``x`` plus ``added``, and the gradients by weight and bias, (2, width)."""
     rows, width = count_rows(x), x.shape[-1]
     out, sums = empty(*x.shape), empty(2, width)
-    places = [address(tensor) for tensor in (gradient, x, statistics, weight, added, out, sums)]
-    row_kernels.layer_norm_gradient(*places, rows, width)
+    addresses = [address(tensor) for tensor in (gradient, x, statistics, weight, added, out, sums)]
+    row_kernels.layer_norm_gradient(*addresses, rows, width)
     return out, sums
 
 
@@ -196,14 +201,14 @@ def _layer_norm_graph(ctx, gradient):
     inverse = paddle.rsqrt((centered**2).mean(-1, keepdim=True) + ctx.epsilon)
     normal, inner = centered * inverse, gradient * weight
     rest = inner - inner.mean(-1, keepdim=True) - normal * (inner * normal).mean(-1, keepdim=True)
-    return choose(ctx.wanted, rest * inverse, _flat(gradient * normal).sum(0), _flat(gradient).sum(0))
+    return select_gradients(ctx.needs_gradient, rest * inverse, _flat(gradient * normal).sum(0), _flat(gradient).sum(0))
 
 
 class _LayerNormFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
         out, statistics = layer_norm_forward(x, weight, bias, epsilon, keeps=True)
-        ctx.wanted, ctx.epsilon = find_wanted(x, weight, bias), epsilon
+        ctx.needs_gradient, ctx.epsilon = needs_gradients(x, weight, bias), epsilon
         ctx.save_for_backward(x, statistics, weight)
         return out
 
@@ -211,13 +216,13 @@ class _LayerNormFunction(PyLayer):
     @with_graph(_layer_norm_graph)
     def backward(ctx, gradient):
         x, statistics, weight = ctx.saved_tensor()
-        out, sums = layer_norm_backward(in_order(gradient), x, statistics, weight)
-        return choose(ctx.wanted, out, sums[0], sums[1])
+        out, sums = layer_norm_backward(as_contiguous(gradient), x, statistics, weight)
+        return select_gradients(ctx.needs_gradient, out, sums[0], sums[1])
 
 
 def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
-    """x normalized along its last axis, times weight plus bias."""
-    x = in_order(x)
+    """Normalize x along its last axis, multiply by weight and add bias."""
+    x = as_contiguous(x)
     if paddle.is_grad_enabled():
         return differentiable(_LayerNormFunction, x, weight, bias, epsilon)
     return layer_norm_forward(x, weight, bias, epsilon, keeps=False)[0]
@@ -227,7 +232,7 @@ def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
 
 
 def _compute_gelu(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """The GELU and its slope."""
+    """Compute the GELU and its slope."""
     share = 0.5 * (1.0 + paddle.erf(x * math.sqrt(0.5)))
     return x * share, share + x * paddle.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
 
@@ -243,12 +248,12 @@ class _GeluFunction(PyLayer):
     @staticmethod
     @with_graph(lambda ctx, gradient: gradient * _compute_gelu(ctx.saved_tensor()[1])[1])
     def backward(ctx, gradient):
-        return in_order(gradient) * ctx.saved_tensor()[0]
+        return as_contiguous(gradient) * ctx.saved_tensor()[0]
 
 
 def gelu(x) -> paddle.Tensor:
-    """The exact GELU, x times the normal distribution's share below x."""
-    x = in_order(x)
+    """Compute the exact GELU: x times the normal distribution's share below x."""
+    x = as_contiguous(x)
     if paddle.is_grad_enabled():
         return differentiable(_GeluFunction, x)
     out = empty(*x.shape)
@@ -260,7 +265,7 @@ def gelu(x) -> paddle.Tensor:
 
 
 def hidden_forward(x, weight, bias, keeps: bool):
-    """GELU(x @ weight + bias) and, if ``keeps``, the GELU's slope."""
+    """Compute GELU(x @ weight + bias) and, if ``keeps``, the GELU's slope."""
     rows, (width_in, width_out) = count_rows(x), weight.shape
     hidden, slope = empty(*x.shape[:-1], width_out), empty(rows, width_out) if keeps else None
     multiply(x, weight, hidden, (rows, width_out, width_in))
@@ -269,18 +274,18 @@ def hidden_forward(x, weight, bias, keeps: bool):
 
 
 def hidden_backward(gradient, weight2, slope, hidden):
-    """The gradient by the first layer's result, from the gradient by the second's, and its column sums."""
-    out, sums = by_input(gradient, weight2, hidden.shape), empty(hidden.shape[-1])
-    row_kernels.times(address(out), address(slope), address(sums), count_rows(out), out.shape[-1])
+    """Compute the gradient by the first layer's result, from the gradient by the second's, and its column sums."""
+    out, sums = compute_input_gradient(gradient, weight2, hidden.shape), empty(hidden.shape[-1])
+    row_kernels.multiply_and_sum(address(out), address(slope), address(sums), count_rows(out), out.shape[-1])
     return out, sums
 
 
 def _mlp_graph(ctx, gradient):
-    (x, weight1, weight2, _, _), bias1, want = ctx.saved_tensor(), ctx.bias, ctx.wanted
+    (x, weight1, weight2, _, _), bias1, needs = ctx.saved_tensor(), ctx.bias, ctx.needs_gradient
     hidden, slope = _compute_gelu(paddle.matmul(x, weight1) + bias1)
     inner = paddle.matmul(gradient, weight2, transpose_y=True) * slope
-    return choose(
-        want,
+    return select_gradients(
+        needs,
         paddle.matmul(inner, weight1, transpose_y=True),
         paddle.matmul(_flat(x), _flat(inner), transpose_x=True),
         _flat(inner).sum(0),
@@ -293,7 +298,7 @@ class _MlpFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight1, bias1, weight2, bias2):
         hidden, slope = hidden_forward(x, weight1, bias1, keeps=True)
-        ctx.wanted, ctx.bias = find_wanted(x, weight1, bias1, weight2, bias2), bias1
+        ctx.needs_gradient, ctx.bias = needs_gradients(x, weight1, bias1, weight2, bias2), bias1
         ctx.save_for_backward(x, weight1, weight2, hidden, slope)
         return linear_forward(hidden, weight2, bias2)
 
@@ -301,20 +306,20 @@ class _MlpFunction(PyLayer):
     @with_graph(_mlp_graph)
     def backward(ctx, gradient):
         x, weight1, weight2, hidden, slope = ctx.saved_tensor()
-        gradient, want = in_order(gradient), ctx.wanted
+        gradient, needs = as_contiguous(gradient), ctx.needs_gradient
         inner, sums = hidden_backward(gradient, weight2, slope, hidden)
         return (
-            by_input(inner, weight1, x.shape) if want[0] else None,
-            by_weight(x, inner, weight1) if want[1] else None,
-            sums if want[2] else None,
-            by_weight(hidden, gradient, weight2) if want[3] else None,
-            column_sums(gradient) if want[4] else None,
+            compute_input_gradient(inner, weight1, x.shape) if needs[0] else None,
+            compute_weight_gradient(x, inner, weight1) if needs[1] else None,
+            sums if needs[2] else None,
+            compute_weight_gradient(hidden, gradient, weight2) if needs[3] else None,
+            column_sums(gradient) if needs[4] else None,
         )
 
 
 def mlp(x, weight1, bias1, weight2, bias2) -> paddle.Tensor:
-    """GELU(x @ weight1 + bias1) @ weight2 + bias2."""
-    x = in_order(x)
+    """Compute GELU(x @ weight1 + bias1) @ weight2 + bias2."""
+    x = as_contiguous(x)
     if paddle.is_grad_enabled():
         return differentiable(_MlpFunction, x, weight1, bias1, weight2, bias2)
     return linear_forward(hidden_forward(x, weight1, bias1, keeps=False)[0], weight2, bias2)
@@ -330,7 +335,7 @@ def _cut(images, patches, side: int, is_back: bool = False) -> None:
 
 
 def _embed(images, weight, bias):
-    """The patches as rows (batch, patches, in), and what the convolution makes of them (batch, patches, out)."""
+    """Extract the patches as rows (batch, patches, in), and compute their convolution (batch, patches, out)."""
     batch, _, height, width = images.shape
     width_out, side = weight.shape[0], weight.shape[-1]
     patches = empty(batch, height // side * (width // side), weight.size // width_out)
@@ -338,19 +343,28 @@ def _embed(images, weight, bias):
     rows, width_in = count_rows(patches), patches.shape[-1]
     out = empty(*patches.shape[:-1], width_out)
     row_kernels.add_bias(0, address(bias), address(out), rows, width_out)
-    multiply(patches, weight, out, (rows, width_out, width_in), (PLAIN, TURNED), 1.0)
+    multiply(patches, weight, out, (rows, width_out, width_in), (PLAIN, TRANSPOSED), 1.0)
     return patches, out
 
 
-def windows_graph(x, weight, gradient, stride: int, padding: int, want: Sequence[bool]) -> Any:
-    """Gradients of a convolution of images (batch, in, height, width) from that of its result, (batch, places, out),
-    in Paddle's operations."""
+def windows_graph(x, weight, gradient, stride: int, padding: int, needs: Sequence[bool]) -> Any:
+    """Compute the gradients of an image convolution in Paddle's operations.
+
+    Args:
+        x: images (batch, in, height, width).
+        weight: (out, in, side, side).
+        gradient: gradient by the result, (batch, positions, out).
+        stride: stride of the convolution.
+        padding: padding of the convolution.
+        needs: whether x, weight and bias need a gradient.
+    """
     (width_out, *_, side), (_, _, *size) = weight.shape, x.shape
     windows, matrix = paddle.nn.functional.unfold(x, side, stride, padding), weight.reshape([width_out, -1])
-    of_windows = paddle.matmul(matrix, gradient, transpose_x=True, transpose_y=True)  # (batch, in * side**2, places)
-    return choose(
-        want,
-        paddle.nn.functional.fold(of_windows, size, side, stride, padding) if want[0] else None,
+    # (batch, in * side**2, positions)
+    window_gradients = paddle.matmul(matrix, gradient, transpose_x=True, transpose_y=True)
+    return select_gradients(
+        needs,
+        paddle.nn.functional.fold(window_gradients, size, side, stride, padding) if needs[0] else None,
         paddle.matmul(gradient, windows, transpose_x=True, transpose_y=True).sum(0).reshape(weight.shape),
         _flat(gradient).sum(0),
     )
@@ -358,14 +372,14 @@ def windows_graph(x, weight, gradient, stride: int, padding: int, want: Sequence
 
 def _patches_graph(ctx, gradient):
     _, weight, images = ctx.saved_tensor()
-    return windows_graph(images, weight, gradient, weight.shape[-1], 0, ctx.wanted)
+    return windows_graph(images, weight, gradient, weight.shape[-1], 0, ctx.needs_gradient)
 
 
 class _PatchesFunction(PyLayer):
     @staticmethod
     def forward(ctx, images, weight, bias):
         patches, out = _embed(images, weight, bias)
-        ctx.wanted, ctx.shape = find_wanted(images, weight, bias), images.shape
+        ctx.needs_gradient, ctx.shape = needs_gradients(images, weight, bias), images.shape
         ctx.save_for_backward(patches, weight, images)
         return out
 
@@ -373,26 +387,33 @@ class _PatchesFunction(PyLayer):
     @with_graph(_patches_graph)
     def backward(ctx, gradient):
         patches, weight, _ = ctx.saved_tensor()
-        gradient = in_order(gradient)
+        gradient = as_contiguous(gradient)
         rows, width_in, width_out = count_rows(gradient), patches.shape[-1], weight.shape[0]
-        of_images = of_weight = None
-        if ctx.wanted[0]:
-            of_images, of_patches = empty(*ctx.shape), empty(*patches.shape)
-            multiply(gradient, weight, of_patches, (rows, width_in, width_out))
-            _cut(of_images, of_patches, weight.shape[-1], is_back=True)
-        if ctx.wanted[1]:
-            of_weight = empty(*weight.shape)
-            multiply(gradient, patches, of_weight, (width_out, width_in, rows), (TURNED, PLAIN))
-        return choose(ctx.wanted, of_images, of_weight, column_sums(gradient) if ctx.wanted[2] else None)
+        image_gradient = weight_gradient = None
+        if ctx.needs_gradient[0]:
+            image_gradient, patch_gradient = empty(*ctx.shape), empty(*patches.shape)
+            multiply(gradient, weight, patch_gradient, (rows, width_in, width_out))
+            _cut(image_gradient, patch_gradient, weight.shape[-1], is_back=True)
+        if ctx.needs_gradient[1]:
+            weight_gradient = empty(*weight.shape)
+            multiply(gradient, patches, weight_gradient, (width_out, width_in, rows), (TRANSPOSED, PLAIN))
+        return select_gradients(
+            ctx.needs_gradient,
+            image_gradient,
+            weight_gradient,
+            column_sums(gradient) if ctx.needs_gradient[2] else None,
+        )
 
 
 def patches(images, weight, bias) -> paddle.Tensor:
-    """A convolution of square patches that touch: (batch, rows * columns, out) of (batch, in, height, width).
+    """Compute a convolution of adjacent square patches: (batch, in, height, width) to (batch, rows * columns, out).
 
     Args:
-        weight: (out, in, side, side); the sides of the images are multiples of ``side``.
+        images: (batch, in, height, width); height and width are multiples of ``side``.
+        weight: (out, in, side, side).
+        bias: (out).
     """
-    images = in_order(images)
+    images = as_contiguous(images)
     return (
         differentiable(_PatchesFunction, images, weight, bias)
         if paddle.is_grad_enabled()

@@ -1,4 +1,4 @@
-"""Needs of compiled loops that numba lacks: memory by its address, the bits of a float32, a call of cblas."""
+"""Intrinsics that numba lacks: memory by address, the bits of a float32, a call of cblas."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-# For loops: sums may be formed in another order, so that several numbers are added at once.
+# For loops: sums may be reordered, so that several numbers are added at once.
 FAST = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
-# For formulas whose order of operations counts.
+# For formulas that depend on the order of operations.
 ORDERED = {"fastmath": {"contract"}, "error_model": "numpy"}
 
 
 @intrinsic
 def floats_at(typing_context: Any, address: Any):
-    """A pointer to the float32 at an address."""
+    """Return a pointer to the float32 at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
@@ -23,8 +23,8 @@ def floats_at(typing_context: Any, address: Any):
 
 
 @intrinsic
-def whole_numbers_at(typing_context: Any, address: Any):
-    """A pointer to the int64 at an address."""
+def integers_at(typing_context: Any, address: Any):
+    """Return a pointer to the int64 at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
@@ -34,7 +34,7 @@ def whole_numbers_at(typing_context: Any, address: Any):
 
 @intrinsic
 def float_to_bits(typing_context: Any, value: Any):
-    """The 32 bits of a float32."""
+    """Return the 32 bits of a float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -44,7 +44,7 @@ def float_to_bits(typing_context: Any, value: Any):
 
 @intrinsic
 def bits_to_float(typing_context: Any, bits: Any):
-    """The float32 with these 32 bits."""
+    """Return the float32 with these 32 bits."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -54,7 +54,7 @@ def bits_to_float(typing_context: Any, bits: Any):
 
 @intrinsic
 def as_exponent(typing_context: Any, bits: Any):
-    """32 bits moved 23 places up, from a number to the place of a float32's exponent."""
+    """Shift 32 bits left by 23, from an integer to the position of a float32's exponent."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.shl(arguments[0], ir.Constant(ir.IntType(32), 23))
@@ -64,6 +64,8 @@ def as_exponent(typing_context: Any, bits: Any):
 
 @intrinsic
 def add_bits(typing_context: Any, left: Any, right: Any):
+    """Add two 32-bit integers."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.add(*arguments)
 
@@ -81,7 +83,7 @@ def multiply(typing_context, function, ta, tb, m, n, k, alpha, a, lda, b, ldb, b
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         i32, f, p = ir.IntType(32), ir.FloatType(), ir.IntType(8).as_pointer()
         kinds = [i32, i32, i32, i32, i32, i32, f, p, i32, p, i32, f, p, i32]
-        called = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
+        function_pointer = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
         values = [ir.Constant(i32, 101)]
         for kind, value in zip(kinds[1:], arguments[1:]):
             if kind is i32:
@@ -89,7 +91,7 @@ def multiply(typing_context, function, ta, tb, m, n, k, alpha, a, lda, b, ldb, b
             elif kind is p:
                 value = builder.inttoptr(value, p)
             values.append(value)
-        builder.call(called, values)
+        builder.call(function_pointer, values)
         return context.get_dummy_value()
 
     return types.void(*_PRODUCT), generate

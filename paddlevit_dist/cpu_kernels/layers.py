@@ -1,5 +1,4 @@
-"""The layers of ``images/models/layers.py``, and Paddle's convolution of volumes, computed by the fast functions where
-these apply."""
+"""Fast versions of the layers of ``images/models/layers.py`` and of Paddle's 3D convolution."""
 
 from typing import Any
 
@@ -9,45 +8,49 @@ from paddle import nn
 from ..images.models import layers as plain
 from .accelerate import can_use_fast_path
 
-# Of a convolution of volumes: with more, Paddle's product takes longer than to write out what it multiplies.
+# Limit for 3D convolutions: with more channels, the product takes longer than copying its input, so Paddle is faster.
 _MOST_CHANNELS = 64
 
 
 class FastLinear(plain.Linear):
-    """Fast for any input."""
+    """Linear layer, fast for any input."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if can_use_fast_path(x, self) and x.shape[-1] == self.weight.shape[0]:
             return functions().linear(x, self.weight, self.bias)
         return plain.Linear.forward(self, x)
 
 
 class FastLayerNorm(plain.LayerNorm):
-    """Fast over the last axis with weight and bias."""
+    """Layer norm, fast over the last axis with weight and bias."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if can_use_fast_path(x, self) and self.has_usual_parameters() and x.shape[-1] == self.weight.shape[0]:
             return functions().layer_norm(x, self.weight, self.bias, self._epsilon)
         return plain.LayerNorm.forward(self, x)
 
     def has_usual_parameters(self) -> bool:
-        """Whether it has weight and bias, over one axis."""
+        """Return whether the layer has weight and bias, over one axis."""
         return self.weight is not None and self.bias is not None and len(self.weight.shape) == 1
 
 
 class FastGELU(plain.GELU):
-    """Fast for any input."""
+    """GELU, fast for any input."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if can_use_fast_path(x, self):
             return functions().gelu(x)
         return plain.GELU.forward(self, x)
 
 
 class FastMlp(plain.Mlp):
-    """Both layers and the GELU as one function, without dropout."""
+    """MLP with both layers and the GELU as one function, if there is no dropout."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if self._fits(x):
             return functions().mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
         return plain.Mlp.forward(self, x)
@@ -63,9 +66,10 @@ class FastMlp(plain.Mlp):
 
 
 class FastPatchEmbedding(plain.PatchEmbedding):
-    """Cuts out the patches for one product."""
+    """Patch embedding that extracts the patches for one product."""
 
     def embed(self, x):
+        """Embed the patches, by one product if it applies."""
         if fits_patches(x, self.proj):
             return functions().patches(x, self.proj.weight, self.proj.bias)
         return plain.PatchEmbedding.embed(self, x)
@@ -73,23 +77,25 @@ class FastPatchEmbedding(plain.PatchEmbedding):
 
 @paddle.jit.not_to_static
 def fits_patches(x: paddle.Tensor, convolution: nn.Layer) -> bool:
-    """Whether ``functions.patches`` may compute a convolution of patches that touch."""
+    """Return whether ``functions.patches`` can compute a convolution of adjacent patches."""
     return type(convolution) is nn.Conv2D and convolution.bias is not None and can_use_fast_path(x, convolution)
 
 
 class FastDepthwiseConv(plain.ChannelsLastDepthwiseConv):
-    """Fast for a multiple of ``depthwise_kernels.LANES`` channels."""
+    """Depth-wise convolution, fast for a multiple of ``depthwise_kernels.LANES`` channels."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if can_use_fast_path(x, self) and image_functions().fits_depthwise(x.shape, self.weight.shape):
             return image_functions().depthwise(x, self.weight, self.bias)
         return plain.ChannelsLastConv.forward(self, x)
 
 
 class FastConv(plain.ChannelsLastConv):
-    """Its windows cut out for one product."""
+    """Convolution that extracts its windows for one product."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if can_use_fast_path(x, self) and self._fits(x):
             x = x if self.is_channels_last else x.transpose([0, 2, 3, 1])
             return image_functions().convolution(x, self.weight, self.bias, self._stride[0], self._padding)
@@ -98,14 +104,15 @@ class FastConv(plain.ChannelsLastConv):
     @paddle.jit.not_to_static
     def _fits(self, x: paddle.Tensor) -> bool:
         _, channels, side, _ = self.weight.shape
-        found, sizes = (x.shape[3], x.shape[1:3]) if self.is_channels_last else (x.shape[1], x.shape[2:])
-        return found == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
+        in_channels, sizes = (x.shape[3], x.shape[1:3]) if self.is_channels_last else (x.shape[1], x.shape[2:])
+        return in_channels == channels and self._padding < side and min(sizes) + 2 * self._padding >= side
 
 
 class FastConv3D(nn.Conv3D):
-    """Fast with a stride of 1 and few channels: Paddle writes out what is around every voxel for a product."""
+    """3D convolution, fast with a stride of 1 and few channels, for which Paddle copies each voxel's neighborhood."""
 
     def forward(self, x):
+        """Run the layer, by a fast function if it applies."""
         if can_use_fast_path(x, self) and self._fits(x):
             return volume_functions().convolution(x, self.weight, self.bias, self._updated_padding)
         return nn.Conv3D.forward(self, x)
@@ -124,7 +131,7 @@ class FastConv3D(nn.Conv3D):
 
 
 def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
-    """``upsampling.resized_cross_entropy``; None where fast functions do not apply."""
+    """Compute ``upsampling.resized_cross_entropy``; return None if fast functions do not apply."""
     if not can_use_fast_path(logits):
         return None
     from . import upsampling
@@ -132,12 +139,12 @@ def resized_cross_entropy(logits: paddle.Tensor, *others: Any) -> paddle.Tensor 
     return upsampling.resized_cross_entropy(logits, *others)
 
 
-# Numba takes half a second to import, which static graphs and GPUs do without.
+# Importing numba takes half a second, which static graphs and GPUs do not need.
 
 
 @paddle.jit.not_to_static
 def functions() -> Any:
-    """The module ``functions``; it is only imported where it can compute."""
+    """Import the module ``functions``, only when it is used."""
     from . import functions as module
 
     return module
@@ -145,7 +152,7 @@ def functions() -> Any:
 
 @paddle.jit.not_to_static
 def image_functions() -> Any:
-    """The module ``image_functions``, likewise."""
+    """Import the module ``image_functions``, only when it is used."""
     from . import image_functions as module
 
     return module
@@ -153,13 +160,13 @@ def image_functions() -> Any:
 
 @paddle.jit.not_to_static
 def volume_functions() -> Any:
-    """The module ``volume_functions``, likewise."""
+    """Import the module ``volume_functions``, only when it is used."""
     from . import volume_functions as module
 
     return module
 
 
-# In tables of layers and in messages they have the names of the plain ones.
+# Tables of layers and messages show the names of the plain classes.
 for _fast in (
     FastLinear,
     FastLayerNorm,

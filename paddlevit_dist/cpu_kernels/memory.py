@@ -1,4 +1,4 @@
-"""Where a tensor's numbers lie, and Paddle's own matrix product as a function of addresses."""
+"""Addresses of tensors, and Paddle's matrix product as a function of addresses."""
 
 import ctypes
 import functools
@@ -9,34 +9,44 @@ from typing import Any
 import numpy as np
 import paddle
 
-PLAIN, TURNED = 111, 112  # a factor as it is or transposed, cblas's numbers
+PLAIN, TRANSPOSED = 111, 112  # constants of cblas for a plain and a transposed factor
 _ROW_MAJOR = 101
 
 
 def empty(*shape: int) -> paddle.Tensor:
-    """A float32 tensor in the host's memory, not filled."""
+    """Create an uninitialized float32 tensor in host memory."""
     return paddle._C_ops.empty(list(shape), paddle.float32, _HOST)
 
 
 _HOST = paddle.CPUPlace()
 
 
-def in_order(tensor: paddle.Tensor) -> paddle.Tensor:
-    """The tensor itself, or a copy whose numbers lie row by row without gaps."""
+def as_contiguous(tensor: paddle.Tensor) -> paddle.Tensor:
+    """Return the tensor itself, or a contiguous row-major copy."""
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
 class MklSgemm:
-    """``cblas_sgemm`` of the MKL that Paddle brings.
+    """``cblas_sgemm`` of Paddle's MKL library.
 
     Attributes:
-        pointer: its address, for compiled loops.
+        pointer: address of the function, for compiled loops.
     """
 
     def __init__(self, function: Any) -> None:
-        whole, number, place = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+        int_type, float_type, pointer_type = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
         function.restype = None
-        function.argtypes = [*[whole] * 6, number, place, whole, place, whole, number, place, whole]
+        function.argtypes = [
+            *[int_type] * 6,
+            float_type,
+            pointer_type,
+            int_type,
+            pointer_type,
+            int_type,
+            float_type,
+            pointer_type,
+            int_type,
+        ]
         self._function = function
         self.pointer = ctypes.cast(function, ctypes.c_void_p).value or 0
 
@@ -46,28 +56,34 @@ class MklSgemm:
         right: int,
         out: int,
         sizes: Sequence[int],
-        turned: Sequence[int] = (PLAIN, PLAIN),
+        transposed: Sequence[int] = (PLAIN, PLAIN),
         beta: float = 0.0,
         widths: Sequence[int] = (0, 0, 0),
     ) -> None:
-        """out = op(left) op(right) + beta out, of addresses of float32.
+        """Compute out = op(left) op(right) + beta out from addresses of float32.
 
         Args:
+            left: address of the left factor.
+            right: address of the right factor.
+            out: address of the result.
             sizes: rows m and columns n of ``out``, and the length k of its sums.
-            turned: TURNED for a factor stored as (k, m) or (n, k), else PLAIN.
-            widths: of the arrays that ``left``, ``right`` and ``out`` are leading columns of; 0 where there are no more
-                columns.
+            transposed: TRANSPOSED for a factor stored as (k, m) or (n, k), else PLAIN.
+            beta: factor of the previous ``out``.
+            widths: row lengths of the arrays that ``left``, ``right`` and ``out`` are leading columns of; 0 if they
+                have all columns.
         """
         m, n, k = sizes
-        left_width = widths[0] or (k if turned[0] == PLAIN else m)
-        right_width = widths[1] or (n if turned[1] == PLAIN else k)
+        left_width = widths[0] or (k if transposed[0] == PLAIN else m)
+        right_width = widths[1] or (n if transposed[1] == PLAIN else k)
         out_width = widths[2] or n
-        self._function(_ROW_MAJOR, *turned, m, n, k, 1.0, left, left_width, right, right_width, beta, out, out_width)
+        self._function(
+            _ROW_MAJOR, *transposed, m, n, k, 1.0, left, left_width, right, right_width, beta, out, out_width
+        )
 
 
 @functools.cache
 def product() -> MklSgemm | None:
-    """The matrix product of Paddle's MKL; None where Paddle has another library, or if it is wrong."""
+    """Return the matrix product of Paddle's MKL; None if Paddle has another library or the product is wrong."""
     library = Path(paddle.__file__).parent / "libs" / "libmklml_intel.so"
     if not library.exists():
         return None
@@ -75,15 +91,15 @@ def product() -> MklSgemm | None:
         function = ctypes.CDLL(str(library)).cblas_sgemm
     except (OSError, AttributeError):
         return None
-    found = MklSgemm(function)
-    return found if _is_right(found) else None
+    sgemm = MklSgemm(function)
+    return sgemm if _is_exact(sgemm) else None
 
 
-def _is_right(function: Callable[..., None]) -> bool:
-    """Whether a small product and a transposed one added to it are exact: their numbers are whole."""
+def _is_exact(function: Callable[..., None]) -> bool:
+    """Return whether a small product plus a transposed one is exact; its numbers are integers."""
     left, right = (np.arange(count, dtype=np.float32) for count in (35, 21))
     a, b, out = left.reshape(5, 7), right.reshape(7, 3), np.ones((5, 3), dtype=np.float32)
     other = np.ascontiguousarray(b.T)
     function(a.ctypes.data, b.ctypes.data, out.ctypes.data, (5, 3, 7))
-    function(a.ctypes.data, other.ctypes.data, out.ctypes.data, (5, 3, 7), (PLAIN, TURNED), 1.0)
+    function(a.ctypes.data, other.ctypes.data, out.ctypes.data, (5, 3, 7), (PLAIN, TRANSPOSED), 1.0)
     return bool(np.array_equal(out, 2 * (a @ b)))

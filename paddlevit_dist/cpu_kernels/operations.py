@@ -1,8 +1,8 @@
-"""The operations of the augmentation policies in compiled loops, each equal to Pillow's in every bit.
+"""Operations of the augmentation policies in compiled loops, bit-identical to Pillow's.
 
-Pillow's arithmetic is not promised: on some processors a compiler joins a product and a sum. So each loop is compared
-with the installed Pillow before it is used, on images that reach its branches, once per process that does not inherit
-the answer. What differs is left to Pillow.
+Pillow does not guarantee its arithmetic: on some processors, a compiler fuses a product and a sum. Each loop is
+therefore compared with the installed Pillow before it is used, on images that reach its branches, once per process that
+does not inherit the result. Pillow computes the operations that differ.
 """
 
 import functools
@@ -19,10 +19,11 @@ from ..runtime.compiled import compiled
 
 @compiled
 def histograms(planes: np.ndarray) -> np.ndarray:
-    """How many pixels each level has: int64 (channels, 256)."""
+    """Count the pixels of each level: int64 (channels, 256)."""
     channels, height, width = planes.shape
     counts = np.zeros((channels, 256), dtype=np.int64)
-    others = np.zeros((channels, 256), dtype=np.int64)  # neighbors are often equal, and one count waits for the other
+    # Neighbors are often equal, and updates of one count wait for each other
+    others = np.zeros((channels, 256), dtype=np.int64)
     for channel in range(channels):
         even, odd = counts[channel], others[channel]
         for row in range(height):
@@ -37,7 +38,7 @@ def histograms(planes: np.ndarray) -> np.ndarray:
 
 @compiled
 def look_up(planes: np.ndarray, tables: np.ndarray) -> np.ndarray:
-    """Every level replaced; ``tables``: uint8 (channels, 256)."""
+    """Replace every level; ``tables`` is uint8 (channels, 256)."""
     channels, height, width = planes.shape
     result = np.empty_like(planes)
     for channel in range(channels):
@@ -51,9 +52,9 @@ def look_up(planes: np.ndarray, tables: np.ndarray) -> np.ndarray:
 
 @compiled
 def luminance(planes: np.ndarray) -> np.ndarray:
-    """Pillow's conversion from RGB (3, height, width) to gray: uint8 (height, width).
+    """Convert RGB (3, height, width) to gray like Pillow: uint8 (height, width).
 
-    The weights are those of ITU-R BT.601, rounded to 16 binary places.
+    The weights of ITU-R BT.601 are rounded to 16 binary places.
     """
     _, height, width = planes.shape
     result = np.empty((height, width), dtype=np.uint8)
@@ -67,10 +68,12 @@ def luminance(planes: np.ndarray) -> np.ndarray:
 
 @compiled
 def blend(planes: np.ndarray, others: np.ndarray, factor: np.float32) -> np.ndarray:
-    """``others`` + ``factor`` (``planes`` - ``others``), truncated and kept between 0 and 255.
+    """Compute ``others`` + ``factor`` (``planes`` - ``others``), truncated and clipped to 0 to 255.
 
     Args:
+        planes: uint8 (channels, height, width).
         others: uint8 (channels or 1, height, width).
+        factor: weight of ``planes``.
     """
     channels, height, width = planes.shape
     result = np.empty_like(planes)
@@ -87,9 +90,11 @@ def blend(planes: np.ndarray, others: np.ndarray, factor: np.float32) -> np.ndar
 
 
 @compiled
-def smooth(planes: np.ndarray, beside: np.float32, center: np.float32) -> np.ndarray:
-    """The mean of each pixel, weight ``center``, and its eight neighbors, weight ``beside``, rounded; the outermost
-    pixels as they are. The sums in float32 are in Pillow's order."""
+def smooth(planes: np.ndarray, neighbor: np.float32, center: np.float32) -> np.ndarray:
+    """Average each pixel, weight ``center``, and its eight neighbors, weight ``neighbor``, rounded.
+
+    Border pixels are unchanged. Sums in float32 have Pillow's order.
+    """
     channels, height, width = planes.shape
     result = planes.copy()
     inner = width - 2
@@ -104,19 +109,19 @@ def smooth(planes: np.ndarray, beside: np.float32, center: np.float32) -> np.nda
             g, h, i = below[:inner], below[1 : width - 1], below[2:]
             for column in range(inner):
                 level = np.float32(0.5) + (
-                    np.float32(np.int32(g[column])) * beside
-                    + np.float32(np.int32(h[column])) * beside
-                    + np.float32(np.int32(i[column])) * beside
+                    np.float32(np.int32(g[column])) * neighbor
+                    + np.float32(np.int32(h[column])) * neighbor
+                    + np.float32(np.int32(i[column])) * neighbor
                 )
                 level += (
-                    np.float32(np.int32(d[column])) * beside
+                    np.float32(np.int32(d[column])) * neighbor
                     + np.float32(np.int32(e[column])) * center
-                    + np.float32(np.int32(f[column])) * beside
+                    + np.float32(np.int32(f[column])) * neighbor
                 )
                 level += (
-                    np.float32(np.int32(a[column])) * beside
-                    + np.float32(np.int32(b[column])) * beside
-                    + np.float32(np.int32(c[column])) * beside
+                    np.float32(np.int32(a[column])) * neighbor
+                    + np.float32(np.int32(b[column])) * neighbor
+                    + np.float32(np.int32(c[column])) * neighbor
                 )
                 target[column] = np.int32(level if level < np.float32(255) else np.float32(255))
     return result
@@ -126,44 +131,44 @@ LEVELS = np.arange(256)
 
 
 class ImagePlanes(NamedTuple):
-    """An image as the model has it: uint8 (channels, height, width), C-contiguous."""
+    """An image in the model's layout: uint8 (channels, height, width), C-contiguous."""
 
     pixels: np.ndarray
 
     @classmethod
-    def of(cls, image: Image.Image) -> "ImagePlanes":
-        """A gray ("L") or RGB image."""
+    def from_image(cls, image: Image.Image) -> "ImagePlanes":
+        """Convert a gray ("L") or RGB image."""
         return cls(np.array(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1), order="C"))
 
     def changed(self, name: str, parameter: Any, fill: Fill) -> "ImagePlanes":
-        """The image after the operation ``name``: by a loop, or by Pillow if only that has it or has another one."""
+        """Return the image after the operation ``name``, by a loop if it is equal to Pillow's, else by Pillow."""
         if has_equal_operation(name):
             return ImagePlanes(_OPERATIONS[name](self.pixels, parameter, fill))
         pixels = self.pixels[0] if len(self.pixels) == 1 else np.ascontiguousarray(self.pixels.transpose(1, 2, 0))
-        return ImagePlanes.of(OPERATIONS[name].apply(Image.fromarray(pixels), parameter, fill))
+        return ImagePlanes.from_image(OPERATIONS[name].apply(Image.fromarray(pixels), parameter, fill))
 
 
 @functools.cache
 def has_equal_operation(name: str) -> bool:
-    """Whether there is a loop for the operation ``name`` which gives what the installed Pillow gives."""
+    """Return whether the operation ``name`` has a loop with the results of the installed Pillow."""
     if name not in _OPERATIONS:
         return False
-    parameters = _TRIED.get(name)
+    parameters = _TRIAL_PARAMETERS.get(name)
     if parameters is None:
         generator = np.random.default_rng(0)
         parameters = [OPERATIONS[name].parameter(strength, generator) for strength in (0.0, 0.2, 0.5, 0.9, 1.0)]
     for image in (trial_image(), trial_image().getchannel(0), trial_image(darkest=200)):
         fill = (7, 128, 250) if image.mode == "RGB" else 128
-        planes = ImagePlanes.of(image).pixels
+        planes = ImagePlanes.from_image(image).pixels
         for parameter in parameters:
-            expected = ImagePlanes.of(OPERATIONS[name].apply(image, parameter, fill)).pixels
+            expected = ImagePlanes.from_image(OPERATIONS[name].apply(image, parameter, fill)).pixels
             if not np.array_equal(_OPERATIONS[name](planes, parameter, fill), expected):
                 return False
     return True
 
 
 def trial_image(darkest: int = 0) -> Image.Image:
-    """A small RGB image with every kind of neighborhood: noise, a ramp and an even area."""
+    """Create a small RGB image with every kind of neighborhood: noise, a ramp and a uniform area."""
     generator = np.random.default_rng(1)
     pixels = generator.integers(darkest, 256, (91, 90, 3), dtype=np.uint8)
     pixels[30:60] = np.linspace(darkest, 255, 90).astype(np.uint8)[:, None]
@@ -173,16 +178,16 @@ def trial_image(darkest: int = 0) -> Image.Image:
 
 # ---- from levels to levels -----------------------------------------------------------------------------------
 
-# Each table (256,) gives integers from 0 to 255.
+# Each table (256,) contains integers from 0 to 255.
 
 
 def _blend(factor: float, other: int) -> np.ndarray:
-    """Pillow's blend of every level with the level ``other``: in float32, truncated."""
+    """Blend every level with the level ``other`` like Pillow: in float32, truncated."""
     return (np.float32(other) + np.float32(factor) * (LEVELS - other).astype(np.float32)).clip(0, 255)
 
 
 def _stretch(histogram: np.ndarray) -> np.ndarray:
-    """Levels that bring the darkest used one to 0 and the brightest to 255; ``histogram`` (256,)."""
+    """Return levels that map the darkest used level to 0 and the brightest to 255; ``histogram`` (256,)."""
     used = np.flatnonzero(histogram)
     low, high = int(used[0]), int(used[-1])
     if high <= low:
@@ -192,7 +197,7 @@ def _stretch(histogram: np.ndarray) -> np.ndarray:
 
 
 def _equalize(histogram: np.ndarray) -> np.ndarray:
-    """Levels after which all are used about equally often; ``histogram`` (256,)."""
+    """Return levels whose frequencies are about equal; ``histogram`` (256,)."""
     used = histogram[histogram > 0]
     step = (int(used.sum()) - int(used[-1])) // 255
     if len(used) <= 1 or not step:
@@ -205,8 +210,8 @@ def _with_table(pixels: np.ndarray, table: np.ndarray) -> np.ndarray:
     return look_up(pixels, np.ascontiguousarray(np.broadcast_to(table.astype(np.uint8), (len(pixels), 256))))
 
 
-def _with_tables(pixels: np.ndarray, table_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    return look_up(pixels, np.stack([table_of(counts).astype(np.uint8) for counts in histograms(pixels)]))
+def _with_tables(pixels: np.ndarray, compute_table: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    return look_up(pixels, np.stack([compute_table(counts).astype(np.uint8) for counts in histograms(pixels)]))
 
 
 def _posterize(pixels: np.ndarray, bits: int, fill: Fill) -> np.ndarray:
@@ -246,13 +251,13 @@ def _sharpness(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
 def _affine(pixels: np.ndarray, rows: tuple[float, ...], fill: Fill) -> np.ndarray:
     from .warp_kernels import warp  # loads numba
 
-    # To Pillow a number is a color with red in its lowest byte.
+    # Pillow reads a number as a color with red in its lowest byte.
     red, green, blue = (*fill, 0, 0)[:3] if isinstance(fill, tuple) else (fill & 255, fill >> 8 & 255, fill >> 16 & 255)
     return warp(pixels, tuple(map(float, rows)), (red, green, blue))
 
 
 def _rotate(pixels: np.ndarray, degrees: float, fill: Fill) -> np.ndarray:
-    """Rotate about the center, counterclockwise; the matrix is rounded to 15 places, as Pillow does."""
+    """Rotate about the center, counterclockwise; like Pillow, round the matrix to 15 places."""
     _, height, width = pixels.shape
     angle = -math.radians(degrees % 360.0)
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
@@ -279,8 +284,8 @@ _OPERATIONS: dict[str, Callable[[np.ndarray, Any, Fill], np.ndarray]] = {
     "TranslateYRel": lambda pixels, y, fill: _affine(pixels, (1, 0, 0, 0, 1, y * pixels.shape[1]), fill),
 }
 
-# Parameters to compare at, where those of a few strengths would not reach all branches.
-_TRIED: dict[str, Any] = {
+# Parameters for comparisons, if the parameters of a few strengths do not reach all branches.
+_TRIAL_PARAMETERS: dict[str, Any] = {
     **dict.fromkeys(("Color", "ColorIncreasing", "Contrast", "ContrastIncreasing"), (0.0, 0.1, 0.77, 1.0, 1.3, 1.9)),
     **dict.fromkeys(("Brightness", "BrightnessIncreasing", "Sharpness", "SharpnessIncreasing"), (0.1, 0.77, 1.0, 1.9)),
     "Rotate": (-30.0, -7.1, 0.0, 13.7, 30.0),

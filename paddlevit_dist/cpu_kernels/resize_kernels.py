@@ -1,10 +1,10 @@
-"""Pillow's bicubic resize of a crop in compiled loops, equal to it in every bit.
+"""Bicubic resize of a crop in compiled loops, bit-identical to Pillow's.
 
-The way Pillow does it in 8 bits (``Resample.c``): coefficients of the antialiased filter in double precision,
+The algorithm is Pillow's for 8 bits (``Resample.c``): coefficients of the antialiased filter in double precision,
 normalized to sum 1 and rounded to 22 binary places; one pass along the rows and one along the columns, each rounded to
-8 bits. The filter is that of R. Keys, "Cubic convolution interpolation for digital image processing", 1981, with
-a = -1/2. Sums are of integers, so their order does not matter, and here neighbors are summed side by side. Cutting out
-the crop and the change to the model's layout happen on the way.
+8 bits. The filter is the one of R. Keys, "Cubic convolution interpolation for digital image processing", 1981, with a =
+-1/2. Sums of integers do not depend on their order, so several neighbors are summed at once. Cropping and the change to
+the model's layout happen in the same passes.
 
 Importing this module loads numba.
 """
@@ -14,24 +14,24 @@ import numpy as np
 
 from ..runtime.compiled import compiled
 
-_BITS = 22  # of a coefficient behind the point: 32 less 8 of a level and 2 to spare
-_TAPS = 4  # that are summed at once; coefficients are padded with zeros
+_BITS = 22  # binary places of a coefficient: 32 less 8 of a level and 2 to spare
+_TAPS = 4  # coefficients summed at once; they are padded with zeros
 
 
 @compiled
 def coefficients(side: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compute of what each of ``size`` pixels is made, from ``side`` pixels.
+    """Compute the source pixels and coefficients of ``size`` pixels from ``side`` pixels.
 
     Returns:
-        int64 (size, 2), the first source pixel and the number of coefficients, a multiple of ``_TAPS``; int32
-        (size, at least that number), in units of 2 ** -22, zeros behind.
+        int64 (size, 2), the first source pixel and the number of coefficients, a multiple of ``_TAPS``; int32 (size, at
+        least that number), in units of 2 ** -22, padded with zeros.
     """
     scale = side / size
     filter_scale = max(1.0, scale)
     support = 2.0 * filter_scale
     inverse = 1.0 / filter_scale
     longest = int(np.ceil(support)) * 2 + 1
-    places = np.zeros((size, 2), dtype=np.int64)
+    ranges = np.zeros((size, 2), dtype=np.int64)
     weights = np.zeros((size, longest + _TAPS), dtype=np.int32)
     exact = np.empty(longest, dtype=np.float64)
     for target in range(size):
@@ -54,29 +54,34 @@ def coefficients(side: int, size: int) -> tuple[np.ndarray, np.ndarray]:
                 weight /= total
             weight *= 1 << _BITS
             weights[target, tap] = int(weight - 0.5) if weight < 0 else int(weight + 0.5)
-        places[target, 0] = first
-        places[target, 1] = (count + _TAPS - 1) // _TAPS * _TAPS
-    return places, weights
+        ranges[target, 0] = first
+        ranges[target, 1] = (count + _TAPS - 1) // _TAPS * _TAPS
+    return ranges, weights
 
 
 @numba.njit(nogil=True)
-def _exchange(one, other, by, low):
-    """Both words, the high parts of those that ``low`` masks in ``one`` exchanged with the low parts in ``other``."""
-    swap = ((one >> by) ^ other) & low
-    return one ^ (swap << by), other ^ swap
+def _swap_bits(left, right, shift, low):
+    """Exchange the bits of ``left`` that ``low`` masks after a shift with the masked bits of ``right``."""
+    swap = ((left >> shift) ^ right) & low
+    return left ^ (swap << shift), right ^ swap
 
 
 @compiled
 def transpose(planes: np.ndarray, first_row: int, rows: int, first_column: int, columns: int) -> np.ndarray:
-    """A part of each plane with rows and columns exchanged, eight by eight bytes at once in eight 64-bit words.
+    """Transpose a part of each plane, 8 x 8 bytes at a time in eight 64-bit words.
 
     Args:
         planes: uint8 (planes, height, width), C-contiguous.
-        first_row, rows, first_column, columns: the part.
-    Returns:
-        uint8 (planes, columns, rows), both rounded up to whole eights; what is there beyond means nothing.
+        first_row: first row of the part.
+        rows: rows of the part.
+        first_column: first column of the part.
+        columns: columns of the part.
 
-    Source: H. Warren, "Hacker's Delight", 2nd edition, section 7-3.
+    Returns:
+        uint8 (planes, columns, rows), both rounded up to multiples of eight; the excess is undefined.
+
+    Source:
+        H. Warren, "Hacker's Delight", 2nd edition, section 7-3.
     """
     down, across = (rows + 7) // 8, (columns + 7) // 8
     low_32, low_16, low_8 = np.uint64(0xFFFFFFFF), np.uint64(0x0000FFFF0000FFFF), np.uint64(0x00FF00FF00FF00FF)
@@ -84,7 +89,7 @@ def transpose(planes: np.ndarray, first_row: int, rows: int, first_column: int, 
     lines = np.zeros((8, across * 8), dtype=np.uint8)  # aligned, for reading it in words
     words = lines.view(np.uint64)  # (8, across)
     result = np.empty((len(planes), across * 8, down * 8), dtype=np.uint8)
-    turned = result.view(np.uint64)  # (planes, across * 8, down)
+    transposed = result.view(np.uint64)  # (planes, across * 8, down)
     for plane in range(len(planes)):
         for group in range(down):
             for row in range(min(8, rows - group * 8)):
@@ -95,43 +100,45 @@ def transpose(planes: np.ndarray, first_row: int, rows: int, first_column: int, 
             for word in range(across):
                 a, b, c, d = words[0, word], words[1, word], words[2, word], words[3, word]
                 e, f, g, h = words[4, word], words[5, word], words[6, word], words[7, word]
-                a, e = _exchange(a, e, by_32, low_32)
-                b, f = _exchange(b, f, by_32, low_32)
-                c, g = _exchange(c, g, by_32, low_32)
-                d, h = _exchange(d, h, by_32, low_32)
-                a, c = _exchange(a, c, by_16, low_16)
-                b, d = _exchange(b, d, by_16, low_16)
-                e, g = _exchange(e, g, by_16, low_16)
-                f, h = _exchange(f, h, by_16, low_16)
-                a, b = _exchange(a, b, by_8, low_8)
-                c, d = _exchange(c, d, by_8, low_8)
-                e, f = _exchange(e, f, by_8, low_8)
-                g, h = _exchange(g, h, by_8, low_8)
-                at = word * 8
-                turned[plane, at, group] = a
-                turned[plane, at + 1, group] = b
-                turned[plane, at + 2, group] = c
-                turned[plane, at + 3, group] = d
-                turned[plane, at + 4, group] = e
-                turned[plane, at + 5, group] = f
-                turned[plane, at + 6, group] = g
-                turned[plane, at + 7, group] = h
+                a, e = _swap_bits(a, e, by_32, low_32)
+                b, f = _swap_bits(b, f, by_32, low_32)
+                c, g = _swap_bits(c, g, by_32, low_32)
+                d, h = _swap_bits(d, h, by_32, low_32)
+                a, c = _swap_bits(a, c, by_16, low_16)
+                b, d = _swap_bits(b, d, by_16, low_16)
+                e, g = _swap_bits(e, g, by_16, low_16)
+                f, h = _swap_bits(f, h, by_16, low_16)
+                a, b = _swap_bits(a, b, by_8, low_8)
+                c, d = _swap_bits(c, d, by_8, low_8)
+                e, f = _swap_bits(e, f, by_8, low_8)
+                g, h = _swap_bits(g, h, by_8, low_8)
+                start = word * 8
+                transposed[plane, start, group] = a
+                transposed[plane, start + 1, group] = b
+                transposed[plane, start + 2, group] = c
+                transposed[plane, start + 3, group] = d
+                transposed[plane, start + 4, group] = e
+                transposed[plane, start + 5, group] = f
+                transposed[plane, start + 6, group] = g
+                transposed[plane, start + 7, group] = h
     return result
 
 
 @compiled
-def along_rows(columns: np.ndarray, channels: int, places: np.ndarray, weights: np.ndarray, last: int) -> np.ndarray:
-    """Transposed rows of pixels scaled to another width, and taken apart by channel.
+def along_rows(columns: np.ndarray, channels: int, ranges: np.ndarray, weights: np.ndarray, last: int) -> np.ndarray:
+    """Scale transposed rows of pixels to another width, and separate them by channel.
 
     Args:
-        columns: uint8 (width * channels or more, height), C-contiguous: the first channel of the first column, and so
-            on.
-        places, weights: ``coefficients`` of the width.
+        columns: uint8 (width * channels or more, height), C-contiguous; channels of a column are consecutive rows.
+        channels: number of channels.
+        ranges: first result of ``coefficients`` of the width.
+        weights: second result of ``coefficients`` of the width.
         last: index of the last column.
+
     Returns:
         uint8 (channels, new width, height).
     """
-    size, height = len(places), columns.shape[1]
+    size, height = len(ranges), columns.shape[1]
     shift, half = np.int32(_BITS), np.int32(1 << (_BITS - 1))
     zero, full = np.int32(0), np.int32(255)
     sums = np.empty(height, dtype=np.int32)
@@ -139,20 +146,20 @@ def along_rows(columns: np.ndarray, channels: int, places: np.ndarray, weights: 
     for target in range(size):
         for channel in range(channels):
             sums[:] = half
-            for tap in range(0, places[target, 1], _TAPS):
+            for tap in range(0, ranges[target, 1], _TAPS):
                 a, b = weights[target, tap], weights[target, tap + 1]
                 c, d = weights[target, tap + 2], weights[target, tap + 3]
-                at = places[target, 0] + tap
-                one = columns[at * channels + channel]
-                two = columns[min(at + 1, last) * channels + channel]  # where it ends, weights are 0
-                three = columns[min(at + 2, last) * channels + channel]
-                four = columns[min(at + 3, last) * channels + channel]
+                start = ranges[target, 0] + tap
+                first = columns[start * channels + channel]
+                second = columns[min(start + 1, last) * channels + channel]  # beyond the end, weights are 0
+                third = columns[min(start + 2, last) * channels + channel]
+                fourth = columns[min(start + 3, last) * channels + channel]
                 for row in range(height):
                     sums[row] += (
-                        a * np.int32(one[row])
-                        + b * np.int32(two[row])
-                        + c * np.int32(three[row])
-                        + d * np.int32(four[row])
+                        a * np.int32(first[row])
+                        + b * np.int32(second[row])
+                        + c * np.int32(third[row])
+                        + d * np.int32(fourth[row])
                     )
             line = result[channel, target]
             for row in range(height):
@@ -167,19 +174,24 @@ def along_columns(
     rows: int,
     first_column: int,
     columns: int,
-    places: np.ndarray,
+    ranges: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Some columns of each plane scaled to another height.
+    """Scale some columns of each plane to another height.
 
     Args:
         planes: uint8 (planes, height, width), C-contiguous.
-        first_row, rows, first_column, columns: the part that is scaled.
-        places, weights: ``coefficients`` of ``rows``.
+        first_row: first row of the part.
+        rows: rows of the part.
+        first_column: first column of the part.
+        columns: columns of the part.
+        ranges: first result of ``coefficients`` of ``rows``.
+        weights: second result of ``coefficients`` of ``rows``.
+
     Returns:
         uint8 (planes, new height, columns).
     """
-    size = len(places)
+    size = len(ranges)
     shift, half = np.int32(_BITS), np.int32(1 << (_BITS - 1))
     zero, full = np.int32(0), np.int32(255)
     sums = np.empty(columns, dtype=np.int32)
@@ -188,20 +200,22 @@ def along_columns(
     for plane in range(len(planes)):
         for target in range(size):
             sums[:] = half
-            for tap in range(0, places[target, 1], _TAPS):
+            for tap in range(0, ranges[target, 1], _TAPS):
                 a, b = weights[target, tap], weights[target, tap + 1]
                 c, d = weights[target, tap + 2], weights[target, tap + 3]
-                row = places[target, 0] + tap
-                one = planes[plane, first_row + row, first_column:end]
-                two = planes[plane, first_row + min(row + 1, last), first_column:end]  # where it ends, weights are 0
-                three = planes[plane, first_row + min(row + 2, last), first_column:end]
-                four = planes[plane, first_row + min(row + 3, last), first_column:end]
+                row = ranges[target, 0] + tap
+                first = planes[plane, first_row + row, first_column:end]
+                second = planes[
+                    plane, first_row + min(row + 1, last), first_column:end
+                ]  # beyond the end, weights are 0
+                third = planes[plane, first_row + min(row + 2, last), first_column:end]
+                fourth = planes[plane, first_row + min(row + 3, last), first_column:end]
                 for column in range(columns):
                     sums[column] += (
-                        a * np.int32(one[column])
-                        + b * np.int32(two[column])
-                        + c * np.int32(three[column])
-                        + d * np.int32(four[column])
+                        a * np.int32(first[column])
+                        + b * np.int32(second[column])
+                        + c * np.int32(third[column])
+                        + d * np.int32(fourth[column])
                     )
             for column in range(columns):
                 result[plane, target, column] = min(max(sums[column] >> shift, zero), full)
@@ -209,12 +223,14 @@ def along_columns(
 
 
 def resize_crop(pixels: np.ndarray, box: tuple[int, int, int, int], size: int, columns_first: bool) -> np.ndarray:
-    """A crop scaled to a square, as ``image.crop(...).resize((size, size), BICUBIC)`` does it.
+    """Scale a crop to a square like ``image.crop(...).resize((size, size), BICUBIC)``.
 
     Args:
         pixels: uint8 (rows, columns, channels), C-contiguous.
         box: left, top, width and height of the crop, inside the image, at least 1 wide and high.
-        columns_first: scale along the columns first; which of both Pillow does depends on its version and the sizes.
+        size: side of the square.
+        columns_first: whether to scale along the columns first; Pillow's order depends on its version and the sizes.
+
     Returns:
         uint8 (channels, size, size).
     """

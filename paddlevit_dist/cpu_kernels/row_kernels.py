@@ -1,9 +1,8 @@
-"""Compiled loops over the rows of float32 arrays: bias, layer norm, products with sums of columns, patches of images.
+"""Compiled loops over the rows of float32 arrays: bias, layer norm, products with column sums, patches of images.
 
-Arguments are addresses of contiguous row-major float32 arrays and their sizes; nothing is checked here. Only
-``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal
-arguments give equal bits. A sum over many rows is formed in groups of ``_GROUP`` rows, which keeps its rounding error
-small.
+Arguments are addresses of contiguous row-major float32 arrays and their sizes, which are not checked. Only
+``functions.py`` and ``branches.py`` call these loops. Each runs on one thread, and equal arguments give equal bits.
+Sums over many rows are computed in groups of ``_GROUP`` rows, to limit the rounding error.
 """
 
 import numba
@@ -18,7 +17,7 @@ f32 = np.float32
 
 @compiled(**FAST)
 def add_bias(x, bias, out, rows, width):
-    """out = x + bias on each row; ``x`` 0 for the bias alone."""
+    """Compute out = x + bias for each row; if ``x`` is 0, out = bias."""
     target, b = numba.carray(floats_at(out), (rows, width)), numba.carray(floats_at(bias), width)
     if x == 0:
         for row in range(rows):
@@ -35,7 +34,7 @@ def layer_norm(x, weight, bias, epsilon, out, statistics, rows, width):
     """Normalize each row; ``statistics`` (rows, 2) receives mean and 1 / deviation, unless it is 0."""
     source, target = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(out), (rows, width))
     w, b = numba.carray(floats_at(weight), width), numba.carray(floats_at(bias), width)
-    kept = numba.carray(floats_at(statistics), (rows, 2))
+    moments = numba.carray(floats_at(statistics), (rows, 2))
     part = f32(1.0) / f32(width)
     for row in range(rows):
         total = f32(0.0)
@@ -50,19 +49,19 @@ def layer_norm(x, weight, bias, epsilon, out, statistics, rows, width):
         for j in range(width):
             target[row, j] = (source[row, j] - mean) * scale * w[j] + b[j]
         if statistics != 0:
-            kept[row, 0] = mean
-            kept[row, 1] = scale
+            moments[row, 0] = mean
+            moments[row, 1] = scale
 
 
 @compiled(**FAST)
 def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows, width):
-    """out = the gradient by the rows ``x``, plus the rows ``added`` unless that is 0.
+    """Compute the gradient by the rows ``x``, plus the rows ``added`` unless it is 0.
 
-    ``sums`` (2, width) receives the gradients by weight and bias. ``out`` shares no memory with the others.
+    ``sums`` (2, width) receives the gradients by weight and bias. ``out`` shares no memory with the other arrays.
     """
     g, source = numba.carray(floats_at(gradient), (rows, width)), numba.carray(floats_at(x), (rows, width))
     target, other = numba.carray(floats_at(out), (rows, width)), numba.carray(floats_at(added), (rows, width))
-    w, kept = numba.carray(floats_at(weight), width), numba.carray(floats_at(statistics), (rows, 2))
+    w, moments = numba.carray(floats_at(weight), width), numba.carray(floats_at(statistics), (rows, 2))
     total = numba.carray(floats_at(sums), (2, width))
     part = f32(1.0) / f32(width)
     group = np.zeros((2, width), dtype=np.float32)
@@ -70,7 +69,7 @@ def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows,
     for first in range(0, rows, _GROUP):
         group[:] = f32(0.0)
         for row in range(first, min(rows, first + _GROUP)):
-            mean, scale = kept[row, 0], kept[row, 1]
+            mean, scale = moments[row, 0], moments[row, 1]
             plain = f32(0.0)
             turned = f32(0.0)
             for j in range(width):
@@ -95,7 +94,7 @@ def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows,
 
 @compiled(**FAST)
 def add_scaled(x, out, factors, items, size):
-    """out = x + factor * out for each item's ``size`` numbers."""
+    """Compute out = x + factor * out for each item's ``size`` numbers."""
     source, target = numba.carray(floats_at(x), (items, size)), numba.carray(floats_at(out), (items, size))
     factor = numba.carray(floats_at(factors), items)
     for item in range(items):
@@ -105,7 +104,7 @@ def add_scaled(x, out, factors, items, size):
 
 @compiled(**FAST)
 def scale(x, factors, items, size):
-    """x *= factor for each item's ``size`` numbers."""
+    """Multiply each item's ``size`` numbers by its factor."""
     values, factor = numba.carray(floats_at(x), (items, size)), numba.carray(floats_at(factors), items)
     for item in range(items):
         for j in range(size):
@@ -113,9 +112,9 @@ def scale(x, factors, items, size):
 
 
 @compiled(**FAST)
-def times(x, factor, sums, rows, width):
-    """x *= factor, and ``sums`` (width) receives the sums of its columns; ``factor`` 0 only sums."""
-    values, by = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(factor), (rows, width))
+def multiply_and_sum(x, factor, sums, rows, width):
+    """Multiply x by ``factor`` and store its column sums in ``sums`` (width); with ``factor`` 0 only sum."""
+    values, factors = numba.carray(floats_at(x), (rows, width)), numba.carray(floats_at(factor), (rows, width))
     total = numba.carray(floats_at(sums), width)
     group = np.zeros(width, dtype=np.float32)
     total[:] = f32(0.0)
@@ -124,7 +123,7 @@ def times(x, factor, sums, rows, width):
         for row in range(first, min(rows, first + _GROUP)):
             if factor != 0:
                 for j in range(width):
-                    value = values[row, j] * by[row, j]
+                    value = values[row, j] * factors[row, j]
                     values[row, j] = value
                     group[j] += value
             else:
@@ -136,7 +135,10 @@ def times(x, factor, sums, rows, width):
 
 @compiled(**FAST)
 def patches(images, out, batch, channels, rows, columns, side, is_back):
-    """out (batch, rows * columns, channels * side ** 2) = the square patches of ``images``, or back if ``is_back``."""
+    """Copy the square patches of ``images`` to ``out``, or back if ``is_back``.
+
+    ``out`` is (batch, rows * columns, channels * side ** 2).
+    """
     width = channels * side * side
     pixels = numba.carray(floats_at(images), (batch, channels, rows, side, columns, side))
     cut = numba.carray(floats_at(out), (batch, rows, columns, width))
@@ -144,10 +146,10 @@ def patches(images, out, batch, channels, rows, columns, side, is_back):
         for row in range(rows):
             for channel in range(channels):
                 for line in range(side):
-                    place = (channel * side + line) * side
+                    offset = (channel * side + line) * side
                     for column in range(columns):
                         for j in range(side):
                             if is_back:
-                                pixels[item, channel, row, line, column, j] = cut[item, row, column, place + j]
+                                pixels[item, channel, row, line, column, j] = cut[item, row, column, offset + j]
                             else:
-                                cut[item, row, column, place + j] = pixels[item, channel, row, line, column, j]
+                                cut[item, row, column, offset + j] = pixels[item, channel, row, line, column, j]

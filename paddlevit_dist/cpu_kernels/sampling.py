@@ -1,5 +1,4 @@
-"""The sampling of deformable attention in a compiled loop: a point reads the values of all channels of its head where
-they lie, and no map is turned or copied."""
+"""Sampling of deformable attention in a compiled loop: points read the values of their head without copying maps."""
 
 import numba
 import numpy as np
@@ -9,70 +8,73 @@ from paddle.autograd import PyLayer
 from ..images.detection.rtdetr import deformable
 from ..runtime.compiled import compiled
 from .accelerate import can_use_fast_path
-from .functions import address, choose, differentiable, find_wanted, with_graph
+from .functions import address, differentiable, needs_gradients, select_gradients, with_graph
 from .intrinsics import FAST, floats_at
-from .memory import empty, in_order
+from .memory import as_contiguous, empty
 
 f32 = np.float32
 
 
 class FastPointSampling(deformable.PointSampling):
-    """Fast in float32."""
+    """Point sampling that is fast in float32."""
 
     def forward(self, values, sizes: deformable.Sizes, places, weights):
+        """Sample the values, by a fast function if it applies."""
         if not (can_use_fast_path(values) and can_use_fast_path(places) and can_use_fast_path(weights)):
             return deformable.PointSampling.forward(self, values, sizes, places, weights)
         return _sample(values, places, weights, tuple(map(tuple, sizes)), self.numbers, self.is_discrete)
 
 
 @paddle.jit.not_to_static
-def _sample(values, places, weights, *how) -> paddle.Tensor:
-    values, places, weights = map(in_order, (values, places, weights))
-    if paddle.is_grad_enabled() and any(find_wanted(values, places, weights)):
-        return differentiable(_SamplingFunction, values, places, weights, *how)
-    return _forward(values, places, weights, *how)
+def _sample(values, points, weights, *options) -> paddle.Tensor:
+    values, points, weights = map(as_contiguous, (values, points, weights))
+    if paddle.is_grad_enabled() and any(needs_gradients(values, points, weights)):
+        return differentiable(_SamplingFunction, values, points, weights, *options)
+    return _forward(values, points, weights, *options)
 
 
 def _levels(sizes, numbers) -> np.ndarray:
-    """int64 (points, 3): height, width and first cell of the map of each point."""
+    """Return height, width and first cell of the map of each point, int64 (points, 3)."""
     first = np.cumsum([0, *(height * width for height, width in sizes)])[:-1]
     return np.repeat(np.column_stack([np.array(sizes), first]), numbers, axis=0).astype(np.int64)
 
 
-def _forward(values, places, weights, sizes, numbers, is_discrete) -> paddle.Tensor:
-    (batch, cells, heads, dim), queries = values.shape, places.shape[1]
+def _forward(values, points, weights, sizes, numbers, is_discrete) -> paddle.Tensor:
+    (batch, cells, heads, dim), queries = values.shape, points.shape[1]
     out = empty(batch, queries, heads * dim)
     lengths = batch, cells, heads, dim, queries
-    sampled(*map(address, (values, places, weights, out)), _levels(sizes, numbers), is_discrete, *lengths)
+    sample_points(*map(address, (values, points, weights, out)), _levels(sizes, numbers), is_discrete, *lengths)
     return out
 
 
 class _SamplingFunction(PyLayer):
     @staticmethod
-    def forward(ctx, values, places, weights, *how):
-        ctx.wanted, ctx.how = find_wanted(values, places, weights), how
-        ctx.save_for_backward(values, places, weights)
-        return _forward(values, places, weights, *how)
+    def forward(ctx, values, points, weights, *options):
+        ctx.needs_gradient, ctx.options = needs_gradients(values, points, weights), options
+        ctx.save_for_backward(values, points, weights)
+        return _forward(values, points, weights, *options)
 
     @staticmethod
     @with_graph()
     def backward(ctx, gradient):
-        (values, places, weights), gradient, (sizes, numbers, is_discrete) = (
-            ctx.saved_tensor(), in_order(gradient), ctx.how
+        (values, points, weights), gradient, (sizes, numbers, is_discrete) = (
+            ctx.saved_tensor(), as_contiguous(gradient), ctx.options
         )  # fmt: skip
-        (batch, cells, heads, dim), queries = values.shape, places.shape[1]
-        of_values = paddle.zeros_like(values) if ctx.wanted[0] else None
-        found = of_values, empty(*places.shape), empty(*weights.shape)
-        addresses = map(address, (values, places, weights, gradient, *found))
+        (batch, cells, heads, dim), queries = values.shape, points.shape[1]
+        value_gradient = paddle.zeros_like(values) if ctx.needs_gradient[0] else None
+        gradients = value_gradient, empty(*points.shape), empty(*weights.shape)
+        addresses = map(address, (values, points, weights, gradient, *gradients))
         lengths = batch, cells, heads, dim, queries
-        sampled_gradient(*addresses, _levels(sizes, numbers), is_discrete, *lengths)
-        return choose(ctx.wanted, *found)
+        sample_points_gradient(*addresses, _levels(sizes, numbers), is_discrete, *lengths)
+        return select_gradients(ctx.needs_gradient, *gradients)
 
 
 @numba.njit(**FAST)
 def _corners(across, down, level, is_discrete, cells, shares):
-    """Fill cells and shares of the four cells around a point; one outside of the map has the cell -1. Return the shares
-    of the right ones and the lower ones."""
+    """Fill cells and shares of the four cells around a point; a cell outside the map is -1.
+
+    Returns the shares of the right and the lower cells.
+    """
     height, width, first = level[0], level[1], level[2]
     x, y = across * f32(width), down * f32(height)
     cells[:] = -1
@@ -83,7 +85,7 @@ def _corners(across, down, level, is_discrete, cells, shares):
         cells[0], shares[0] = first + row * width + column, f32(1.0)
         return f32(0.0), f32(0.0)
     x, y = x - f32(0.5), y - f32(0.5)
-    if x != x or y != y:  # what is not a number stays so, and reads no cell by it
+    if x != x or y != y:  # NaN stays NaN, and is not used as an index
         cells[0], shares[0] = first, x + y
         return x, y
     if x <= f32(-1.0) or y <= f32(-1.0) or x >= f32(width) or y >= f32(height):
@@ -94,14 +96,14 @@ def _corners(across, down, level, is_discrete, cells, shares):
         column, row = left + corner % 2, top + corner // 2
         if 0 <= column < width and 0 <= row < height:
             cells[corner] = first + row * width + column
-            of_x = right if corner % 2 else f32(1.0) - right
-            shares[corner] = of_x * (lower if corner // 2 else f32(1.0) - lower)
+            x_share = right if corner % 2 else f32(1.0) - right
+            shares[corner] = x_share * (lower if corner // 2 else f32(1.0) - lower)
     return right, lower
 
 
 @numba.njit(**FAST)
 def _add(values, factor, out, dim):
-    """out += factor * values."""
+    """Compute out += factor * values."""
     source, target = numba.carray(floats_at(values), dim), numba.carray(floats_at(out), dim)
     for i in range(dim):
         target[i] += factor * source[i]
@@ -117,23 +119,27 @@ def _product(left, right, dim):
 
 
 @compiled(**FAST)
-def sampled(values, places, weights, out, levels, is_discrete, batch, cells, heads, dim, queries):
-    """``deformable.PointSampling`` of addresses of float32.
+def sample_points(values, points, weights, out, levels, is_discrete, batch, cells, heads, dim, queries):
+    """Compute ``deformable.PointSampling`` from addresses of float32.
 
     Args:
-        levels: of each point, see ``_levels``.
+        values: (batch, cells, heads, dim).
+        points: (batch, queries, heads, points, 2), x and y from 0 to 1.
+        weights: (batch, queries, heads, points).
         out: (batch, queries, heads, dim).
+        levels: see ``_levels``.
+        is_discrete: whether a point reads the nearest cell only.
     """
-    points = len(levels)
-    spots = numba.carray(floats_at(places), (batch * queries * heads, points, 2))
-    factors = numba.carray(floats_at(weights), (batch * queries * heads, points))
+    point_count = len(levels)
+    positions = numba.carray(floats_at(points), (batch * queries * heads, point_count, 2))
+    factors = numba.carray(floats_at(weights), (batch * queries * heads, point_count))
     numba.carray(floats_at(out), batch * queries * heads * dim)[:] = f32(0.0)
     around, shares = np.empty(4, np.int64), np.empty(4, np.float32)
     for item in range(batch * queries * heads):
         target = out + 4 * item * dim
-        base = item // (queries * heads) * cells * heads + item % heads  # of the first cell, in vectors
-        for point in range(points):
-            _corners(spots[item, point, 0], spots[item, point, 1], levels[point], is_discrete, around, shares)
+        base = item // (queries * heads) * cells * heads + item % heads  # index of the first cell, in vectors
+        for point in range(point_count):
+            _corners(positions[item, point, 0], positions[item, point, 1], levels[point], is_discrete, around, shares)
             for corner in range(4):
                 if around[corner] >= 0:
                     source = values + 4 * (base + around[corner] * heads) * dim
@@ -141,39 +147,41 @@ def sampled(values, places, weights, out, levels, is_discrete, batch, cells, hea
 
 
 @compiled(**FAST)
-def sampled_gradient(
-    values, places, weights, gradient, of_values, of_places, of_weights, levels, is_discrete,
+def sample_points_gradient(
+    values, points, weights, gradient, value_out, point_out, weight_out, levels, is_discrete,
     batch, cells, heads, dim, queries,
 ):  # fmt: skip
-    """The gradients of ``sampled``; that by the values is added to ``of_values``, unless this is 0."""
-    points, all_ = len(levels), batch * queries * heads
-    spots = numba.carray(floats_at(places), (all_, points, 2))
-    factors = numba.carray(floats_at(weights), (all_, points))
-    by_place = numba.carray(floats_at(of_places), (all_, points, 2))
-    by_weight = numba.carray(floats_at(of_weights), (all_, points))
-    around, shares, agreed = np.empty(4, np.int64), np.empty(4, np.float32), np.empty(4, np.float32)
+    """Compute the gradients of ``sample_points``; the one by the values is added to ``value_out`` unless that is 0."""
+    point_count, all_ = len(levels), batch * queries * heads
+    positions = numba.carray(floats_at(points), (all_, point_count, 2))
+    factors = numba.carray(floats_at(weights), (all_, point_count))
+    position_gradients = numba.carray(floats_at(point_out), (all_, point_count, 2))
+    weight_gradients = numba.carray(floats_at(weight_out), (all_, point_count))
+    around, shares, products = np.empty(4, np.int64), np.empty(4, np.float32), np.empty(4, np.float32)
     for item in range(all_):
         source = gradient + 4 * item * dim
         base = item // (queries * heads) * cells * heads + item % heads
-        for point in range(points):
+        for point in range(point_count):
             level, factor = levels[point], factors[item, point]
-            right, lower = _corners(spots[item, point, 0], spots[item, point, 1], level, is_discrete, around, shares)
+            right, lower = _corners(
+                positions[item, point, 0], positions[item, point, 1], level, is_discrete, around, shares
+            )
             total = f32(0.0)
             for corner in range(4):
-                agreed[corner] = f32(0.0)
+                products[corner] = f32(0.0)
                 if around[corner] >= 0:
-                    place = 4 * (base + around[corner] * heads) * dim
-                    agreed[corner] = _product(values + place, source, dim)
-                    total += shares[corner] * agreed[corner]
-                    if of_values != 0:
-                        _add(source, factor * shares[corner], of_values + place, dim)
-            across = (f32(1.0) - lower) * (agreed[1] - agreed[0]) + lower * (agreed[3] - agreed[2])
-            down = (f32(1.0) - right) * (agreed[2] - agreed[0]) + right * (agreed[3] - agreed[1])
-            moves = f32(0.0) if is_discrete else factor
-            by_weight[item, point] = total
-            by_place[item, point, 0] = moves * across * f32(level[1])
-            by_place[item, point, 1] = moves * down * f32(level[0])
+                    offset = 4 * (base + around[corner] * heads) * dim
+                    products[corner] = _product(values + offset, source, dim)
+                    total += shares[corner] * products[corner]
+                    if value_out != 0:
+                        _add(source, factor * shares[corner], value_out + offset, dim)
+            across = (f32(1.0) - lower) * (products[1] - products[0]) + lower * (products[3] - products[2])
+            down = (f32(1.0) - right) * (products[2] - products[0]) + right * (products[3] - products[1])
+            position_factor = f32(0.0) if is_discrete else factor
+            weight_gradients[item, point] = total
+            position_gradients[item, point, 0] = position_factor * across * f32(level[1])
+            position_gradients[item, point, 1] = position_factor * down * f32(level[0])
 
 
-# In tables of layers and in messages it has the name of the plain one.
+# Tables of layers and messages show the name of the plain class.
 FastPointSampling.__name__ = "PointSampling"

@@ -1,7 +1,7 @@
-"""The training transform of photographs with its resize and its augmentations in compiled loops, equal to Pillow's.
+"""Training transform of photographs with resize and augmentations in compiled loops, equal to Pillow's.
 
-Pillow's version 13 changed the order of a resize's passes: the loop is compared with the installed Pillow before it is
-used, and where no known order gives its results, Pillow resizes.
+Pillow 13 changed the order of a resize's passes. The loop is compared with the installed Pillow before it is used; if
+no known order gives its results, Pillow resizes.
 """
 
 import functools
@@ -15,38 +15,38 @@ from ..images.transforms.crops import Box, TrainingTransform, as_mode
 from ..images.transforms.policies import JITTERED, AutoAugment, ColorJitter, RandAugment, Solarize, TransformChain
 from .operations import ImagePlanes, has_equal_operation, trial_image
 
-_TALL = 100  # times as high as wide: some versions of Pillow scale such crops in another order
+_TALL = 100  # height / width: some versions of Pillow scale taller crops in another order
 
 
 class CompiledTrainingTransform(TrainingTransform):
-    """``TrainingTransform`` in compiled loops, wherever they give what the installed Pillow gives."""
+    """``TrainingTransform`` in compiled loops, where they give the results of the installed Pillow."""
 
     def cut(self, image: Image.Image | np.ndarray, box: Box) -> Any:
-        """As in the base class; planes, where a loop resizes."""
+        """Crop and resize an image; return planes if a loop resizes, else an image."""
         if not can_resize(box):
             return super().cut(image, box)
         if not isinstance(image, np.ndarray) or image.shape[2] > self.channels:
             whole = image if isinstance(image, Image.Image) else Image.fromarray(image)
-            image = np.atleast_3d(np.array(as_mode(whole, self.channels).crop(box)))  # may be written to
+            image = np.atleast_3d(np.array(as_mode(whole, self.channels).crop(box)))  # a writable copy
             box = (0, 0, *image.shape[1::-1])
-        return resized(image, box, self.image_size)
+        return resize_box(image, box, self.image_size)
 
     def augmented(self, image: Any, generator: np.random.Generator) -> Any:
-        """As in the base class, of planes."""
-        planes = image if isinstance(image, np.ndarray) else ImagePlanes.of(image).pixels
+        """Augment an image or planes; return planes."""
+        planes = image if isinstance(image, np.ndarray) else ImagePlanes.from_image(image).pixels
         if len(planes) != self.channels:
             planes = np.repeat(planes, self.channels, axis=0)
         return self.augment(ImagePlanes(planes), generator).pixels
 
     def prepare(self) -> None:
-        """Compile or load the loops and compare them with Pillow: once, for all processes forked from this one."""
-        order_of_passes()
+        """Compile or load the loops and compare them with Pillow, once for all processes forked from this one."""
+        find_pass_order()
         for name in _list_operations(self.augment):
             has_equal_operation(name)
 
 
 def _list_operations(augment: Any) -> set[str]:
-    """Names of the operations that an augmentation may apply."""
+    """Return the names of the operations that an augmentation may apply."""
     match augment:
         case TransformChain():
             return set().union(*map(_list_operations, augment.steps))
@@ -62,20 +62,22 @@ def _list_operations(augment: Any) -> set[str]:
 
 
 def can_resize(box: Box) -> bool:
-    """Whether ``resized`` does with this crop what the installed Pillow does."""
+    """Return whether ``resize_box`` gives the installed Pillow's result for this crop."""
     left, top, right, bottom = box
-    return order_of_passes() is not None and bottom - top <= _TALL * (right - left)
+    return find_pass_order() is not None and bottom - top <= _TALL * (right - left)
 
 
-def resized(pixels: np.ndarray, box: Box, size: int) -> np.ndarray:
-    """The crop ``box`` scaled bicubically to a square: uint8 (channels, size, size), C-contiguous.
+def resize_box(pixels: np.ndarray, box: Box, size: int) -> np.ndarray:
+    """Scale the crop ``box`` bicubically to a square: uint8 (channels, size, size), C-contiguous.
 
     Args:
-        pixels: uint8 (rows, columns, channels), C-contiguous; numba compiles once more for one that is read-only.
+        pixels: uint8 (rows, columns, channels), C-contiguous; numba compiles a second version for read-only arrays.
+        box: left, top, right and bottom.
+        size: side of the square.
     """
     left, top, right, bottom = box
     width, height = right - left, bottom - top
-    order = order_of_passes()
+    order = find_pass_order()
     columns_first = order is not None and order(width, height, size)
     return np.ascontiguousarray(_resize_crop(pixels, (left, top, width, height), size, columns_first))
 
@@ -86,24 +88,32 @@ def _resize_crop(*arguments: Any) -> np.ndarray:
     return resize_crop(*arguments)
 
 
-def _rows_first(width: int, height: int, size: int) -> bool:
+def _always_rows_first(width: int, height: int, size: int) -> bool:
     return False
 
 
-def _by_sizes(width: int, height: int, size: int) -> bool:
-    """Whether the columns come first: where the height shrinks by more than twice as many pixels as the width."""
+def _columns_first_by_size(width: int, height: int, size: int) -> bool:
+    """Return whether columns are scaled first: if the height shrinks by more than twice as many pixels as the width."""
     return height - size > max(0, 2 * (width - size))
 
 
-_TRIED = ((0, 0, 90, 70), (3, 1, 20, 90), (5, 2, 45, 91), (0, 0, 8, 9), (1, 0, 33, 32), (0, 5, 88, 9), (2, 0, 34, 70))
+_TRIAL_BOXES = (
+    (0, 0, 90, 70),
+    (3, 1, 20, 90),
+    (5, 2, 45, 91),
+    (0, 0, 8, 9),
+    (1, 0, 33, 32),
+    (0, 5, 88, 9),
+    (2, 0, 34, 70),
+)
 
 
 @functools.cache
-def order_of_passes() -> Callable[[int, int, int], bool] | None:
-    """The rule by which the installed Pillow scales columns first, None if no known one gives its results."""
+def find_pass_order() -> Callable[[int, int, int], bool] | None:
+    """Find the rule by which the installed Pillow scales columns first; None if no known rule fits its results."""
     image = trial_image()
-    for order in (_by_sizes, _rows_first):
-        if all(_resizes_equally(view, box, order) for box in _TRIED for view in (image, image.getchannel(1))):
+    for order in (_columns_first_by_size, _always_rows_first):
+        if all(_resizes_equally(view, box, order) for box in _TRIAL_BOXES for view in (image, image.getchannel(1))):
             return order
     return None
 
@@ -112,4 +122,4 @@ def _resizes_equally(image: Image.Image, box: Box, order: Callable[[int, int, in
     crop = image.crop(box)
     pixels = np.array(crop).reshape(crop.height, crop.width, -1)
     ours = _resize_crop(pixels, (0, 0, *crop.size), size, order(*crop.size, size))
-    return np.array_equal(ours, ImagePlanes.of(crop.resize((size, size), Image.Resampling.BICUBIC)).pixels)
+    return np.array_equal(ours, ImagePlanes.from_image(crop.resize((size, size), Image.Resampling.BICUBIC)).pixels)

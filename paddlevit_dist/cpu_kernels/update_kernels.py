@@ -1,8 +1,8 @@
-"""Compiled loops over the memory of many tensors, one call for all of them, each value read and written once.
+"""Compiled loops over the memory of many tensors in one call; each value is read and written once.
 
-A tensor is given by its address: ``rows`` (tensors, columns) int64 are addresses of contiguous float32 values, and
-``sizes`` (tensors,) int64 their number. The columns are named by each function. Nothing is checked here: see
-``updates``, which alone calls these.
+Tensors are given by address: ``rows`` (tensors, columns) int64 are addresses of contiguous float32 values, and
+``sizes`` (tensors,) int64 their number of values. Each function names its columns. Arguments are not checked; only
+``updates`` calls these loops.
 
 Importing this module loads numba.
 """
@@ -17,13 +17,13 @@ from numba.extending import intrinsic
 from ..runtime.compiled import compiled
 from .intrinsics import floats_at
 
-BLOCK = 512  # values: those of four tensors stay in a core's first cache from one inner loop to the next
-_LANES = 16  # partial sums, so that the order of a sum is the same on any processor
+BLOCK = 512  # values: four tensors' values stay in a core's L1 cache from one inner loop to the next
+_LANES = 16  # partial sums, so that the order of a sum is equal on all processors
 
 
 @intrinsic
 def _multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c, rounded once."""
+    """Compute a * b + c, rounded once."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
@@ -31,7 +31,7 @@ def _multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float32(types.float32, types.float32, types.float32), generate
 
 
-# Each inner loop has few arrays, or the compiler would not compute eight or sixteen values at once. Those of "_once"
+# Each inner loop has few arrays; otherwise the compiler does not compute eight or sixteen values at once. "_once" loops
 # round a * b + c once, as Paddle's kernels for AVX-512 do; the others twice, in the order of its portable kernels.
 
 
@@ -93,16 +93,20 @@ def _move_along(weight, velocity, rate):
 
 @compiled(error_model="numpy")
 def adam(rows, sizes, rates, decays, betas, epsilon, is_decoupled, rounds_once):
-    """One update of Adam or AdamW.
+    """Run one step of Adam or AdamW on all tensors.
 
     Columns: weight, gradient, mean, square, and the powers of both betas, (1,) each.
 
     Args:
-        rates, decays: (tensors,) float32.
+        rows: (tensors, 6) addresses.
+        sizes: (tensors,) values of each tensor.
+        rates: (tensors,) float32, learning rates.
+        decays: (tensors,) float32, weight decays.
         betas: (2,) float32.
         epsilon: float32.
-        is_decoupled: AdamW's weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2); else an L2 term.
-        rounds_once: how a * b + c is computed.
+        is_decoupled: whether weight decay is AdamW's (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2); else an L2
+            term.
+        rounds_once: whether a * b + c is rounded once.
     """
     one = np.float32(1)
     decayed = np.empty(BLOCK, np.float32)
@@ -134,8 +138,8 @@ def adam(rows, sizes, rates, decays, betas, epsilon, is_decoupled, rounds_once):
 
 
 @compiled()
-def momentum(rows, sizes, rates, decays, kept):
-    """One update of SGD with momentum ``kept``, float32, and L2 terms. Columns: weight, gradient, velocity."""
+def momentum(rows, sizes, rates, decays, decay):
+    """Run one step of SGD with momentum ``decay``, float32, and L2 terms; columns: weight, gradient, velocity."""
     decayed = np.empty(BLOCK, np.float32)
     for row in range(len(sizes)):
         for start in range(0, sizes[row], BLOCK):
@@ -144,7 +148,7 @@ def momentum(rows, sizes, rates, decays, kept):
             gradient = numba.carray(floats_at(rows[row, 1] + 4 * start), count)
             velocity = numba.carray(floats_at(rows[row, 2] + 4 * start), count)
             _add_decay(decayed, gradient, weight, decays[row])
-            _roll(velocity, decayed, kept)
+            _roll(velocity, decayed, decay)
             _move_along(weight, velocity, rates[row])
 
 
@@ -162,7 +166,7 @@ def _add_squares(sums, values):
 
 @compiled()
 def sum_of_squares(rows, sizes):
-    """The sum of the squares of all values, in float64. Column: the values."""
+    """Sum the squares of all values, in float64; column: the values."""
     sums = np.zeros(_LANES)
     for row in range(len(sizes)):
         _add_squares(sums, numba.carray(floats_at(rows[row, 0]), sizes[row]))
@@ -177,7 +181,7 @@ def _multiply(values, factor):
 
 @compiled()
 def scale(rows, sizes, factor):
-    """Multiply all values by ``factor``, float32. Column: the values."""
+    """Multiply all values by ``factor``, float32; column: the values."""
     for row in range(len(sizes)):
         _multiply(numba.carray(floats_at(rows[row, 0]), sizes[row]), factor)
 
@@ -190,7 +194,7 @@ def _approach(average, value, share):
 
 @compiled()
 def approach(rows, sizes, share):
-    """Move averages toward values by ``share`` of their distance, float32. Columns: average, value."""
+    """Move averages toward values by ``share`` of their distance, float32; columns: average, value."""
     for row in range(len(sizes)):
         average, value = floats_at(rows[row, 0]), floats_at(rows[row, 1])
         _approach(numba.carray(average, sizes[row]), numba.carray(value, sizes[row]), share)

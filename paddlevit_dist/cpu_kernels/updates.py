@@ -1,10 +1,9 @@
-"""An update of all parameters in one compiled pass over their memory: the optimizer, the norm of gradients
-and their clipping, the averaged weights.
+"""Optimizer step, gradient norm and clipping, and weight averages in one compiled pass over all parameters.
 
-The tensors stay where they are; the loops (``update_kernels``) get their addresses anew in each update. So the state of
-the optimizer and of the averages, their names and what checkpoints hold do not depend on how they were updated. The
-averages have the bits of Paddle's operations, too; the norm is summed in another order. Where a tensor is not a plain
-one of float32 in the host's memory, the engine's own operations compute (``engine/multi_tensor``).
+Tensors stay in place; the loops (``update_kernels``) get their addresses anew in each step. The state of the optimizer
+and of the averages, their names and the contents of checkpoints therefore do not depend on the implementation. Averages
+are also bit-identical to Paddle's operations; the norm is summed in another order. If a tensor is not a plain float32
+tensor in host memory, the engine's own operations compute (``engine/multi_tensor``).
 """
 
 import functools
@@ -16,18 +15,18 @@ import paddle
 from ..engine import multi_tensor
 from ..engine.fused_optimizers import MakerOrProblem, UpdateRule, agrees
 
-WORTHWHILE = 1_000_000  # values: with fewer, loading numba takes longer than it saves in several hundred updates
+WORTHWHILE = 1_000_000  # values: with fewer, loading numba costs more than several hundred updates save
 
 
 class ParameterAddresses:
-    """Where tensors are that seldom move, such as weights and moments: looked at again only when one has."""
+    """Cached addresses of tensors that rarely move, such as weights and moments."""
 
     def __init__(self) -> None:
         self.sizes = np.empty(0, np.int64)
         self._addresses: np.ndarray | None = None
 
     def addresses(self, tensors: Sequence[paddle.Tensor]) -> np.ndarray | None:
-        """(tensors,) int64; None if one of them is not plain, or there are none. ``sizes`` is then theirs."""
+        """Return the addresses, int64 (tensors,), and set ``sizes``; None without tensors or if one is not plain."""
         if not tensors:
             return None
         if self._addresses is not None:
@@ -50,7 +49,7 @@ def _rows(*columns: np.ndarray) -> np.ndarray:
 
 
 def is_plain(tensor: paddle.Tensor) -> bool:
-    """Whether a loop may read and write the tensor's memory: float32 values in a row on the host."""
+    """Return whether a loop can access the tensor's memory: contiguous float32 values on the host."""
     return (
         tensor.dtype == paddle.float32
         and tensor.is_dense()
@@ -61,7 +60,7 @@ def is_plain(tensor: paddle.Tensor) -> bool:
 
 
 def is_worthwhile(tensors: Sequence[paddle.Tensor]) -> bool:
-    """Whether there are so many values on the host that compiled loops are worth loading."""
+    """Return whether the host has enough values that loading compiled loops is worthwhile."""
     return sum(t.size for t in tensors) >= WORTHWHILE and all(t.place.is_cpu_place() for t in tensors)
 
 
@@ -69,9 +68,10 @@ def is_worthwhile(tensors: Sequence[paddle.Tensor]) -> bool:
 
 
 class FastGradients(multi_tensor.GradientList):
-    """Those that are plain are read and scaled by loops."""
+    """Gradients that loops read and scale if they are plain."""
 
     def sum_of_squares(self, gradients: Sequence[paddle.Tensor]) -> np.float32:
+        """Sum the squares of all gradients, in float64."""
         if not all(map(is_plain, gradients)):
             return super().sum_of_squares(gradients)
         from .update_kernels import sum_of_squares
@@ -79,6 +79,7 @@ class FastGradients(multi_tensor.GradientList):
         return np.float32(sum_of_squares(*_table(gradients)))
 
     def multiply(self, gradients: Sequence[paddle.Tensor], factor: np.float32) -> None:
+        """Multiply all gradients by ``factor``."""
         if not all(map(is_plain, gradients)):
             return super().multiply(gradients, factor)
         from .update_kernels import scale
@@ -91,7 +92,7 @@ def _table(tensors: Sequence[paddle.Tensor]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gradients(parameters: Sequence[paddle.Tensor]) -> FastGradients | None:
-    """All gradients of the parameters; None if loops are not worth it."""
+    """Return all gradients of the parameters; None if loops are not worthwhile."""
     return FastGradients(parameters) if is_worthwhile(parameters) else None
 
 
@@ -99,7 +100,7 @@ def gradients(parameters: Sequence[paddle.Tensor]) -> FastGradients | None:
 
 
 class FastMovingAverages(multi_tensor.MovingAverages):
-    """Averages of plain tensors are moved by a loop."""
+    """Averages that a loop updates if the tensors are plain."""
 
     def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
         super().__init__(flat, sizes)
@@ -114,6 +115,7 @@ class FastMovingAverages(multi_tensor.MovingAverages):
         share: float,
         is_bad: paddle.Tensor | None = None,
     ) -> None:
+        """Move the averages toward the tensors by ``share`` of their distance."""
         values = self._places.addresses(tensors) if is_bad is None else None
         if values is None:
             return super().__call__(flat, tensors, share, is_bad)
@@ -124,7 +126,7 @@ class FastMovingAverages(multi_tensor.MovingAverages):
 
 
 def averages(flat: paddle.Tensor, sizes: Sequence[int]) -> FastMovingAverages | None:
-    """Return what moves the averages; None if a loop is not worth it."""
+    """Return the averages with a compiled update; None if a loop is not worthwhile."""
     return FastMovingAverages(flat, sizes) if is_worthwhile([flat]) else None
 
 
@@ -132,14 +134,14 @@ def averages(flat: paddle.Tensor, sizes: Sequence[int]) -> FastMovingAverages | 
 
 
 class CompiledStep:
-    """An optimizer's step by a compiled loop.
+    """Optimizer step by a compiled loop.
 
     Args:
-        loop: takes a row of addresses for each parameter, sizes, rates and decays.
-        parameters: of float32, on the host.
-        columns: the accumulators by name, in the order of the loop's columns after weight and gradient.
-        factors: of the learning rate, for each parameter.
-        decays: for each parameter.
+        loop: accepts a row of addresses for each parameter, sizes, rates and decays.
+        parameters: float32, on the host.
+        columns: accumulators by name, in the order of the loop's columns after weight and gradient.
+        factors: factor of the learning rate for each parameter.
+        decays: weight decay of each parameter.
     """
 
     def __init__(
@@ -156,23 +158,23 @@ class CompiledStep:
         self._factors, self._decays = np.array(factors, np.float32), np.array(decays, np.float32)
 
     def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
-        """Make a step, or nothing if a tensor is not plain; returns whether it was made."""
-        has_one = np.array([gradient is not None for gradient in gradients], bool)
-        # Some kernels of Paddle 3 give a strided gradient; its copy lives until the loop has read it.
+        """Run a step and return True, or return False without changes if a tensor is not plain."""
+        has_gradient = np.array([gradient is not None for gradient in gradients], bool)
+        # Some kernels of Paddle 3 return a strided gradient; its copy must live until the loop has read it.
         present = [g if not g.is_dense() or g.is_contiguous() else g.contiguous() for g in gradients if g is not None]
         if not present:
             return True
-        still = [places.addresses(tensors) for places, tensors in zip(self._places, self._tensors)]
-        if not all(map(is_plain, present)) or any(column is None for column in still):
+        address_columns = [places.addresses(tensors) for places, tensors in zip(self._places, self._tensors)]
+        if not all(map(is_plain, present)) or any(column is None for column in address_columns):
             return False
-        weights, *moments = (column[has_one] for column in still if column is not None)
-        table = _rows(weights, _addresses(present), *moments), self._places[0].sizes[has_one]
-        self._loop(*table, np.float32(rate) * self._factors[has_one], self._decays[has_one])
+        weights, *moments = (column[has_gradient] for column in address_columns if column is not None)
+        table = _rows(weights, _addresses(present), *moments), self._places[0].sizes[has_gradient]
+        self._loop(*table, np.float32(rate) * self._factors[has_gradient], self._decays[has_gradient])
         return True
 
 
 def optimizer_step(rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
-    """A step by a loop; None if that is not worth it."""
+    """Create a step by a loop; return None if that is not worthwhile."""
     return _compile(rule) if is_worthwhile(parameters) else None
 
 
@@ -182,17 +184,17 @@ def _compile(rule: UpdateRule) -> MakerOrProblem:
 
     values = dict(rule.options)
     if rule.kind is paddle.optimizer.Momentum:
-        kept = np.float32(values["momentum"])
-        loops = [lambda *table: update_kernels.momentum(*table, kept)]
+        decay = np.float32(values["momentum"])
+        loops = [lambda *table: update_kernels.momentum(*table, decay)]
     else:
         betas, epsilon = np.array([values["beta1"], values["beta2"]], np.float32), np.float32(values["epsilon"])
         is_decoupled = rule.kind is paddle.optimizer.AdamW
         loops = [
-            functools.partial(_adam, betas=betas, epsilon=epsilon, is_decoupled=is_decoupled, rounds_once=once)
-            for once in (True, False)
+            functools.partial(_adam, betas=betas, epsilon=epsilon, is_decoupled=is_decoupled, rounds_once=rounds_once)
+            for rounds_once in (True, False)
         ]
-    makers = (functools.partial(CompiledStep, loop) for loop in loops)
-    return next((maker for maker in makers if agrees(rule, maker)), None), ""
+    factories = (functools.partial(CompiledStep, loop) for loop in loops)
+    return next((factory for factory in factories if agrees(rule, factory)), None), ""
 
 
 def _adam(*table: np.ndarray, betas: np.ndarray, epsilon: np.float32, is_decoupled: bool, rounds_once: bool) -> None:

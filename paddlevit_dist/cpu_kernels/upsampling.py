@@ -1,4 +1,4 @@
-"""Differentiable functions of maps that are enlarged bilinearly, in the host's memory; see ``functions.py``."""
+"""Differentiable functions of bilinearly upsampled maps, in host memory; see ``functions.py``."""
 
 import functools
 import math
@@ -12,21 +12,25 @@ from paddle.autograd import PyLayer
 from . import upsampling_kernels
 from .branches import UntrackedTensor
 from .functions import address, differentiable, with_graph
-from .memory import empty, in_order
+from .memory import as_contiguous, empty
 
 Size = tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=64)
 def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute what ``upsampling_kernels`` call ``lower``, ``upper`` and ``shares``: centers of pixels are aligned, as
-    in Paddle's bilinear resizing."""
+    """Compute ``lower``, ``upper`` and ``shares`` of ``upsampling_kernels``.
+
+    Pixel centers are aligned, as in Paddle's bilinear resizing.
+    """
     parts = []
-    for few, many in zip(size, large):
-        place = (np.arange(many, dtype=np.float32) + np.float32(0.5)) * (np.float32(few) / np.float32(many))
-        place = np.maximum(place - np.float32(0.5), np.float32(0.0))
-        lower = np.minimum(place.astype(np.int64), few - 1)
-        parts.append((lower, np.minimum(lower + 1, few - 1), (place - lower).astype(np.float32)))
+    for source_length, target_length in zip(size, large):
+        position = (np.arange(target_length, dtype=np.float32) + np.float32(0.5)) * (
+            np.float32(source_length) / np.float32(target_length)
+        )
+        position = np.maximum(position - np.float32(0.5), np.float32(0.0))
+        lower = np.minimum(position.astype(np.int64), source_length - 1)
+        parts.append((lower, np.minimum(lower + 1, source_length - 1), (position - lower).astype(np.float32)))
     first, second, share = (np.concatenate(part) for part in zip(*parts))
     return first, second, share
 
@@ -57,31 +61,31 @@ class _EnlargedSum(PyLayer):
     @staticmethod
     @with_graph()
     def backward(ctx, gradient):
-        gradient, loop = in_order(gradient), upsampling_kernels.enlarge_gradient
+        gradient, loop = as_contiguous(gradient), upsampling_kernels.enlarge_gradient
         large = tuple(gradient.shape[1:3])
-        found = [_enlarge(loop, gradient, empty(*shape), tuple(shape[1:3]), large) for shape in ctx.shapes]
-        return gradient, *found
+        map_gradients = [_enlarge(loop, gradient, empty(*shape), tuple(shape[1:3]), large) for shape in ctx.shapes]
+        return gradient, *map_gradients
 
 
 def sum_enlarged(maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
-    """The sum of maps (batch, height, width, channels) at the size of the first. All or none need a gradient."""
-    finest, *coarse = map(in_order, maps)
+    """Sum maps (batch, height, width, channels) at the size of the first. All or none need a gradient."""
+    finest, *coarse = map(as_contiguous, maps)
     return differentiable(_EnlargedSum, finest, *coarse) if paddle.is_grad_enabled() else _sum(finest, coarse)
 
 
 # ---- cross-entropy -------------------------------------------------------------------------------------------
 
 
-Weights = tuple[float, ...] | None  # of the pixels of each class; None: 1
+Weights = tuple[float, ...] | None  # weight of the pixels of each class; None: 1
 
 
 def _cross_entropy(logits, labels, ignored: int, weights: Weights, slopes: paddle.Tensor | None) -> paddle.Tensor:
-    """The sum; ``slopes``, like the logits, receive its gradient."""
+    """Compute the summed cross-entropy; ``slopes``, like the logits, receive its gradient."""
     batch, classes, *size = logits.shape
     large = tuple(labels.shape[1:])
     arrays = np.array(weights or (1.0,) * classes, np.float32), *_places(tuple(size), large)
-    places = [address(labels), *(array.ctypes.data for array in arrays), address(slopes)]
-    total = upsampling_kernels.cross_entropy(address(logits), ignored, *places, batch, classes, tuple(size), large)
+    addresses = [address(labels), *(array.ctypes.data for array in arrays), address(slopes)]
+    total = upsampling_kernels.cross_entropy(address(logits), ignored, *addresses, batch, classes, tuple(size), large)
     if math.isnan(total):
         _refuse_unknown(labels.numpy(), classes, ignored)
     return paddle.full([], total, "float32")
@@ -90,7 +94,7 @@ def _cross_entropy(logits, labels, ignored: int, weights: Weights, slopes: paddl
 def _refuse_unknown(labels: np.ndarray, classes: int, ignored: int) -> None:
     unknown = labels[(labels != ignored) & ((labels < 0) | (labels >= classes))]
     if len(unknown):
-        raise ValueError(f"label {unknown[0]} is neither one of {classes} classes nor {ignored}, which is none")
+        raise ValueError(f"label {unknown[0]} is neither one of {classes} classes nor {ignored}, the ignored label")
 
 
 class _ResizedCrossEntropy(PyLayer):
@@ -110,8 +114,8 @@ class _ResizedCrossEntropy(PyLayer):
 def resized_cross_entropy(
     logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: Weights
 ) -> paddle.Tensor:
-    """Compute what ``losses.resized_cross_entropy`` returns, without logits of the labels' size."""
-    logits, labels = in_order(logits), in_order(labels)
+    """Compute ``losses.resized_cross_entropy`` without logits of the labels' size."""
+    logits, labels = as_contiguous(logits), as_contiguous(labels)
     if paddle.is_grad_enabled() and not logits.stop_gradient:
         return differentiable(_ResizedCrossEntropy, logits, UntrackedTensor(labels), ignored, weights)
     return _cross_entropy(logits, labels, ignored, weights, None)

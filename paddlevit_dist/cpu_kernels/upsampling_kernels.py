@@ -1,10 +1,10 @@
-"""Compiled loops of bilinear enlarging: sums of maps, and cross-entropy of logits at the size of their labels.
+"""Compiled loops of bilinear upsampling: sums of maps, and cross-entropy of logits at the size of their labels.
 
-Arguments are addresses of contiguous arrays and their sizes, as in ``row_kernels.py``; only ``upsampling.py`` calls
+Arguments are addresses of contiguous arrays and their sizes, as in ``row_kernels.py``. Only ``upsampling.py`` calls
 these loops. Each runs on one thread, and equal arguments give equal bits.
 
-``lower``, ``upper`` (int64) and ``shares`` (float32) say, for each row of the large image and then for each of its
-columns, between which two of the small one it lies, and the second's share.
+``lower``, ``upper`` (int64) and ``shares`` (float32) contain, for each row of the large image and then for each of its
+columns, the two neighbors in the small image and the share of the second.
 """
 
 import math
@@ -14,16 +14,16 @@ import numpy as np
 
 from ..runtime.compiled import compiled
 from .exponential_kernels import exponential
-from .intrinsics import FAST, floats_at, whole_numbers_at
+from .intrinsics import FAST, floats_at, integers_at
 
-LANES = 16  # classes are padded to a multiple, so that no loop over them has a rest
-_NEVER = np.float32(-1e30)  # the logit of a class that is only padding
+LANES = 16  # classes are padded to a multiple, so that loops over them have no remainder
+_NEVER = np.float32(-1e30)  # logit of a padding class
 f32 = np.float32
 
 
 @numba.njit(**FAST)
 def _channels_last(logits, out, classes, padded, pixels):
-    """out (pixels, padded) of logits (classes, pixels); an outer loop over classes reads whole lines."""
+    """Transpose logits (classes, pixels) to out (pixels, padded); the class loop reads whole cache lines."""
     source, target = numba.carray(floats_at(logits), (classes, pixels)), numba.carray(floats_at(out), (pixels, padded))
     for label in range(classes):
         for pixel in range(pixels):
@@ -41,14 +41,14 @@ def _classes_first(maps, out, classes, padded, pixels):
 
 
 @numba.njit(**FAST)
-def _between(lower, upper, shares, count):
-    first, second = numba.carray(whole_numbers_at(lower), count), numba.carray(whole_numbers_at(upper), count)
+def _load_neighbors(lower, upper, shares, count):
+    first, second = numba.carray(integers_at(lower), count), numba.carray(integers_at(upper), count)
     return first, second, numba.carray(floats_at(shares), count)
 
 
 @numba.njit(**FAST)
 def _blend(first, second, share, out, count):
-    """out = (1 - share) * first + share * second."""
+    """Compute out = (1 - share) * first + share * second."""
     a, b = numba.carray(floats_at(first), count), numba.carray(floats_at(second), count)
     target, rest = numba.carray(floats_at(out), count), f32(1.0) - share
     for i in range(count):
@@ -57,7 +57,7 @@ def _blend(first, second, share, out, count):
 
 @numba.njit(**FAST)
 def _add_blend(first, second, share, out, count):
-    """out += (1 - share) * first + share * second."""
+    """Compute out += (1 - share) * first + share * second."""
     a, b = numba.carray(floats_at(first), count), numba.carray(floats_at(second), count)
     target, rest = numba.carray(floats_at(out), count), f32(1.0) - share
     for i in range(count):
@@ -66,7 +66,7 @@ def _add_blend(first, second, share, out, count):
 
 @numba.njit(**FAST)
 def _add_shares(values, share, first, second, count):
-    """first += (1 - share) * values, second += share * values; the two may be one."""
+    """Compute first += (1 - share) * values and second += share * values; both may be the same array."""
     source, rest = numba.carray(floats_at(values), count), f32(1.0) - share
     a, b = numba.carray(floats_at(first), count), numba.carray(floats_at(second), count)
     for i in range(count):
@@ -77,7 +77,7 @@ def _add_shares(values, share, first, second, count):
 
 @numba.njit(**FAST)
 def _exponentials(address, count):
-    """Replace numbers by exp(number - largest): the largest, and the sum."""
+    """Replace numbers by exp(number - largest); return the largest number and the sum."""
     values = numba.carray(floats_at(address), count)
     largest = values[0]
     for i in range(1, count):
@@ -92,70 +92,86 @@ def _exponentials(address, count):
 
 @compiled(**FAST)
 def enlarge(maps, lower, upper, shares, out, batch, channels, size, large):
-    """out (batch, *large, channels) += maps (batch, *size, channels), enlarged."""
+    """Add maps (batch, *size, channels), upsampled, to out (batch, *large, channels)."""
     (rows, columns), (height, width) = size, large
     line, bytes_ = columns * channels, 4 * channels
-    first, second, share = _between(lower, upper, shares, height + width)
-    own = np.empty(line, np.float32)
+    first, second, share = _load_neighbors(lower, upper, shares, height + width)
+    row_buffer = np.empty(line, np.float32)
     for item in range(batch):
         source, target = maps + 4 * item * rows * line, out + item * height * width * bytes_
         for y in range(height):
-            _blend(source + 4 * first[y] * line, source + 4 * second[y] * line, share[y], own.ctypes.data, line)
+            _blend(source + 4 * first[y] * line, source + 4 * second[y] * line, share[y], row_buffer.ctypes.data, line)
             for x in range(width):
                 left, right = first[height + x] * bytes_, second[height + x] * bytes_
-                place = target + (y * width + x) * bytes_
-                _add_blend(own.ctypes.data + left, own.ctypes.data + right, share[height + x], place, channels)
+                pixel = target + (y * width + x) * bytes_
+                _add_blend(
+                    row_buffer.ctypes.data + left, row_buffer.ctypes.data + right, share[height + x], pixel, channels
+                )
 
 
 @compiled(**FAST)
 def enlarge_gradient(gradient, lower, upper, shares, out, batch, channels, size, large):
-    """out (batch, *size, channels) = the gradient by the maps of ``enlarge``, from that by its result."""
+    """Compute the gradient by the maps of ``enlarge``, out (batch, *size, channels), from that by its result."""
     (rows, columns), (height, width) = size, large
     line, bytes_ = columns * channels, 4 * channels
-    first, second, share = _between(lower, upper, shares, height + width)
-    own = np.empty(line, np.float32)
+    first, second, share = _load_neighbors(lower, upper, shares, height + width)
+    row_buffer = np.empty(line, np.float32)
     numba.carray(floats_at(out), batch * rows * line)[:] = f32(0.0)
     for item in range(batch):
         target, source = out + 4 * item * rows * line, gradient + item * height * width * bytes_
         for y in range(height):
-            own[:] = f32(0.0)
+            row_buffer[:] = f32(0.0)
             for x in range(width):
                 left, right = first[height + x] * bytes_, second[height + x] * bytes_
-                place = source + (y * width + x) * bytes_
-                _add_shares(place, share[height + x], own.ctypes.data + left, own.ctypes.data + right, channels)
-            _add_shares(own.ctypes.data, share[y], target + 4 * first[y] * line, target + 4 * second[y] * line, line)
+                pixel = source + (y * width + x) * bytes_
+                _add_shares(
+                    pixel, share[height + x], row_buffer.ctypes.data + left, row_buffer.ctypes.data + right, channels
+                )
+            _add_shares(
+                row_buffer.ctypes.data, share[y], target + 4 * first[y] * line, target + 4 * second[y] * line, line
+            )
 
 
 @compiled(**FAST)
 def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, batch, classes, size, large):
-    """The summed cross-entropy of bilinearly enlarged logits, float64, and its gradient by the logits.
+    """Compute the summed cross-entropy of bilinearly upsampled logits, float64, and its gradient by the logits.
 
     Args:
         logits: (batch, classes, rows, columns).
-        ignored: the label of a pixel that does not count.
+        ignored: label of pixels that are not counted.
         labels: int64 (batch, *large).
-        weights: (classes), a factor for the pixels of each class.
+        weights: (classes), factor for the pixels of each class.
+        lower: see the module.
+        upper: see the module.
+        shares: see the module.
         out: like ``logits``, receives the gradient; 0 for none.
-        size, large: rows and columns of the logits and of the labels.
+        batch: number of images.
+        classes: number of classes.
+        size: rows and columns of the logits.
+        large: rows and columns of the labels.
 
     Returns:
-        The sum; not a number if there is a label without a class.
+        The sum; NaN if a label has no class.
     """
     (rows, columns), (height, width) = size, large
     padded = (classes + LANES - 1) // LANES * LANES
     line, pixels, sum_ = columns * padded, rows * columns, 0.0
-    truth = numba.carray(whole_numbers_at(labels), (batch, height, width))
+    truth = numba.carray(integers_at(labels), (batch, height, width))
     factor = numba.carray(floats_at(weights), classes)
-    first, second, share = _between(lower, upper, shares, height + width)
+    first, second, share = _load_neighbors(lower, upper, shares, height + width)
     maps, slopes = np.empty(pixels * padded, np.float32), np.empty(pixels * padded, np.float32)
-    own, own_slopes, values = np.empty(line, np.float32), np.empty(line, np.float32), np.empty(padded, np.float32)
+    row_buffer, row_slopes, values = (
+        np.empty(line, np.float32),
+        np.empty(line, np.float32),
+        np.empty(padded, np.float32),
+    )
     for item in range(batch):
         _channels_last(logits + 4 * item * classes * pixels, maps.ctypes.data, classes, padded, pixels)
         slopes[:] = f32(0.0)
         for y in range(height):
             top, bottom = 4 * first[y] * line, 4 * second[y] * line
-            _blend(maps.ctypes.data + top, maps.ctypes.data + bottom, share[y], own.ctypes.data, line)
-            own_slopes[:] = f32(0.0)
+            _blend(maps.ctypes.data + top, maps.ctypes.data + bottom, share[y], row_buffer.ctypes.data, line)
+            row_slopes[:] = f32(0.0)
             for x in range(width):
                 label = truth[item, y, x]
                 if label == ignored:
@@ -163,7 +179,7 @@ def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, b
                 if label < 0 or label >= classes:
                     return math.nan
                 left, right, part = 4 * padded * first[height + x], 4 * padded * second[height + x], share[height + x]
-                _blend(own.ctypes.data + left, own.ctypes.data + right, part, values.ctypes.data, padded)
+                _blend(row_buffer.ctypes.data + left, row_buffer.ctypes.data + right, part, values.ctypes.data, padded)
                 logit = values[label]
                 largest, total = _exponentials(values.ctypes.data, padded)
                 sum_ += factor[label] * (math.log(total) + largest - logit)
@@ -172,11 +188,11 @@ def cross_entropy(logits, ignored, labels, weights, lower, upper, shares, out, b
                     for i in range(padded):
                         values[i] *= scale
                     values[label] -= factor[label]
-                    place = own_slopes.ctypes.data
-                    _add_shares(values.ctypes.data, part, place + left, place + right, padded)
+                    base = row_slopes.ctypes.data
+                    _add_shares(values.ctypes.data, part, base + left, base + right, padded)
             if out != 0:
-                place = slopes.ctypes.data
-                _add_shares(own_slopes.ctypes.data, share[y], place + top, place + bottom, line)
+                base = slopes.ctypes.data
+                _add_shares(row_slopes.ctypes.data, share[y], base + top, base + bottom, line)
         if out != 0:
             _classes_first(slopes.ctypes.data, out + 4 * item * classes * pixels, classes, padded, pixels)
     return sum_

@@ -1,7 +1,6 @@
-"""A differentiable convolution of volumes (batch, channels, depth, height, width), float32 in the host's memory.
+"""Differentiable convolution of volumes (batch, channels, depth, height, width), float32 in host memory.
 
-Like the functions of ``functions.py``: ``accelerate.can_use_fast_path`` says when it may be called, and nothing is
-checked here.
+Inputs are not checked: call it only if ``accelerate.can_use_fast_path`` allows it.
 """
 
 from collections.abc import Sequence
@@ -14,16 +13,16 @@ from paddle.autograd import PyLayer
 
 from ..launch.tuning import one_thread_here
 from ..runtime.compiled import compiled
-from .functions import address, choose, differentiable, find_wanted, with_graph
+from .functions import address, differentiable, needs_gradients, select_gradients, with_graph
 from .intrinsics import floats_at, multiply
-from .memory import PLAIN, TURNED, empty, in_order, product
+from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, product
 
-_PART = 1024  # numbers
+_PART = 1024  # numbers of a line at a time
 
 
 @register_jitable
 def _copy(source, size, lines, padded, margins):
-    """(channels, *size) at an address into ``lines`` (channels, numbers of a volume of the size ``padded``)."""
+    """Copy (channels, *size) at an address into ``lines`` (channels, numbers of a volume of the size ``padded``)."""
     depth, height, width = size
     volumes = numba.carray(floats_at(source), (len(lines), depth, height, width))
     for channel in range(len(lines)):
@@ -36,26 +35,27 @@ def _copy(source, size, lines, padded, margins):
 
 @register_jitable
 def _distance(tap, kernel, padded):
-    """In bytes, from the first place of a kernel to another."""
+    """Return the distance in bytes from the first position of a kernel to another."""
     row = tap // (kernel[1] * kernel[2]) * padded[1] + tap // kernel[2] % kernel[1]
     return 4 * (row * padded[2] + tap % kernel[2])
 
 
 @register_jitable
 def _length(kernel, padded):
-    """How many numbers of a line are the first place of a kernel, from the first to the last of them."""
+    """Return the number of first positions of a kernel in a line, from the first to the last."""
     return padded[0] * padded[1] * padded[2] - _distance(kernel[0] * kernel[1] * kernel[2] - 1, kernel, padded) // 4
 
 
 @compiled
 def correlate(product, volumes, weights, out, batch, inputs, outputs, size, kernel, margins, padded):
-    """The convolution, and from a gradient by its result, weights that are turned and other margins that by its input.
+    """Compute the convolution; with flipped weights and other margins, the gradient by its input.
 
     Args:
+        product: address of ``cblas_sgemm``.
         volumes: (batch, inputs, *size).
-        weights: (places of the kernel, outputs, inputs).
-        out: (batch, outputs, padded depth - kernel's + 1, padded height, padded width); of each row and plane the last
-            kernel - 1 numbers and rows mean nothing.
+        weights: (kernel positions, outputs, inputs).
+        out: (batch, outputs, padded depth - kernel's + 1, padded height, padded width); the last kernel - 1 numbers of
+            each row and rows of each plane are undefined.
     """
     line, length = padded[0] * padded[1] * padded[2], _length(kernel, padded)
     out_line = (padded[0] - kernel[0] + 1) * padded[1] * padded[2]
@@ -63,13 +63,13 @@ def correlate(product, volumes, weights, out, batch, inputs, outputs, size, kern
     for item in range(batch):
         _copy(volumes + 4 * item * inputs * size[0] * size[1] * size[2], size, lines, padded, margins)
         for start in range(0, length, _PART):
-            count, to = min(_PART, length - start), out + 4 * (item * outputs * out_line + start)
+            count, target = min(_PART, length - start), out + 4 * (item * outputs * out_line + start)
             for tap in range(kernel[0] * kernel[1] * kernel[2]):
-                own, place = weights + 4 * tap * outputs * inputs, lines.ctypes.data + 4 * start
-                place, beta = place + _distance(tap, kernel, padded), 0.0 if tap == 0 else 1.0
-                factors = own, inputs, place, line
-                multiply(product, PLAIN, PLAIN, outputs, count, inputs, 1.0, *factors, beta, to, out_line)
-    lines[0, 0] = 0.0  # until here, as numba frees an array once it is used no more
+                tap_weights, source = weights + 4 * tap * outputs * inputs, lines.ctypes.data + 4 * start
+                source, beta = source + _distance(tap, kernel, padded), 0.0 if tap == 0 else 1.0
+                factors = tap_weights, inputs, source, line
+                multiply(product, PLAIN, PLAIN, outputs, count, inputs, 1.0, *factors, beta, target, out_line)
+    lines[0, 0] = 0.0  # keeps the array alive until here; numba frees arrays after their last use
 
 
 @compiled
@@ -77,22 +77,29 @@ def weight_gradient(product, volumes, gradient, sums, batch, inputs, outputs, si
     """Add the gradient by the weights, in their order, to ``sums``.
 
     Args:
+        product: address of ``cblas_sgemm``.
+        volumes: (batch, inputs, *size).
         gradient: (batch, outputs, *(padded - kernel + 1)), by the convolution's result.
+        sums: (kernel positions, outputs, inputs).
     """
     line, length = padded[0] * padded[1] * padded[2], _length(kernel, padded)
     out_size = padded[0] - kernel[0] + 1, padded[1] - kernel[1] + 1, padded[2] - kernel[2] + 1
     lines, gradients = np.zeros((inputs, line), np.float32), np.zeros((outputs, length), np.float32)
     for item in range(batch):
         _copy(volumes + 4 * item * inputs * size[0] * size[1] * size[2], size, lines, padded, margins)
-        own = gradient + 4 * item * outputs * out_size[0] * out_size[1] * out_size[2]
-        _copy(own, out_size, gradients, padded, (0, 0, 0))
+        item_gradient = gradient + 4 * item * outputs * out_size[0] * out_size[1] * out_size[2]
+        _copy(item_gradient, out_size, gradients, padded, (0, 0, 0))
         for start in range(0, length, _PART):
             count, left = min(_PART, length - start), gradients.ctypes.data + 4 * start
             for tap in range(kernel[0] * kernel[1] * kernel[2]):
-                place = lines.ctypes.data + 4 * start + _distance(tap, kernel, padded)
-                to, factors = sums + 4 * tap * outputs * inputs, (left, length, place, line)
-                multiply(product, PLAIN, TURNED, outputs, inputs, count, 1.0, *factors, 1.0, to, inputs)
-    lines[0, 0], gradients[0, 0] = 0.0, 0.0  # until here, as numba frees an array once it is used no more
+                source = lines.ctypes.data + 4 * start + _distance(tap, kernel, padded)
+                target, factors = sums + 4 * tap * outputs * inputs, (left, length, source, line)
+                multiply(product, PLAIN, TRANSPOSED, outputs, inputs, count, 1.0, *factors, 1.0, target, inputs)
+    # Keeps the arrays alive until here; numba frees arrays after their last use
+    lines[0, 0], gradients[0, 0] = (
+        0.0,
+        0.0,
+    )
 
 
 def _pad(size: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
@@ -100,15 +107,15 @@ def _pad(size: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
 
 
 def _correlate(x, weights, kernel, margins) -> paddle.Tensor:
-    """The convolution with ``weights`` (places of the kernel, out, in)."""
+    """Compute the convolution with ``weights`` (kernel positions, out, in)."""
     (batch, inputs, *size), outputs = x.shape, weights.shape[1]
-    padded, weights = _pad(size, margins), in_order(weights)
+    padded, weights = _pad(size, margins), as_contiguous(weights)
     depth, height, width = (length - side + 1 for length, side in zip(padded, kernel))
     out = empty(batch, outputs, depth, *padded[1:])
-    places = product().pointer, address(x), address(weights), address(out)
-    with one_thread_here():  # more make products of this size slower
-        correlate(*places, batch, inputs, outputs, tuple(size), kernel, margins, padded)
-    return in_order(out[:, :, :, :height, :width])
+    addresses = product().pointer, address(x), address(weights), address(out)
+    with one_thread_here():  # more threads make products of this size slower
+        correlate(*addresses, batch, inputs, outputs, tuple(size), kernel, margins, padded)
+    return as_contiguous(out[:, :, :, :height, :width])
 
 
 def _forward(x, weight, bias, padding) -> paddle.Tensor:
@@ -118,52 +125,54 @@ def _forward(x, weight, bias, padding) -> paddle.Tensor:
 
 def _graph(ctx, gradient):
     (x, weight), conv3d = ctx.saved_tensor(), paddle.nn.functional.conv3d
-    turned = [1, 0, 2, 3, 4]  # channels in the place of the batch
+    swapped = [1, 0, 2, 3, 4]  # exchanges channels and batch
     margins = [side - 1 - margin for side, margin in zip(weight.shape[2:], ctx.padding)]
-    of_x = conv3d(gradient, weight.flip([2, 3, 4]).transpose(turned), padding=margins) if ctx.wanted[0] else None
-    of_weight = conv3d(x.transpose(turned), gradient.transpose(turned), padding=list(ctx.padding)).transpose(turned)
-    return choose(ctx.wanted, of_x, of_weight, gradient.sum([0, 2, 3, 4]))[: 2 + ctx.has_bias]
+    x_gradient = (
+        conv3d(gradient, weight.flip([2, 3, 4]).transpose(swapped), padding=margins) if ctx.needs_gradient[0] else None
+    )
+    w_gradient = conv3d(x.transpose(swapped), gradient.transpose(swapped), padding=list(ctx.padding)).transpose(swapped)
+    return select_gradients(ctx.needs_gradient, x_gradient, w_gradient, gradient.sum([0, 2, 3, 4]))[: 2 + ctx.has_bias]
 
 
 class _VolumeConvolutionFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, padding):
-        ctx.wanted, ctx.has_bias, ctx.padding = find_wanted(x, weight, bias), bias is not None, padding
+        ctx.needs_gradient, ctx.has_bias, ctx.padding = needs_gradients(x, weight, bias), bias is not None, padding
         ctx.save_for_backward(x, weight)
         return _forward(x, weight, bias, padding)
 
     @staticmethod
     @with_graph(_graph)
     def backward(ctx, gradient):
-        (x, weight), gradient, padding = ctx.saved_tensor(), in_order(gradient), ctx.padding
+        (x, weight), gradient, padding = ctx.saved_tensor(), as_contiguous(gradient), ctx.padding
         (batch, inputs, *size), (outputs, _, *kernel) = x.shape, weight.shape
-        of_x = of_weight = None
-        if ctx.wanted[0]:
+        x_gradient = w_gradient = None
+        if ctx.needs_gradient[0]:
             margins = tuple(side - 1 - margin for side, margin in zip(kernel, padding))
-            of_x = _correlate(gradient, weight.flatten(2).flip(2).transpose([2, 1, 0]), tuple(kernel), margins)
-        if ctx.wanted[1]:
+            x_gradient = _correlate(gradient, weight.flatten(2).flip(2).transpose([2, 1, 0]), tuple(kernel), margins)
+        if ctx.needs_gradient[1]:
             sums = paddle.zeros([kernel[0] * kernel[1] * kernel[2], outputs, inputs])
-            places = product().pointer, address(x), address(gradient), address(sums)
+            addresses = product().pointer, address(x), address(gradient), address(sums)
             sizes = tuple(size), tuple(kernel), padding, _pad(size, padding)
             with one_thread_here():
-                weight_gradient(*places, batch, inputs, outputs, *sizes)
-            # In a row: Paddle averages gradients over ranks by their memory, whatever their strides.
-            of_weight = in_order(sums.transpose([1, 2, 0]).reshape(weight.shape))
-        of_bias = gradient.sum([0, 2, 3, 4]) if ctx.wanted[2] else None
-        return (of_x, of_weight, of_bias)[: 2 + ctx.has_bias]
+                weight_gradient(*addresses, batch, inputs, outputs, *sizes)
+            # Contiguous: Paddle averages gradients over ranks by their memory and ignores strides.
+            w_gradient = as_contiguous(sums.transpose([1, 2, 0]).reshape(weight.shape))
+        bias_gradient = gradient.sum([0, 2, 3, 4]) if ctx.needs_gradient[2] else None
+        return (x_gradient, w_gradient, bias_gradient)[: 2 + ctx.has_bias]
 
 
-@paddle.jit.not_to_static  # Paddle 2.6 rewrites what an exported layer calls when it computes again
+@paddle.jit.not_to_static  # Paddle 2.6 rewrites functions called by an exported layer when it runs again
 def convolution(x, weight, bias, padding: Sequence[int]) -> paddle.Tensor:
-    """A convolution with stride 1 and zeros around.
+    """Compute a convolution with stride 1 and zero padding.
 
     Args:
         x: (batch, in, depth, height, width), with its padding no smaller than the kernel.
         weight: (out, in, *kernel), each side larger than its padding.
         bias: (out), or None.
-        padding: of depth, height and width, on both sides.
+        padding: padding of depth, height and width, on both sides.
     """
-    x, padding = in_order(x), tuple(padding)
+    x, padding = as_contiguous(x), tuple(padding)
     if paddle.is_grad_enabled():
         return differentiable(_VolumeConvolutionFunction, x, weight, bias, padding)
     return _forward(x, weight, bias, padding)

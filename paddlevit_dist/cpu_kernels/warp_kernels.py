@@ -1,10 +1,10 @@
-"""Pillow's bicubic affine transform in compiled loops, equal to it in every bit.
+"""Bicubic affine transform in compiled loops, bit-identical to Pillow's.
 
-Pillow (``VolumeGeometry.c``) maps the center of each target pixel to the source, takes the sixteen pixels around that
-point, repeated at the edges, and interpolates along the four rows, then between them, in double precision; the result
-is cut off to a whole level, not rounded. The arithmetic here is the same, operation by operation; the pixels that a row
-of the target needs are first fetched side by side. A shear or a shift moves along one axis only, where the
-interpolation along the other leaves the levels as they are, and four pixels are enough.
+Pillow (``Geometry.c``) maps the center of each target pixel to the source and takes the sixteen pixels around that
+point, repeated at the edges. It interpolates along the four rows, then between them, in double precision, and truncates
+the result. The arithmetic here is identical, operation by operation, but the pixels for a row of the target are fetched
+together first. A shear or a shift moves along one axis only; interpolation along the other axis does not change the
+levels, so four pixels are enough.
 
 Importing this module loads numba.
 """
@@ -14,12 +14,12 @@ import numpy as np
 
 from ..runtime.compiled import compiled
 
-_EDGE = 2  # pixels that are repeated around the image
+_EDGE = 2  # pixels repeated around the image
 
 
 @numba.njit(nogil=True)
 def _pack(planes):
-    """Up to three channels in one word, so that a pixel is fetched at once: uint32 (pixels,), edges repeated."""
+    """Pack up to three channels into one word, so that a pixel is fetched at once: uint32 (pixels,), edges repeated."""
     channels, height, width = planes.shape
     stride = width + 2 * _EDGE
     words = np.empty((height + 2 * _EDGE) * stride, dtype=np.uint32)
@@ -38,8 +38,8 @@ def _pack(planes):
 
 
 @numba.njit(nogil=True)
-def _inside(xs, ys, width, height):
-    """The first and the end of the source points inside an image; a straight line passes it once."""
+def _find_inside(xs, ys, width, height):
+    """Return the first and the end of the source points inside an image, which a straight line passes once."""
     begin, end = 0, len(xs)
     while begin < end and not (0.0 <= xs[begin] < width and 0.0 <= ys[begin] < height):
         begin += 1
@@ -49,9 +49,11 @@ def _inside(xs, ys, width, height):
 
 
 @numba.njit(nogil=True)
-def _divide(xs, ys, starts, stride):
-    """Source points become their fractions, and ``starts`` the first of the pixels around each; returns the largest
-    fractions."""
+def _split_points(xs, ys, starts, stride):
+    """Replace source points by their fractions, and fill ``starts`` with the first of the pixels around each.
+
+    Returns the largest fractions.
+    """
     x_largest, y_largest = 0.0, 0.0
     for column in range(len(starts)):
         x, y = xs[column] - 0.5, ys[column] - 0.5
@@ -64,80 +66,83 @@ def _divide(xs, ys, starts, stride):
 
 @numba.njit(nogil=True)
 def _fetch(words, starts, first, step, fetched):
-    """Four neighbors of each pixel, ``step`` words apart: ``fetched`` (4, pixels or more)."""
-    one, two, three, four = fetched[0], fetched[1], fetched[2], fetched[3]
+    """Fetch four neighbors of each pixel, ``step`` words apart, to ``fetched`` (4, pixels or more)."""
+    first_line, second_line, third_line, fourth_line = fetched[0], fetched[1], fetched[2], fetched[3]
     for column in range(len(starts)):
-        at = starts[column] + np.uint64(first)
-        one[column] = words[at]
-        two[column] = words[at + np.uint64(step)]
-        three[column] = words[at + np.uint64(2 * step)]
-        four[column] = words[at + np.uint64(3 * step)]
+        start = starts[column] + np.uint64(first)
+        first_line[column] = words[start]
+        second_line[column] = words[start + np.uint64(step)]
+        third_line[column] = words[start + np.uint64(2 * step)]
+        fourth_line[column] = words[start + np.uint64(3 * step)]
 
 
 @numba.njit(nogil=True)
-def _between(e, f, g, h, share):
-    # Of numbers that are not whole, the order of the sums matters.
+def _interpolate(e, f, g, h, share):
+    # The result depends on the order of the sums.
     return f + share * ((-e + g) + share * ((2.0 * (e - f) + g - h) + share * (-e + f - g + h)))
 
 
 @numba.njit(nogil=True)
-def _along(fetched, bits, shares, out):
-    """Interpolates a channel between its four fetched neighbors."""
+def _interpolate_channel(fetched, bits, shares, out):
+    """Interpolate a channel between its four fetched neighbors."""
     lowest = np.uint32(255)
-    one, two, three, four = fetched[0], fetched[1], fetched[2], fetched[3]
+    first, second, third, fourth = fetched[0], fetched[1], fetched[2], fetched[3]
     for column in range(len(shares)):
-        a = np.float64(np.int32((one[column] >> bits) & lowest))
-        b = np.float64(np.int32((two[column] >> bits) & lowest))
-        c = np.float64(np.int32((three[column] >> bits) & lowest))
-        d = np.float64(np.int32((four[column] >> bits) & lowest))
-        out[column] = _between(a, b, c, d, shares[column])
+        a = np.float64(np.int32((first[column] >> bits) & lowest))
+        b = np.float64(np.int32((second[column] >> bits) & lowest))
+        c = np.float64(np.int32((third[column] >> bits) & lowest))
+        d = np.float64(np.int32((fourth[column] >> bits) & lowest))
+        out[column] = _interpolate(a, b, c, d, shares[column])
 
 
 @compiled
 def warp(planes: np.ndarray, rows: tuple[float, ...], fill: tuple[int, int, int]) -> np.ndarray:
-    """The image under an affine map, as ``image.transform(size, AFFINE, rows, BICUBIC, fillcolor=fill)`` has it.
+    """Transform an image like ``image.transform(size, AFFINE, rows, BICUBIC, fillcolor=fill)``.
 
     Args:
         planes: uint8 (channels, height, width), C-contiguous, up to three channels.
-        rows: the first two rows of the map from target to source coordinates.
+        rows: first two rows of the map from target to source coordinates.
         fill: level of each channel where the source point is outside the image.
+
     Returns:
         uint8 (channels, height, width).
     """
     channels, height, width = planes.shape
     stride, words = width + 2 * _EDGE, _pack(planes)
     xs, ys = np.empty(width, dtype=np.float64), np.empty(width, dtype=np.float64)
-    starts = np.empty(width, dtype=np.uint64)  # unsigned: an index that may be negative is slower
-    fetched = np.empty((4, 4, width), dtype=np.uint32)  # the neighbors of each target pixel of a row
-    lines = np.empty((4, width), dtype=np.float64)  # a channel between them along the rows
-    between = np.empty(width, dtype=np.float64)
+    starts = np.empty(width, dtype=np.uint64)  # unsigned: signed indices are slower
+    fetched = np.empty((4, 4, width), dtype=np.uint32)  # neighbors of each target pixel of a row
+    lines = np.empty((4, width), dtype=np.float64)  # a channel interpolated along the rows
+    interpolated = np.empty(width, dtype=np.float64)
     result = np.empty_like(planes)
     for row in range(height):
         for column in range(width):
             xs[column] = rows[0] * (column + 0.5) + rows[1] * (row + 0.5) + rows[2]
             ys[column] = rows[3] * (column + 0.5) + rows[4] * (row + 0.5) + rows[5]
-        begin, end = _inside(xs, ys, width, height)
-        # Slices from here on: an index that may be negative is not computed side by side.
-        x_shares, y_shares, places = xs[begin:end], ys[begin:end], starts[begin:end]
-        x_largest, y_largest = _divide(x_shares, y_shares, places, stride)
+        begin, end = _find_inside(xs, ys, width, height)
+        # Slices from here on: loops with signed indices are not vectorized.
+        x_shares, y_shares, pixel_starts = xs[begin:end], ys[begin:end], starts[begin:end]
+        x_largest, y_largest = _split_points(x_shares, y_shares, pixel_starts, stride)
         moves_both_ways = x_largest > 0.0 and y_largest > 0.0
         if moves_both_ways:
             for number in range(4):
-                _fetch(words, places, number * stride, 1, fetched[number])
-        elif x_largest > 0.0:  # along the axis without fractions the second of the four neighbors is taken as it is
-            _fetch(words, places, stride, 1, fetched[0])
+                _fetch(words, pixel_starts, number * stride, 1, fetched[number])
+        elif x_largest > 0.0:  # along the axis without fractions, the second of four neighbors is the result
+            _fetch(words, pixel_starts, stride, 1, fetched[0])
         else:
-            _fetch(words, places, 1, stride, fetched[0])
+            _fetch(words, pixel_starts, 1, stride, fetched[0])
         for channel in range(channels):
-            bits, levels = np.uint32(8 * channel), between[: end - begin]
+            bits, levels = np.uint32(8 * channel), interpolated[: end - begin]
             if moves_both_ways:
                 for number in range(4):
-                    _along(fetched[number], bits, x_shares, lines[number])
-                one, two, three, four = lines[0], lines[1], lines[2], lines[3]
+                    _interpolate_channel(fetched[number], bits, x_shares, lines[number])
+                first, second, third, fourth = lines[0], lines[1], lines[2], lines[3]
                 for column in range(end - begin):
-                    levels[column] = _between(one[column], two[column], three[column], four[column], y_shares[column])
+                    levels[column] = _interpolate(
+                        first[column], second[column], third[column], fourth[column], y_shares[column]
+                    )
             else:
-                _along(fetched[0], bits, x_shares if x_largest > 0.0 else y_shares, levels)
+                _interpolate_channel(fetched[0], bits, x_shares if x_largest > 0.0 else y_shares, levels)
             result[channel, row] = fill[channel]
             target = result[channel, row, begin:end]
             for column in range(end - begin):

@@ -1,9 +1,11 @@
-"""Means to find out why a training does not do what it should. An extension: it can be deleted (see ``extension``).
+"""Debugging tools for training runs.
+
+This is an extension: the folder can be deleted (see ``extension``).
 
 - ``doctor``: checks of machine, data and first steps, with ``doctor_checks``
-- ``selftest``: the same updates with other numbers of processes
-- ``first_layer``: which layer makes an update that ends the run not finite, with ``layer_watch``
-- ``profile``: where the time of some updates goes; ``settings``: keys
+- ``selftest``: compares updates with different numbers of processes
+- ``first_layer``: finds the layer whose values are not finite after a run has diverged, with ``layer_watch``
+- ``profile``: records some updates with Paddle's profiler; ``settings``: keys
 """
 
 from __future__ import annotations
@@ -21,33 +23,36 @@ if TYPE_CHECKING:
 
 
 class DebugExtension(Extension):
-    """The command doctor, -selftest and -profile, and an explanation of what is not finite."""
+    """Command ``doctor``, flags ``-selftest`` and ``-profile``, and the search for non-finite layers."""
 
-    commands = {"doctor": "whether machine, data and first steps of a training are in order; takes the main flags"}
+    commands = {"doctor": "check machine, data and the first steps of a training run; takes the main flags"}
     about = {
         "doctor": CommandHelp(
             "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
-            "Exit code: 0, 1 if a check fails, 2 for a mistake.",
+            "Exit code: 0; 1 if a check fails; 2 if the command line or configuration is invalid.",
             ("", "-cfg=finetune_folder -data_path=my_data", "-cfg=vit_digits -ngpus=2"),
         ),
     }
     flags = (
-        Flag("selftest", None, "SELFTEST", "run", "compare updates with one device and with all"),
+        Flag("selftest", None, "SELFTEST", "run", "compare updates on one device with updates on all devices"),
         Flag("profile", "N", "PROFILE", "training", "record N updates with Paddle's profiler"),
     )
     job_key = "SELFTEST"
 
     def run_command(self, name: str, words: list[str]) -> None:
+        """Run ``doctor``."""
         from .doctor import run
 
         run(words)
 
     def run_job(self, given: Configuration) -> None:
+        """Run the self-test."""
         from .selftest import run
 
         run(given)
 
     def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
+        """Return the profiler's callback of a training run with ``-profile``."""
         if not (trains and run.config["PROFILE"]):
             return ()
         from .profile import ProfileCallback
@@ -57,9 +62,10 @@ class DebugExtension(Extension):
     def explain_not_finite(
         self, run: Trainer, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
     ) -> list[str]:
-        from .first_layer import FirstLayer
+        """Describe the first layer whose values are not finite."""
+        from .first_layer import FirstLayerFinder
 
-        return FirstLayer(run)(batches, step, counts)
+        return FirstLayerFinder(run)(batches, step, counts)
 
 
 EXTENSION = DebugExtension()

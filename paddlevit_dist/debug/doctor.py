@@ -1,5 +1,7 @@
-"""``doctor [FLAGS]``: what this machine and its Paddle can do and, with the main job's flags, whether a training with
-them would run; ``ok``, ``warning`` or ``failure`` for each check, with what mends it."""
+"""Command ``doctor [FLAGS]``: check this machine, its Paddle and, with the main job's flags, the first training steps.
+
+Each check prints ``ok``, ``warning`` or ``failure``, and how to fix the problem.
+"""
 
 import tempfile
 from pathlib import Path
@@ -11,24 +13,25 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.command_line import parse
 
-# What these set says nothing of data or model.
-_OF_THE_MACHINE = ("SAVE", "NGPUS", "DEVICE", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
+# These keys do not select data or a model.
+_MACHINE_KEYS = ("SAVE", "NGPUS", "DEVICE", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
 
 
 def run(arguments: list[str]) -> None:
-    """Carry out the command.
+    """Run the command.
 
     Args:
-        arguments: the words behind its name, as a training takes them.
+        arguments: the main job's flags.
+
     Raises:
-        UserError: the command line or the configuration is wrong.
-        SystemExit: with 1, a check has failed.
+        UserError: if the command line or the configuration is invalid.
+        SystemExit: with code 1 if a check has failed.
     """
     loaded = configuration.load(arguments, configuration.EXAMPLE, command="doctor")
     values, command = loaded.values, parse(arguments)
     for name in ("EVAL", "SELFTEST"):
         if values[name]:
-            raise UserError(f"doctor looks at a training: leave out {name}")
+            raise UserError(f"doctor checks a training run: remove -{name.lower()} ({name})")
     signals.set_mode(training=False)
     if devices.is_launched():
         raise UserError("doctor starts its own processes: run it without Paddle's launcher")
@@ -36,32 +39,32 @@ def run(arguments: list[str]) -> None:
     from ..launch import plan_processes
     from .doctor_checks import (  # with Paddle
         CHECKS,
-        CHECKS_OF_DATA,
+        DATA_CHECKS,
         FAILURE,
         OK,
         SKIPPED,
         WARNING,
         CheckContext,
-        carry_out,
+        run_checks,
     )
 
-    looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
-    checks = [*CHECKS, *(CHECKS_OF_DATA if looks_at_data else ())]
+    checks_data = command.cfg is not None or any(s.name not in _MACHINE_KEYS for s in command.settings)
+    checks = [*CHECKS, *(DATA_CHECKS if checks_data else ())]
     plan = plan_processes(values.NGPUS, device=values.DEVICE)
     token = stale_resources.new_token()
     try:
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_doctor_") as folder:
-            checkup = CheckContext(values, Path(folder), plan)
-            carry_out(checkup, checks)
-    finally:  # what processes had in shared memory that were killed
+            context = CheckContext(values, Path(folder), plan)
+            run_checks(context, checks)
+    finally:  # killed processes may leave shared memory
         stale_resources.new_token()
         stale_resources.remove(token, tempfile.gettempdir())
     for notice in [*loaded.notices, *plan.notices]:
         print(one_line(f"note: {notice}"))
-    statuses = [finding.status for finding in checkup.found.values()]
+    statuses = [result.status for result in context.results.values()]
     numbers = [f"{statuses.count(OK)} ok", f"{statuses.count(WARNING)} warnings", f"{statuses.count(FAILURE)} failures"]
     print(", ".join(numbers + ([f"{statuses.count(SKIPPED)} skipped"] if SKIPPED in statuses else [])))
-    if not looks_at_data:
-        print("With -cfg=FILE, -dataset or -data_path, data and a step of a training are looked at, too.")
+    if not checks_data:
+        print("To check data and a training step as well, add -cfg=FILE, -dataset or -data_path.")
     if FAILURE in statuses:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""Which layer of a run that is about to end was the first that is not finite, and of which samples."""
+"""Find the first layer and the samples with non-finite values after a run has diverged."""
 
 import copy
 import itertools
@@ -19,17 +19,19 @@ from ..engine.trainer import Trainer
 from ..runtime.paddle_versions import as_written
 from ..runtime.printing import one_line
 from ..tasks.task import StepPosition
-from .layer_watch import BadTensor, LayerWatch, first_operation
+from .layer_watch import BadTensor, LayerWatch, find_first_operation
 
 _MOST_SHOWN = 20
 
 
-class NotFinite(NamedTuple):
-    """Finding of one micro-batch of one rank, both counted from 0.
+class NonFiniteResult(NamedTuple):
+    """Non-finite values in one micro-batch of one rank, both counted from 0.
 
     Attributes:
-        samples: a line for each whose values are not finite.
-        only: whether these are known, and not just all of the micro-batch.
+        finding: the first non-finite tensor.
+        operation: the first operation of Paddle with a non-finite result; None if it is not known.
+        samples: a line for each affected sample.
+        only: whether the affected samples are known; otherwise ``samples`` has the whole micro-batch.
     """
 
     micro: int
@@ -40,71 +42,73 @@ class NotFinite(NamedTuple):
     only: bool
 
 
-class FirstLayer:
-    """Computes an update that ends the run once more, forward and backward, and looks at each layer. Every rank has
-    one.
+class FirstLayerFinder:
+    """Repeats the update that ends a run, forward and backward, and checks the output of each layer.
 
-    Called with what the update was computed of: micro-batches, step and normalizers, on every rank, before anything
-    else has changed weights or precision. Returns lines about what is found.
+    It is called with the update's micro-batches, step and normalizers, before weights or precision change.
     """
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
 
     def __call__(self, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]) -> list[str]:
+        """Return the log lines. Every rank must call this."""
         model = self._run.model
-        of_ranks = all_gather(not_finite(host_values(model.state_dict())))
-        broken = next(filter(None, of_ranks), None)
-        if broken is not None:
-            return [f"weight '{broken}' is not finite before the update"]
-        # Whether ranks communicate in a pass: then every one makes the same.
-        self._exchanges = communicates_in_forward(model) or (self._run.task.communicates_in_step and world_size() > 1)
+        bad_weights = all_gather(not_finite(host_values(model.state_dict())))
+        bad_weight = next(filter(None, bad_weights), None)
+        if bad_weight is not None:
+            return [f"weight '{bad_weight}' is not finite before the update"]
+        # Ranks that communicate in a pass must all run the same passes.
+        self._communicates = communicates_in_forward(model) or (
+            self._run.task.communicates_in_step and world_size() > 1
+        )
         statistics = BufferSnapshot(running_statistics(model))
-        found: list[NotFinite] = []
+        results: list[NonFiniteResult] = []
         try:
             with as_written():
-                keys = self._keys(step)
+                keys = self._get_sample_keys(step)
                 for micro, (batch, micro_keys) in enumerate(zip(batches, keys)):
-                    this = self._look(batch, micro_keys, step._replace(micro=micro), counts)
-                    found += [] if this is None else [this]
-            told = [] if found else self._overflowing()
-        except Exception as error:  # the other ranks wait, and that the run has diverged is still to be told
-            told = [f"rank {rank()} could not find the layer: {one_line(error)[:200]}"]
+                    result = self._check_batch(batch, micro_keys, step._replace(micro=micro), counts)
+                    results += [] if result is None else [result]
+            lines = [] if results else self._check_norm()
+        except Exception as error:  # the other ranks wait, and the divergence still has to be reported
+            lines = [f"rank {rank()} could not find the layer: {one_line(error)[:200]}"]
         finally:
             statistics.restore()
             self._clear_gradients()
-        gathered = [item for items in all_gather(found) for item in items]
-        others = [line for lines in all_gather(told) for line in lines]
+        gathered = [item for items in all_gather(results) for item in items]
+        other_lines = [line for rank_lines in all_gather(lines) for line in rank_lines]
         if not gathered:
-            return others[:1] or ["everything is finite when it is computed again: an operation is not repeatable"]
+            return other_lines[:1] or ["a repetition of the update is finite: some operation is not deterministic"]
         gathered.sort(key=lambda item: (item.micro, item.finding.order, item.rank))
-        return [*self._log(gathered[0]), *(f"also in {_place(item)}: {item.finding.what}" for item in gathered[1:])]
+        also = (f"also in {_format_place(item)}: {item.finding.what}" for item in gathered[1:])
+        return [*self._format_result(gathered[0]), *also]
 
-    def _keys(self, step: StepPosition) -> list[list[SampleKey]]:
-        """Which readings this rank's micro-batches of the update are of. It is judged before it is counted or, on a
-        GPU, before the next one is."""
+    def _get_sample_keys(self, step: StepPosition) -> list[list[SampleKey]]:
+        """Return the sample keys of this rank's micro-batches of the update."""
         sampler = self._run.sampler
+        # On a GPU, an update is checked after it was counted.
         is_counted = self._run.schedule.update > step.update
         readings = copy.copy(sampler).batches(step.epoch, sampler.consumed_before if is_counted else sampler.consumed)
         return list(itertools.islice(readings, sampler.accumulation_steps))
 
-    def _look(
+    def _check_batch(
         self, batch: dict[str, Any], keys: list[SampleKey], step: StepPosition, counts: dict[str, Any]
-    ) -> NotFinite | None:
+    ) -> NonFiniteResult | None:
         finding = self._pass(batch, len(keys), step, counts)
         if finding is None:
             return None
         operation = None
-        if not self._exchanges:  # it raises in the middle of a pass, and the other ranks would wait
-            operation = first_operation(self._run.model, lambda: self._pass(batch, len(keys), step, counts))
+        if not self._communicates:  # the check raises within a pass, and other ranks would wait
+            operation = find_first_operation(self._run.model, lambda: self._pass(batch, len(keys), step, counts))
         rows, only = finding.rows, True
-        if rows is None and len(keys) > 1 and not self._exchanges:
+        if rows is None and len(keys) > 1 and not self._communicates:
             rows = [row for row, key in enumerate(keys) if self._is_bad_alone(key, step, counts)]
         if not rows:
             rows, only = list(range(len(keys))), len(keys) == 1
         samples = self._run.datasets["train"]
         names = [f"{keys[row].index} {one_line(describe_sample(samples, keys[row].index))}" for row in rows]
-        return NotFinite(step.micro, rank(), finding, operation, names, only)
+        return NonFiniteResult(step.micro, rank(), finding, operation, names, only)
 
     def _is_bad_alone(self, key: SampleKey, step: StepPosition, counts: dict[str, Any]) -> bool:
         run = self._run
@@ -117,7 +121,7 @@ class FirstLayer:
     def _pass(
         self, batch: dict[str, Any], samples: int, step: StepPosition, counts: dict[str, Any]
     ) -> BadTensor | None:
-        """Forward and backward of a micro-batch, without the other ranks; the first tensor that is not finite."""
+        """Run forward and backward of a micro-batch on this rank, and return the first non-finite tensor."""
         run = self._run
         model, precision = run.model, run.precision
         self._clear_gradients()
@@ -126,18 +130,18 @@ class FirstLayer:
         try:
             for name, value in batch.items():
                 if isinstance(value, paddle.Tensor):
-                    watch.look(value, f"the input '{name}'")
+                    watch.check(value, f"the input '{name}'")
             with precision.autocast():
                 terms = run.task.train_step(model, dict(batch), step)
                 loss = compute_loss(terms, counts, run.config.TRAIN.ACCUM_ITER, world_size())
             for name, term in terms.items():
                 if term.weight:
-                    watch.look(term.sum, f"the term '{name}' of the loss")
-            watch.look(loss, "the loss")
-            if watch.found is None or self._exchanges:  # another rank may wait in its backward pass
+                    watch.check(term.sum, f"the term '{name}' of the loss")
+            watch.check(loss, "the loss")
+            if watch.first_bad is None or self._communicates:  # another rank may wait in its backward pass
                 precision.backward(loss)
-                watch.look_at_gradients(model)
-            return watch.found
+                watch.check_gradients(model)
+            return watch.first_bad
         finally:
             watch.close()
 
@@ -145,28 +149,27 @@ class FirstLayer:
         for parameter in self._run.model.parameters():
             parameter.clear_gradient(False)
 
-    def _overflowing(self) -> list[str]:
-        """Whether the gradients are finite, and their norm is not."""
+    def _check_norm(self) -> list[str]:
+        """Return a line if the norm of the gradients overflows."""
         if np.isfinite(collect_gradients([p for p in self._run.model.parameters() if not p.stop_gradient]).norm()):
             return []
-        return ["every gradient is finite, but the squares for their norm are too large for float32"]
+        return ["every gradient is finite, but their norm overflows float32"]
 
-    def _log(self, first: NotFinite) -> list[str]:
+    def _format_result(self, first: NonFiniteResult) -> list[str]:
         finding = first.finding
         several = world_size() > 1 or self._run.config.TRAIN.ACCUM_ITER > 1
-        place = f"{_place(first)}: " if several else ""
+        place = f"{_format_place(first)}: " if several else ""
         lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
         if first.operation:
             lines.append(f"  Paddle's check of operations stops at: {first.operation}")
         plural = "s" if len(first.samples) > 1 else ""
-        lines.append(
-            f"  {len(first.samples)} sample{plural}{'' if first.only else ' of this micro-batch, any of them'}:"
-        )
+        note = "" if first.only else " of this micro-batch, at least one is affected"
+        lines.append(f"  {len(first.samples)} sample{plural}{note}:")
         lines += [f"    {name}" for name in first.samples[:_MOST_SHOWN]]
         if len(first.samples) > _MOST_SHOWN:
             lines.append(f"    and {len(first.samples) - _MOST_SHOWN:,} more")
         return lines
 
 
-def _place(found: NotFinite) -> str:
-    return f"rank {found.rank}, micro-batch {found.micro}"
+def _format_place(result: NonFiniteResult) -> str:
+    return f"rank {result.rank}, micro-batch {result.micro}"

@@ -1,4 +1,4 @@
-"""The first value of a forward and backward pass that is not finite: which layer made it, from which samples."""
+"""Find the first non-finite tensor of a forward and backward pass, its layer and its samples."""
 
 import contextlib
 import re
@@ -15,15 +15,14 @@ _FLOATING = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
 
 class BadTensor(NamedTuple):
-    """A tensor that is not finite.
+    """Tensor with non-finite values.
 
     Attributes:
-        order: how many tensors of the pass were looked at before it.
-        what: its name, "the output of layer 'head' (Linear)" for example.
-        bad: how many of its values are not finite.
-        size: how many values it has.
-        rows: the samples whose values are not finite, by their place in the batch; None where the first axis of the
-            tensor does not count samples.
+        order: number of tensors of the pass that were checked before it.
+        what: its description, for example "the output of layer 'head' (Linear)".
+        bad: number of non-finite values.
+        size: number of values.
+        rows: positions in the batch of the affected samples; None if the tensor's first axis is not the batch.
     """
 
     order: int
@@ -34,100 +33,101 @@ class BadTensor(NamedTuple):
 
 
 class LayerWatch:
-    """Looks at what each layer of a model puts out, and at the gradients of that, and keeps the first that is bad.
+    """Checks the output of each layer of a model and its gradients, and stores the first non-finite tensor.
 
     Args:
-        model: is left as it was when ``close`` is called.
-        samples: in the batch.
+        model: gets hooks, which ``close`` removes.
+        samples: number of samples in the batch.
 
     Attributes:
-        found: the first tensor that is not finite; None so far.
+        first_bad: the first non-finite tensor; None if there is none yet.
     """
 
     def __init__(self, model: paddle.nn.Layer, samples: int) -> None:
-        self.found: BadTensor | None = None
+        self.first_bad: BadTensor | None = None
         self._samples = samples
-        self._looked_at = 0
-        self._before = "the input of the model"  # the last one that was finite
+        self._num_checked = 0
+        self._last_finite = "the input of the model"
         layers = model.named_sublayers(include_self=True)
         self._hooks = [layer.register_forward_post_hook(self._make_hook(name, layer)) for name, layer in layers]
 
     def close(self) -> None:
-        """Take the hooks off the model."""
+        """Remove the hooks from the model."""
         for hook in self._hooks:
             hook.remove()
 
-    def look(self, tensor: paddle.Tensor, what: str) -> None:
-        """Look at a tensor unless an earlier one was not finite already."""
-        if self.found is not None or tensor.dtype not in _FLOATING:
+    def check(self, tensor: paddle.Tensor, what: str) -> None:
+        """Check a tensor, unless a non-finite one was found earlier."""
+        if self.first_bad is not None or tensor.dtype not in _FLOATING:
             return
-        self._looked_at += 1
+        self._num_checked += 1
         values = tensor.detach().astype("float32").numpy()
         bad = ~np.isfinite(values)
         if not bad.any():
-            self._before = what
+            self._last_finite = what
             return
         rows = None
         if values.ndim and len(values) == self._samples:
             rows = np.flatnonzero(bad.reshape(len(values), -1).any(axis=1)).tolist()
-        self.found = BadTensor(self._looked_at, what, int(bad.sum()), values.size, rows)
+        self.first_bad = BadTensor(self._num_checked, what, int(bad.sum()), values.size, rows)
 
-    def look_at_gradients(self, model: paddle.nn.Layer) -> None:
-        """Look at the gradients of the parameters, the last one's first, as the backward pass makes them."""
+    def check_gradients(self, model: paddle.nn.Layer) -> None:
+        """Check the gradients of the parameters from the last to the first, the order of the backward pass."""
         for name, parameter in reversed(list(model.named_parameters())):
             if parameter.grad is not None:
-                self.look(parameter.grad, f"the gradient of '{name}'")
+                self.check(parameter.grad, f"the gradient of '{name}'")
 
     def _make_hook(self, name: str, layer: paddle.nn.Layer) -> Callable[..., None]:
-        said = f"layer '{name}' ({type(layer).__name__})" if name else f"the model ({type(layer).__name__})"
+        title = f"layer '{name}' ({type(layer).__name__})" if name else f"the model ({type(layer).__name__})"
 
-        def look_at_output(_: Any, inputs: Any, output: Any) -> None:
-            if self.found is not None:
+        def check_output(_: Any, inputs: Any, output: Any) -> None:
+            if self.first_bad is not None:
                 return
-            for tensor in _tensors_in(inputs):
-                # Its maker is no layer: a function between layers, or a parameter that is used without one.
-                self.look(tensor, f"the input of {said}, made after {self._before},")
-            for tensor in _tensors_in(output):
-                self.look(tensor, f"the output of {said}")
-                if self.found is None and not tensor.stop_gradient and tensor.dtype in _FLOATING:
-                    tensor.register_hook(lambda gradient: self.look(gradient, f"the gradient of the output of {said}"))
+            for tensor in _iterate_tensors(inputs):
+                # A bad input comes from a function between layers, or from a parameter that is used without a layer.
+                self.check(tensor, f"the input of {title}, computed after {self._last_finite},")
+            for tensor in _iterate_tensors(output):
+                self.check(tensor, f"the output of {title}")
+                if self.first_bad is None and not tensor.stop_gradient and tensor.dtype in _FLOATING:
+                    tensor.register_hook(
+                        lambda gradient: self.check(gradient, f"the gradient of the output of {title}")
+                    )
 
-        return look_at_output
+        return check_output
 
 
-def _tensors_in(value: Any) -> Iterator[paddle.Tensor]:
-    """The tensors of a layer's input or output: itself, or in lists, dictionaries and plain objects such as a
-    ``SparseTensor``."""
+def _iterate_tensors(value: Any) -> Iterator[paddle.Tensor]:
+    """Yield the tensors in nested lists, dictionaries and plain objects such as a ``SparseTensor``."""
     if isinstance(value, paddle.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors_in(item)
+            yield from _iterate_tensors(item)
     elif isinstance(value, dict):
-        yield from _tensors_in(list(value.values()))
+        yield from _iterate_tensors(list(value.values()))
     elif hasattr(value, "__dict__") and not isinstance(value, paddle.nn.Layer):
         yield from (item for item in vars(value).values() if isinstance(item, paddle.Tensor))
 
 
-def first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str | None:
-    """The name of the first operation of Paddle in ``run`` whose result is not finite, or None.
+def find_first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str | None:
+    """Return the name of the first operation of Paddle in ``run`` whose result is not finite, or None.
 
-    Looked at from the model's first layer on: among what ``batch_norm`` returns, which normalizes images before that,
-    is memory that it leaves as it was.
+    The check starts at the model's first layer: before it, ``batch_norm`` normalizes images, and some of its outputs
+    are uninitialized memory.
     """
     with captured_output(), contextlib.ExitStack() as checks:  # Paddle's check prints pages from C++
-        begun: list[Any] = []
+        active: list[Any] = []
 
         def begin(*_: Any) -> None:
-            if not begun:
-                begun.append(checks.enter_context(check_operations()))
+            if not active:
+                active.append(checks.enter_context(check_operations()))
 
         hook = model.register_forward_pre_hook(begin)
         try:
             run()
         except RuntimeError as error:
-            named = re.search(r"\bop=(\w+)", str(error))
-            return named[1] if named else None
+            match = re.search(r"\bop=(\w+)", str(error))
+            return match[1] if match else None
         finally:
             hook.remove()
     return None

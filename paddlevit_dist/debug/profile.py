@@ -1,7 +1,7 @@
-"""``-profile N``: N updates by Paddle's profiler: its summary, and a trace to look at.
+"""``-profile N``: record N updates with Paddle's profiler, and write its tables and a trace.
 
-Rank 0 records; the training goes on and none of its numbers change. The first updates of a start are left out: they
-compile, load kernels and fill caches.
+Rank 0 records. Training continues, and its numbers do not change. The first updates are skipped, since they compile,
+load kernels and fill caches.
 """
 
 import contextlib
@@ -22,22 +22,21 @@ from ..runtime.transfers import is_on_gpu
 from ..tasks.callback import Callback, UpdateRecord
 from .settings import DebugSettings
 
-_LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough
+_SKIPPED = 2  # updates at the start of an epoch, if it has enough updates
 
 
 class ProfileCallback(Callback):
-    """Records the first updates of the epoch that the run begins with. It comes after the callbacks that do something
-    once an update is made, so that this is in it.
+    """Record updates of the first epoch of a run, and the other callbacks of each update.
 
     Raises:
-        UserError: in a training, where Paddle's profiler does not work.
+        UserError: during training, if Paddle's profiler does not start.
     """
 
     on_every_rank = True
 
     def __init__(self, run: Trainer) -> None:
-        asked = cast(DebugSettings, run.config).PROFILE
-        self._asked = asked or 0 if run.record.writes else 0  # 0: nothing more is to be recorded
+        requested = cast(DebugSettings, run.config).PROFILE
+        self._requested = requested or 0 if run.record.writes else 0  # 0: do not record
         self._folder = Path(run.config.SAVE) / "profile"
         self._record = run.record
         self._updates_per_epoch = run.updates_per_epoch
@@ -48,21 +47,25 @@ class ProfileCallback(Callback):
         self._started = 0.0
 
     def epoch_started(self, epoch: int, made: int) -> None:
+        """Choose the updates to record."""
         left = self._updates_per_epoch - made
-        self._position, self._number = 0, min(self._asked, left)
-        self._first = min(_LEFT_OUT, left - self._number)
+        self._position, self._number = 0, min(self._requested, left)
+        self._first = min(_SKIPPED, left - self._number)
         begin = made + self._first + 1
         self._name = f"epoch_{epoch:04d}_updates_{begin}_to_{begin + self._number - 1}"
 
     def data_awaited(self) -> None:
-        if self._asked and self._position == self._first:
+        """Start the profiler before the first update to record."""
+        if self._requested and self._position == self._first:
             self._start()
         self._enter("waiting for data")
 
     def update_started(self, step: Any, batches: Any) -> None:
+        """Begin the span "update"."""
         self._enter("update")
 
     def update_done(self, update: UpdateRecord) -> None:
+        """Stop the profiler after the last update to record."""
         self._enter("")
         self._position += 1
         if self._profiler is not None:
@@ -72,7 +75,7 @@ class ProfileCallback(Callback):
                 self._profiler.step()
 
     def epoch_left(self) -> None:
-        """Leave nothing of a record that was interrupted."""
+        """Discard an interrupted recording."""
         if self._profiler is not None:
             self._stop()
 
@@ -87,13 +90,13 @@ class ProfileCallback(Callback):
         except (OSError, RuntimeError) as error:
             reason = str(error).strip().split("\n")[0]
             raise UserError(
-                f"-profile (PROFILE): Paddle's profiler does not start here: {reason} A Paddle for GPUs needs "
-                "one, with its driver, for that; leave -profile out, or install the Paddle for CPUs"
+                f"-profile (PROFILE): Paddle's profiler does not start: {reason} GPU builds of Paddle can only "
+                "profile with a GPU and its driver: drop -profile, or install Paddle's CPU build"
             ) from error
         self._profiler, self._started = recorder, time.perf_counter()
 
     def _enter(self, name: str) -> None:
-        """The span before ends, and one of this name begins in the trace."""
+        """End the current span of the trace, and begin a new one unless the name is empty."""
         if self._span is not None:
             self._span.end()
         self._span = profiler.RecordEvent(name) if name and self._profiler is not None else None
@@ -101,7 +104,7 @@ class ProfileCallback(Callback):
             self._span.begin()
 
     def _stop(self) -> profiler.Profiler:
-        recorder, self._profiler, self._span, self._asked = self._profiler, None, None, 0
+        recorder, self._profiler, self._span, self._requested = self._profiler, None, None, 0
         assert recorder is not None
         recorder.stop()
         return recorder
@@ -110,23 +113,23 @@ class ProfileCallback(Callback):
         on_gpu = is_on_gpu()
         if on_gpu:
             paddle.device.synchronize()
-        seconds, asked = time.perf_counter() - self._started, self._asked
+        seconds, requested = time.perf_counter() - self._started, self._requested
         recorder = self._stop()
         try:
             trace = self._write(recorder, on_gpu)
-        except (OSError, ValueError) as error:  # a full disk is no reason to end a training
+        except (OSError, ValueError) as error:  # a full disk does not end the run
             self._record.log_and_print(f"profile: {self._folder / self._name}.json was not written: {error}")
             return
         self._record.log_and_print(
             f"profile of {self._number} updates"
-            + (f" ({asked} were asked for; the epoch ends)" if self._number != asked else "")
+            + (f" ({requested} were requested, but the epoch has no more)" if self._number != requested else "")
             + (f", on rank 0 of {world_size()}" if world_size() > 1 else "")
             + f": {1e3 * seconds / self._number:.1f} ms each; table: {trace.with_suffix('.txt')}; "
             f"trace: {trace} (for ui.perfetto.dev or chrome://tracing)"
         )
 
     def _write(self, recorder: profiler.Profiler, on_gpu: bool) -> Path:
-        """Write the trace and Paddle's tables, and return the trace's path."""
+        """Write the trace and Paddle's tables, and return the path of the trace."""
         self._folder.mkdir(parents=True, exist_ok=True)
         trace = self._folder / f"{self._name}.json"
         temporary = trace.with_name(temporary_name(trace.name))

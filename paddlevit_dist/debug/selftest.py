@@ -1,9 +1,8 @@
-"""-selftest: the same updates by several processes, by one, and with batches accumulated by one, compared tensor by
-tensor.
+"""``-selftest``: compare updates of several processes, of one process, and of one process with accumulated batches.
 
-Each way starts with the same weights and reads the same samples, so what differs beyond rounding depends on the number
-of processes. The optimizer is SGD at TRAIN.BASE_LR: Adam divides each gradient by its own size and so turns the
-rounding of those that are nearly zero into whole steps.
+Each variant starts with the same weights and reads the same samples, so a difference beyond rounding depends on the
+number of processes. The optimizer is SGD at TRAIN.BASE_LR: Adam divides each gradient by its size, and so turns
+rounding errors of gradients near zero into full steps.
 """
 
 import contextlib
@@ -36,18 +35,18 @@ from ..tasks.task import LossTerm, StepPosition, Task, make_task
 from .settings import change_settings
 
 UPDATES = 3
-_RESULT = "way.pickle"
+_RESULT = "variant.pickle"
 # Measured: a ViT's gradients differ by 1e-6 of their largest value, the loss of any model's first update by 4e-6. ReLUs
-# and batch norms make more of rounding, 7 % of the first layer's gradient in PointGroup and 1e-5 of the last one's; and
-# where two proposals of a Mask R-CNN have nearly equal scores, either is taken, in one run of two or of twenty. So what
-# is allowed is, for each tensor, what the largest of several runs shows whose weights begin with other last bits: more
-# of these than another order of a sum changes, so that what is rare there is seen here.
+# and batch norms amplify rounding: 7 % of the first layer's gradient in PointGroup, 1e-5 of the last one's. If two
+# proposals of a Mask R-CNN have nearly equal scores, either may be selected, in one run of two or of twenty. So the
+# tolerance of each tensor is its largest difference in several runs whose initial weights differ in their last bits.
+# More bits differ than another order of summation changes, so that rare differences occur in these runs.
 ALLOWED = 1e-4
-_MOST_ALLOWED = 1e-2  # of the first update's loss, so that a model is found that is not repeatable at all
+_MOST_ALLOWED = 1e-2  # of the first update's loss, so that a model that is never repeatable is detected
 PERTURBED = 5
 _LAST_BITS = 32
 _TIMES_ROUNDING = 10
-_LEAST_SCALE = 1e-3  # of the largest gradient: one that is smaller is mostly what rounding leaves of larger ones
+_LEAST_SCALE = 1e-3  # of the largest gradient: a smaller one consists mostly of rounding errors of larger ones
 _TINY = 1e-30
 _KINDS = ("loss term", "gradient", "change of weight", "change of buffer")
 _DROPOUTS = (paddle.nn.Dropout, paddle.nn.Dropout2D, paddle.nn.Dropout3D, paddle.nn.AlphaDropout)
@@ -56,14 +55,14 @@ Arrays = dict[str, np.ndarray]
 
 
 class TensorDifference(NamedTuple):
-    """Two tensors compared.
+    """Difference of two tensors.
 
     Attributes:
-        name: "gradient of 'head.weight' in update 1", for example.
-        share: the largest difference as a share of ``scale``.
-        largest: the largest difference itself.
-        scale: the tensor's largest value, or what that cannot be told from by rounding.
-        allowed: what ``share`` may be.
+        name: for example "gradient of 'head.weight' in update 1".
+        share: the largest difference divided by ``scale``.
+        largest: the largest absolute difference.
+        scale: the tensor's largest absolute value, or the resolution of float32 if that is larger.
+        allowed: tolerance of ``share``.
     """
 
     name: str
@@ -74,13 +73,14 @@ class TensorDifference(NamedTuple):
 
 
 class RunVariant(NamedTuple):
-    """Outcome of the updates.
+    """Result of the updates of one variant.
 
     Attributes:
-        values: arrays by name, in the order in which they came to be.
-        differing: what was not the same on all ranks, in words.
-        sizes: the largest value of each parameter and buffer in the end.
-        rounding: the largest share by which each tensor differed in runs from weights with other last bits.
+        values: arrays by name, in the order of their computation.
+        differing: describes the first tensor that is not the same on all ranks; None if there is none.
+        has_batch_norm: whether the model has batch-norm layers.
+        sizes: the largest absolute value of each parameter and buffer after the updates.
+        rounding: the largest ``share`` of each tensor in runs from weights with other last bits.
     """
 
     values: Arrays
@@ -90,34 +90,37 @@ class RunVariant(NamedTuple):
     rounding: dict[str, float]
 
 
-def run_way(config: RunSettings, task: Task, samples: Any, folder: str, perturbed: int = 0) -> None:
-    """Make the updates with the processes of this group; ``read_way`` then reads from ``folder`` what came of them.
+def run_variant(config: RunSettings, task: Task, samples: Any, folder: str, perturbed: int = 0) -> None:
+    """Run the updates with the processes of this group, and write the result to ``folder`` for ``read_variant``.
+
     Every rank must call this.
 
     Args:
-        config: of this way: its batch and accumulation, TRAIN.BATCH_NORM sync, TRAIN.OPTIMIZER SGD, SAVE a folder that
-            is thrown away.
+        config: of this variant: its batch and accumulation, TRAIN.BATCH_NORM sync, TRAIN.OPTIMIZER SGD, SAVE a
+            temporary folder.
+        task: of this run.
         samples: the training samples.
-        perturbed: so many times they are made again from weights with other last bits, by a single process.
+        folder: for the result.
+        perturbed: number of repetitions from weights with other last bits, by a single process.
     """
     task, samples = require_derived(task, Task), require_derived(samples, TransformedDataset)
-    way = _make_updates(config, task, samples, Path(folder))
+    variant = _run_updates(config, task, samples, Path(folder))
     for number in range(perturbed):
-        gc.collect()  # a GPU may not have room for two models
-        for difference in differences(way, _make_updates(config, task, samples, Path(folder), number)):
-            way.rounding[difference.name] = max(way.rounding.get(difference.name, 0.0), difference.share)
+        gc.collect()  # a GPU may not have memory for two models
+        for difference in compare_variants(variant, _run_updates(config, task, samples, Path(folder), number)):
+            variant.rounding[difference.name] = max(variant.rounding.get(difference.name, 0.0), difference.share)
     if is_main():
-        Path(folder, _RESULT).write_bytes(pickle.dumps(way))
+        Path(folder, _RESULT).write_bytes(pickle.dumps(variant))
 
 
-def _make_updates(
+def _run_updates(
     config: RunSettings, task: Task, samples: TransformedDataset, folder: Path, perturbation: int | None = None
 ) -> RunVariant:
-    task = pickle.loads(pickle.dumps(task))  # the next way starts with the task as it was
-    training = silent_training(config, task, samples, folder)
+    task = pickle.loads(pickle.dumps(task))  # a copy, so that the next variant starts with an unchanged task
+    training = build_silent_trainer(config, task, samples, folder)
     model = training.model
     for layer in model.sublayers():
-        if isinstance(layer, _DROPOUTS):  # of a user's model; ours have keys for it
+        if isinstance(layer, _DROPOUTS):  # in a user's model; the package's models have keys for it
             layer.p = 0.0
     if perturbation is not None:
         _change_last_bits(model, perturbation)
@@ -125,13 +128,13 @@ def _make_updates(
     train_step.nan_guard = NonFiniteGuard()
     gradients: Arrays = {}
 
-    def look() -> None:
-        found = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
-        gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in found})
+    def copy_gradients() -> None:
+        named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
+        gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in named})
         train_step.before_clipping = None  # from the second update on, weights may differ already
 
-    train_step.before_clipping = look
-    before = _state(model)
+    train_step.before_clipping = copy_gradients
+    before = _copy_state(model)
     values: Arrays = {}
     differing: str | None = None
     per_epoch = training.updates_per_epoch
@@ -141,12 +144,12 @@ def _make_updates(
             step = StepPosition(1 + update // per_epoch, update, UPDATES)
             with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
                 terms = train_step(group, step, config.TRAIN.BASE_LR)
-            values.update(_losses(terms, update + 1))
+            values.update(_compute_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)
-            differing = differing or _differing_ranks(model, update + 1)
-    values.update(_changes(model, before))
-    sizes = {name: _size(tensor.numpy()) for name, tensor in model.state_dict().items()}
+            differing = differing or _find_differing_ranks(model, update + 1)
+    values.update(_compute_changes(model, before))
+    sizes = {name: _largest(tensor.numpy()) for name, tensor in model.state_dict().items()}
     return RunVariant(values, differing, has_batch_norm(model), sizes, {})
 
 
@@ -156,47 +159,47 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
     for parameter in model.parameters():
         values = parameter.numpy()
         if values.dtype == np.float32 and not parameter.stop_gradient:
-            by = generator.uniform(-_LAST_BITS, _LAST_BITS, values.shape)
-            parameter.set_value((values + by * np.spacing(values)).astype(np.float32))
+            bits = generator.uniform(-_LAST_BITS, _LAST_BITS, values.shape)
+            parameter.set_value((values + bits * np.spacing(values)).astype(np.float32))
 
 
-def silent_training(config: RunSettings, task: Task, samples: TransformedDataset, folder: Path) -> Trainer:
-    """Make a run that computes as a training, tells nothing, and writes nothing unless it is told to."""
+def build_silent_trainer(config: RunSettings, task: Task, samples: TransformedDataset, folder: Path) -> Trainer:
+    """Build a trainer that neither logs nor writes files."""
     config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
-    run = Trainer(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
-    run.prepare_training()
-    return run
+    trainer = Trainer(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
+    trainer.prepare_training()
+    return trainer
 
 
-def _state(model: paddle.nn.Layer) -> Arrays:
+def _copy_state(model: paddle.nn.Layer) -> Arrays:
     return {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
 
 
-def _losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arrays:
-    """The mean of each term of the loss over all ranks and micro-batches, float64. Every rank must call this."""
-    own: dict[str, tuple[float, float]] = {}
+def _compute_losses(outputs: Sequence[dict[str, LossTerm]], update: int) -> Arrays:
+    """Compute the mean of each loss term over all ranks and micro-batches, float64. Every rank must call this."""
+    sums: dict[str, tuple[float, float]] = {}
     for terms in outputs:
         for name, term in terms.items():
             if term.weight:
-                total, count = own.get(name, (0.0, 0.0))
-                own[name] = (total + float(term.sum.numpy()), count + float(np.asarray(term.count).reshape([])))
+                total, count = sums.get(name, (0.0, 0.0))
+                sums[name] = (total + float(term.sum.numpy()), count + float(np.asarray(term.count).reshape([])))
     means = {}
-    gathered = all_gather(own)
-    for name in own:
+    gathered = all_gather(sums)
+    for name in sums:
         total, count = (sum(rank_sums[name][part] for rank_sums in gathered) for part in (0, 1))
         means[f"loss term '{name}' of update {update}"] = np.array(total / count if count else 0.0)
     return means
 
 
-def _differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
-    """The first parameter or buffer that is not the same on all ranks, in words. Every rank must call this."""
+def _find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
+    """Describe the first parameter or buffer that is not the same on all ranks. Every rank must call this."""
     if world_size() == 1:
         return None
-    state = _state(model)
+    state = _copy_state(model)
     digests = {name: hashlib.blake2b(value.tobytes(), digest_size=16).digest() for name, value in state.items()}
-    everyone = all_gather(digests)
+    rank_digests = all_gather(digests)
     for name in digests:
-        others = [number for number, theirs in enumerate(everyone) if theirs[name] != everyone[0][name]]
+        others = [number for number, other in enumerate(rank_digests) if other[name] != rank_digests[0][name]]
         if others:
             values = all_gather(state[name])
             by = float(np.abs(values[others[0]].astype(np.float64) - values[0]).max())
@@ -205,8 +208,8 @@ def _differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
     return None
 
 
-def _changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
-    """How much the updates have changed each parameter and buffer."""
+def _compute_changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
+    """Compute by how much the updates have changed each parameter and buffer."""
     parameters = {name for name, _ in model.named_parameters()}
     statistics = {id(tensor) for tensor in running_statistics(model)}
     changes = {}
@@ -214,46 +217,50 @@ def _changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
         is_buffer = id(tensor) in statistics or name not in parameters
         kind = "buffer" if is_buffer else "weight"
         change = tensor.numpy().astype(np.float64) - before[name]
-        changes[_change(kind, name)] = change.astype(np.float32)
+        changes[_format_change(kind, name)] = change.astype(np.float32)
     return changes
 
 
-def read_way(folder: Path) -> RunVariant:
-    """Read what ``run_way`` has written, into a folder that nobody else can write to."""
+def read_variant(folder: Path) -> RunVariant:
+    """Read the result of ``run_variant`` from a folder to which no other user can write."""
     return pickle.loads((folder / _RESULT).read_bytes())
 
 
-def differences(one: RunVariant, other: RunVariant, with_buffers: bool = True) -> list[TensorDifference]:
-    """How much two ways differ, tensor by tensor, in their order.
+def compare_variants(reference: RunVariant, other: RunVariant, with_buffers: bool = True) -> list[TensorDifference]:
+    """Compute the differences of two variants, tensor by tensor, in their order.
 
     Args:
-        one: is taken as right.
+        reference: the variant that is taken as correct.
+        other: compared with the reference.
         with_buffers: compare running statistics and other buffers.
     """
-    sizes = {_change(kind, name): size for name, size in one.sizes.items() for kind in ("weight", "buffer")}
+    sizes = {
+        _format_change(kind, name): size for name, size in reference.sizes.items() for kind in ("weight", "buffer")
+    }
     largest = dict.fromkeys(_KINDS, 0.0)
-    for name, value in one.values.items():
-        largest[_kind(name)] = max(largest[_kind(name)], _size(value))
-    found = []
-    for name in dict.fromkeys([*one.values, *other.values]):
+    for name, value in reference.values.items():
+        largest[_kind(name)] = max(largest[_kind(name)], _largest(value))
+    differences = []
+    for name in dict.fromkeys([*reference.values, *other.values]):
         if name.startswith("change of buffer") and not with_buffers:
             continue
-        allowed = ALLOWED + _TIMES_ROUNDING * one.rounding.get(name, 0.0)
+        allowed = ALLOWED + _TIMES_ROUNDING * reference.rounding.get(name, 0.0)
         if name.startswith(_KINDS[0]) and name.endswith(" 1"):
             allowed = min(allowed, _MOST_ALLOWED)
-        value, theirs = one.values.get(name), other.values.get(name)
-        if value is None or theirs is None or theirs.shape != value.shape:
-            found.append(TensorDifference(name, math.inf, math.inf, 0.0, allowed))
+        value, other_value = reference.values.get(name), other.values.get(name)
+        if value is None or other_value is None or other_value.shape != value.shape:
+            differences.append(TensorDifference(name, math.inf, math.inf, 0.0, allowed))
             continue
-        # Each update rounds the whole weight, however little it changes it.
+        # Each update rounds the whole weight, even if it changes it by very little.
         rounding = UPDATES * float(np.finfo(np.float32).eps) * sizes.get(name, 0.0) / ALLOWED
-        scale = max(_size(value), _LEAST_SCALE * largest[_kind(name)], rounding, _TINY)
-        by = _size(np.asarray(theirs, dtype=np.float64) - value)
-        found.append(TensorDifference(name, by / scale if math.isfinite(by) else math.inf, by, scale, allowed))
-    return found
+        scale = max(_largest(value), _LEAST_SCALE * largest[_kind(name)], rounding, _TINY)
+        size = _largest(np.asarray(other_value, dtype=np.float64) - value)
+        share = size / scale if math.isfinite(size) else math.inf
+        differences.append(TensorDifference(name, share, size, scale, allowed))
+    return differences
 
 
-def _change(kind: str, name: str) -> str:
+def _format_change(kind: str, name: str) -> str:
     return f"change of {kind} '{name}' after update {UPDATES}"
 
 
@@ -261,13 +268,13 @@ def _kind(name: str) -> str:
     return next(kind for kind in _KINDS if name.startswith(kind))
 
 
-def _size(value: np.ndarray) -> float:
+def _largest(value: np.ndarray) -> float:
     return float(np.abs(value).max()) if value.size else 0.0
 
 
 # ---- the command --------------------------------------------------------------------------------------------------
 
-_FOR_ALL = {
+_COMMON = {
     "TRAIN.OPTIMIZER.NAME": "SGD",
     "TRAIN.BATCH_NORM": "sync",
     "TRAIN.MODEL_EMA": False,
@@ -283,103 +290,115 @@ class _VariantSpec(NamedTuple):
     batch: int
     accumulated: int
 
+    @property
+    def is_reference(self) -> bool:
+        return self.processes == self.accumulated
 
-def run(run: Any) -> None:
-    """Carry out the command, a ``Configuration`` with SELFTEST. Nothing is written to the output folder.
+
+def run(configuration: Any) -> None:
+    """Run the self-test. Nothing is written to the output folder.
+
+    Args:
+        configuration: a ``Configuration`` with SELFTEST.
 
     Raises:
-        SystemExit: with 1, tensors differ.
+        SystemExit: with code 1 if tensors differ.
     """
-    plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
+    plan = plan_processes(configuration.values.NGPUS, device=configuration.values.DEVICE)
     if plan.launched:
         raise UserError("-selftest starts its own processes: run it without Paddle's launcher")
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_selftest_") as name:
         folder = Path(name)
-        own_cache = Path(run.values.DATA.CACHE_FOLDER or Path(run.values.SAVE, "data"))
-        config, off = _comparable(run.values, str(folder))
-        ways = _ways(plan, config.DATA.BATCH_SIZE, config.NGPUS)
+        cache = Path(configuration.values.DATA.CACHE_FOLDER or Path(configuration.values.SAVE, "data"))
+        config, off = _make_deterministic(configuration.values, str(folder))
+        variants = _list_variants(plan, config.DATA.BATCH_SIZE, config.NGPUS)
         for line in [
-            f"selftest: {UPDATES} updates in each of these ways, float32, SGD",
-            *(f"  {w.name}" for w in ways),
+            f"selftest: {UPDATES} updates of each of these variants, float32, SGD",
+            *(f"  {variant.name}" for variant in variants),
         ]:
             write_line(line)
-        write_line(f"off, since each rank draws its own or rounds otherwise: {', '.join(['dropout layers', *off])}")
-        # What a run has made of the data is read, and what it has not is thrown away.
+        write_line(f"off, since results depend on the rank or on rounding: {', '.join(['dropout layers', *off])}")
+        # An existing cache of a run is read; otherwise the cache is temporary.
         task = make_task(config)
-        train = task.build_dataset("train", own_cache if own_cache.is_dir() else folder)
+        train = task.build_dataset("train", cache if cache.is_dir() else folder)
         results: dict[str, Any] = {}
-        for number, way in enumerate(ways):
-            if way.accumulated > 1 and results[ways[0].name].has_batch_norm:
-                write_line(f"not compared: {way.name}: batch norm has other statistics in each micro-batch")
+        for number, variant in enumerate(variants):
+            if variant.accumulated > 1 and results[variants[0].name].has_batch_norm:
+                write_line(f"not compared: {variant.name}: batch norm has other statistics in each micro-batch")
                 continue
             place = folder / str(number)
             place.mkdir()
-            values = {"NGPUS": way.processes, "DATA.BATCH_SIZE": way.batch, "TRAIN.ACCUM_ITER": way.accumulated}
-            perturbed = PERTURBED if way.processes == way.accumulated else 0  # of the one that others are compared with
+            values = {
+                "NGPUS": variant.processes,
+                "DATA.BATCH_SIZE": variant.batch,
+                "TRAIN.ACCUM_ITER": variant.accumulated,
+            }
+            perturbed = PERTURBED if variant.is_reference else 0
             arguments = (change_settings(config, values), task, train, str(place), perturbed)
-            these = plan._replace(processes=way.processes)
-            launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, in_child=True)
-            results[way.name] = read_way(place)
+            variant_plan = plan._replace(processes=variant.processes)
+            launch_workers(run_variant, arguments, variant_plan, config.WATCHDOG_SECONDS, in_child=True)
+            results[variant.name] = read_variant(place)
         if len(results) == 1:
             raise UserError(
-                "-selftest: a single process with batch norm has nothing to be compared with; expected -ngpus=2 or "
-                "more, on CPUs if need be (CUDA_VISIBLE_DEVICES=)"
+                "-selftest: a single process with batch norm cannot be compared with anything; add -ngpus=2 or more, "
+                "and CUDA_VISIBLE_DEVICES= in front of the command to use CPUs"
             )
-        if not _compare(results, ways):
+        if not _compare_and_log(results, variants):
             raise SystemExit(1)
 
 
-def _comparable(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
-    """The configuration without what is random on each rank, and what that is."""
-    of_each_rank = make_task(config).rank_local_options
-    others, settings = {**_FOR_ALL, **of_each_rank}, dict(leaves(config))
+def _make_deterministic(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
+    """Return the configuration without options that are random on each rank, and these options."""
+    rank_local = make_task(config).rank_local_options
+    others, settings = {**_COMMON, **rank_local}, dict(leaves(config))
     off = [
         f"{name} {settings[name]}"
         for name, value in others.items()
-        if settings[name] != value and (name in of_each_rank or name == "AMP")
+        if settings[name] != value and (name in rank_local or name == "AMP")
     ]
     return change_settings(config, {**others, "SAVE": folder}), off
 
 
-def _ways(plan: Any, batch: int, requested: int) -> list[_VariantSpec]:
-    """The ways that are compared, the one with a single process and a whole batch last but one."""
+def _list_variants(plan: Any, batch: int, requested: int) -> list[_VariantSpec]:
+    """Return the variants to compare; the reference, a single process with the whole batch, is last but one."""
     processes = plan.processes
     if processes == 1 and plan.device == "cpu" and requested == -1:
         processes = 2
     parts = max(2, processes)
     share = max(1, batch // parts)
-    ways = [_VariantSpec(f"{processes} processes x {share}", processes, share, 1)] if processes > 1 else []
-    ways.append(_VariantSpec(f"1 process x {share * parts}", 1, share * parts, 1))
-    return [*ways, _VariantSpec(f"1 process x {share} x {parts} accumulated", 1, share, parts)]
+    variants = [_VariantSpec(f"{processes} processes x {share}", processes, share, 1)] if processes > 1 else []
+    variants.append(_VariantSpec(f"1 process x {share * parts}", 1, share * parts, 1))
+    return [*variants, _VariantSpec(f"1 process x {share} x {parts} accumulated", 1, share, parts)]
 
 
-def _compare(results: dict[str, Any], ways: list[_VariantSpec]) -> bool:
-    """Print what differs; whether nothing does."""
-    one = next(way.name for way in ways if way.processes == way.accumulated)
+def _compare_and_log(results: dict[str, Any], variants: list[_VariantSpec]) -> bool:
+    """Log the differences, and return whether all variants agree."""
+    reference = next(variant.name for variant in variants if variant.is_reference)
     is_equal = True
-    for way in ways:
-        if way.name == one or way.name not in results:
+    for variant in variants:
+        if variant.name == reference or variant.name not in results:
             continue
-        if results[way.name].differing is not None:
+        if results[variant.name].differing is not None:
             is_equal = False
-            write_line(f"FAIL: {way.name}: {results[way.name].differing}")
-        found = differences(results[one], results[way.name], with_buffers=way.accumulated == 1)
-        broken = [difference for difference in found if difference.share > difference.allowed]
-        if broken:
+            write_line(f"FAIL: {variant.name}: {results[variant.name].differing}")
+        differences = compare_variants(results[reference], results[variant.name], with_buffers=variant.accumulated == 1)
+        failed = [difference for difference in differences if difference.share > difference.allowed]
+        pair = f"{variant.name} and {reference}"
+        if failed:
             is_equal = False
-            write_line(f"FAIL: {way.name} and {one}: {len(broken)} of {len(found)} tensors differ, first:")
-            gradients = [difference for difference in broken if difference.name.startswith("gradient")]
-            for difference in dict.fromkeys([broken[0], *gradients[:1]]):
-                write_line(f"  {_print_result(difference)}")
+            write_line(f"FAIL: {pair}: {len(failed)} of {len(differences)} tensors differ, first:")
+            gradients = [difference for difference in failed if difference.name.startswith("gradient")]
+            for difference in dict.fromkeys([failed[0], *gradients[:1]]):
+                write_line(f"  {_format_difference(difference)}")
         else:
-            worst = max(found, key=lambda difference: difference.share / difference.allowed)
-            write_line(f"{way.name} and {one}: {len(found)} tensors agree; closest to what is allowed:")
-            write_line(f"  {_print_result(worst)}")
+            worst = max(differences, key=lambda difference: difference.share / difference.allowed)
+            write_line(f"{pair}: {len(differences)} tensors agree; closest to its tolerance:")
+            write_line(f"  {_format_difference(worst)}")
     write_line("PASS" if is_equal else "FAIL")
     return is_equal
 
 
-def _print_result(difference: Any) -> str:
+def _format_difference(difference: Any) -> str:
     return (
         f"{difference.name}: by {difference.largest:.3g}, {difference.share:.2g} of {difference.scale:.3g} "
         f"(allowed {difference.allowed:.2g})"

@@ -1,4 +1,4 @@
-"""The keys of the self-test and the profile."""
+"""Configuration keys of the self-test and the profiler."""
 
 from typing import Any
 
@@ -10,20 +10,22 @@ from ..settings.table import leaves, put
 
 
 class DebugSettings(RunSettings):
+    """Keys of the self-test and the profiler."""
+
     PROFILE: int | None = key(
         None,
-        "record this many updates with Paddle's profiler: tables of operators and a trace in SAVE/profile",
+        "number of updates to record with Paddle's profiler; writes tables of operators and a trace to SAVE/profile",
         Range(low=1, high=1000),
     )
     SELFTEST: bool = key(
-        False, "train a few updates with one device, with all, and with batches accumulated on one, and compare"
+        False, "compare a few updates on one device, on all devices, and with batches accumulated on one device"
     )
 
 
-def _check(given: ConfigView[DebugSettings]) -> list[str]:
-    chosen = [given[name] for name in ("EVAL", "SELFTEST") if given.values[name]]
-    if len(chosen) > 1:
-        raise UserError(f"{' and '.join(chosen)}: a run does one of them; leave the others out")
+def _check(config: ConfigView[DebugSettings]) -> list[str]:
+    jobs = [config[name] for name in ("EVAL", "SELFTEST") if config.values[name]]
+    if len(jobs) > 1:
+        raise UserError(f"{' and '.join(jobs)}: a run does only one of them; remove the other")
     return []
 
 
@@ -31,7 +33,7 @@ TABLE = KeyTable(rows(DebugSettings), training=("PROFILE",), effects={"start": (
 
 
 def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:
-    """The frozen configuration with other values for those of these keys that it has."""
+    """Return a frozen copy of the configuration with other values; keys that it does not have are ignored."""
     other = config.clone()
     other.defrost()
     for name in values.keys() & dict(leaves(other)).keys():

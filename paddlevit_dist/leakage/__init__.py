@@ -1,11 +1,12 @@
-"""Samples of validation that stand in the training set: found, shown, left out of a score. An extension: it can be
-deleted (see ``extension``).
+"""Find validation samples that are also in the training set, and evaluate without them.
 
-- ``perceptual``: a hash of images, and a second look at two of them; ``comparing``: many hashes with many
-- ``fingerprints``: what is kept of each sample of a data set, also of scenes and volumes
-- ``search``: the pairs of two data sets
-- ``formatting``: the command ``inspect leaks``, and what ``inspect data`` says
-- ``evaluation``: for ``evaluate -exclude_leaked``; ``settings``: keys
+This is an extension: the folder can be deleted (see ``extension``).
+
+- ``perceptual``: perceptual hash of an image, and similarity of two images; ``comparing``: nearest hashes
+- ``fingerprints``: digests and hashes of all samples of a dataset, also of scenes and volumes
+- ``search``: pairs of copies in two datasets
+- ``formatting``: the command ``inspect leaks``, and the lines that ``inspect data`` adds
+- ``evaluation``: ``evaluate -exclude_leaked``; ``settings``: keys
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class LeakageExtension(Extension):
-    """The command inspect leaks, what inspect data says of them, and -exclude_leaked."""
+    """Command ``inspect leaks``, the leaks that ``inspect data`` reports, and ``-exclude_leaked``."""
 
-    commands = {"inspect leaks": "samples of validation that stand in training; takes the main flags"}
+    commands = {"inspect leaks": "find validation samples that are also in the training set; takes the main flags"}
     about = {
         "inspect leaks": CommandHelp(
-            "Find samples of validation that stand in training, too: leaks.json, leaks.png.",
+            "Find validation samples that are also in the training set; writes leaks.json and leaks.png.",
             (
                 "-cfg=finetune_folder -data_path=my_data",
                 "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",
@@ -38,14 +39,16 @@ class LeakageExtension(Extension):
             ),
         )
     }
-    flags = (Flag("exclude_leaked", None, "EXCLUDE_LEAKED", "data", "evaluate also without samples seen in training"),)
+    flags = (Flag("exclude_leaked", None, "EXCLUDE_LEAKED", "data", "also evaluate without samples seen in training"),)
 
     def run_command(self, name: str, words: list[str]) -> None:
+        """Run ``inspect leaks``."""
         from .formatting import run
 
         run(words)
 
     def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
+        """Return the callback of an evaluation with ``-exclude_leaked``."""
         if trains or not run.config["EXCLUDE_LEAKED"]:
             return ()
         from .evaluation import WithoutLeaks
@@ -53,14 +56,16 @@ class LeakageExtension(Extension):
         return (WithoutLeaks(run),)
 
     def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
+        """Print the leaks that a search of a few seconds finds."""
         if has_numba():
             from .formatting import show
 
             show(config, task, train, folder)
         else:
-            print("leaks: not looked for without numba (pip install numba)")
+            print("leaks: not searched, since numba is not installed (pip install numba)")
 
     def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
+        """Find leaked samples before the evaluation starts."""
         from .evaluation import find_in_training
 
         find_in_training(config, datasets, folder)

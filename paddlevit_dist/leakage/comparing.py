@@ -1,4 +1,4 @@
-"""Which of many hashes are near which of many others: all are compared, none is left out by an index."""
+"""Find the nearest hashes by brute force: every query is compared with every hash, without an index."""
 
 import os
 import threading
@@ -14,14 +14,14 @@ from ..logging.progress import ProgressBar
 from ..runtime.compiled import compiled
 
 NEAR, FIRST = 13, 22  # bits that may differ from the nearest variant, and from the image itself
-NEAREST = 8  # kept of each
-_AT_ONCE = 512  # hashes in a piece of work
-_TILE = 4096  # of the others: what stays in the nearest cache
+NEAREST = 8  # matches of each query
+_CHUNK = 512  # queries of one task of the thread pool
+_TILE = 4096  # hashes that stay in the first-level cache
 
 
 @intrinsic
 def _count_bits(typing_context: Any, number: Any):
-    """How many bits of a uint64 are 1."""
+    """Count the bits of a uint64 that are 1."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -29,28 +29,30 @@ def _count_bits(typing_context: Any, number: Any):
     return types.uint64(types.uint64), generate
 
 
-def nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each image the others that are near: at most ``NEAREST``, the nearest first.
+def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find up to ``NEAREST`` near hashes for each image, the nearest first.
 
-    One is near where ``NEAR`` bits at most differ from one of the image's variants, and ``FIRST`` from the image.
+    A hash is near if at most ``NEAR`` bits differ from one of the image's variants, and at most ``FIRST`` bits from
+    the image itself.
 
     Args:
-        queries: uint64 (n, variants), the first variant is the image itself.
+        queries: uint64 (n, variants); the first variant is the image itself.
         others: uint64 (m,).
+
     Returns:
-        int64 (n, 8), positions in ``others``, -1 where there are fewer; and uint8 (n, 8), the bits that differ.
+        int64 (n, 8), positions in ``others``, -1 where fewer hashes are near; and uint8 (n, 8), the bits that differ.
     """
     queries, others = np.ascontiguousarray(queries), np.ascontiguousarray(others)
-    found = np.full((len(queries), NEAREST), -1, np.int64)
+    matches = np.full((len(queries), NEAREST), -1, np.int64)
     distances = np.full((len(queries), NEAREST), 255, np.uint8)
-    starts = range(0, len(queries), _AT_ONCE)
+    starts = range(0, len(queries), _CHUNK)
     bar = ProgressBar(len(starts), "comparing hashes", shown=True)
-    gone = threading.Event()
+    is_stopped = threading.Event()
 
     def compare(start: int) -> None:
-        if not gone.is_set():
-            part = slice(start, start + _AT_ONCE)
-            _compare(queries[part], others, found[part], distances[part])
+        if not is_stopped.is_set():
+            part = slice(start, start + _CHUNK)
+            _compare(queries[part], others, matches[part], distances[part])
 
     pool = ThreadPoolExecutor(max(1, min(cpu_cores(), os.cpu_count() or 1)))
     try:
@@ -59,15 +61,15 @@ def nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.nda
         for _ in pool.map(compare, starts[1:]):
             bar.step()
     finally:
-        gone.set()
+        is_stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
         bar.close()
-    return found, distances
+    return matches, distances
 
 
 @compiled
-def _compare(queries, others, found, distances):
-    is_near = np.zeros(_TILE, np.uint8)  # one flag a byte, eight of which are looked at together
+def _compare(queries, others, matches, distances):
+    is_near = np.zeros(_TILE, np.uint8)  # one flag per byte, so that eight flags are tested as one uint64
     eights = is_near.view(np.uint64)
     for tile in range(0, len(others), _TILE):
         part = others[tile : tile + _TILE]
@@ -87,6 +89,6 @@ def _compare(queries, others, found, distances):
                         continue
                     rank = NEAREST - 1
                     while rank > 0 and distances[row, rank - 1] > distance:
-                        distances[row, rank], found[row, rank] = distances[row, rank - 1], found[row, rank - 1]
+                        distances[row, rank], matches[row, rank] = distances[row, rank - 1], matches[row, rank - 1]
                         rank -= 1
-                    distances[row, rank], found[row, rank] = distance, tile + place
+                    distances[row, rank], matches[row, rank] = distance, tile + place

@@ -1,4 +1,4 @@
-"""``evaluate -exclude_leaked``: the score without the samples that stand in the training set, beside the other."""
+"""``evaluate -exclude_leaked``: score all samples, and score them again without those in the training set."""
 
 from pathlib import Path
 from typing import Any
@@ -10,41 +10,42 @@ from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..tasks.callback import Callback
 from ..tasks.task import make_task
-from .search import FILE, find, read, write
+from .search import FILE, find_copies, read_leaks, write_leaks
 from .settings import LeakageSettings
 
-_NAMING = "name it with TRAIN_DATA PATH, as -data_path names data"
+_NAMING = "add TRAIN_DATA PATH, where PATH is as in -data_path"
 
 
 def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: Path) -> None:
-    """In the main process, before workers start: look for the evaluated samples in the training set, and list those
-    that are there in ``leaks.json``.
+    """Search the training set for the evaluated samples, and list the matches in ``leaks.json``.
+
+    Runs in the main process, before workers start.
 
     Raises:
-        UserError: the training set is not known, or the data cannot be compared.
+        UserError: if the training set is not known or the data cannot be compared.
     """
     if not config.EXCLUDE_LEAKED:
         return
     ((split, evaluated),) = datasets.items()
     try:
-        train = _training_set(config)
+        train = _build_training_set(config)
     except UserError as error:
         raise UserError(f"-exclude_leaked: the training set is not known ({error}); {_NAMING}") from error
     dataset = getattr(evaluated, "dataset", None)
-    write_line(f"looking for {len(evaluated):,} samples of {split} in {len(train):,} of train")
+    write_line(f"searching for {len(evaluated):,} samples of {split} in {len(train):,} of train")
     try:
-        search = find(dataset, train, cache_folder(config))
+        search = find_copies(dataset, train, cache_folder(config))
     except UserError as error:
-        raise UserError(f"-exclude_leaked: {error}; leave it out") from error
-    write(folder / FILE, search, dataset, train)
+        raise UserError(f"-exclude_leaked: {error}; drop -exclude_leaked") from error
+    write_leaks(folder / FILE, search, dataset, train)
     write_line(f"{search.summary(split, 'samples')}, listed in {folder / FILE}")
 
 
-def _training_set(config: LeakageSettings) -> Any:
+def _build_training_set(config: LeakageSettings) -> Any:
     values = config.clone()
     values.defrost()
     if "ON_INVALID_SAMPLE" in values.DATA:
-        values.DATA.ON_INVALID_SAMPLE = "skip"  # a copy of what cannot be read is not looked for
+        values.DATA.ON_INVALID_SAMPLE = "skip"  # unreadable samples have no copies to search for
     if values.TRAIN_DATA is not None:
         values.DATA.DATA_PATH = values.TRAIN_DATA
     values.freeze()
@@ -52,7 +53,10 @@ def _training_set(config: LeakageSettings) -> Any:
 
 
 class WithoutLeaks(Callback):
-    """Tells, before the score of all samples, that of those that are not in ``leaks.json``. Every rank has one."""
+    """Log the score of the samples that are not in ``leaks.json``, before the score of all samples.
+
+    Every rank has this callback.
+    """
 
     on_every_rank = True
 
@@ -61,22 +65,23 @@ class WithoutLeaks(Callback):
         run.evaluation.keeps_table = True
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
+        """Compute the score without leaked samples, and record it."""
         evaluation, record = self._run.evaluation, self._run.record
         if not is_main() or not evaluation.samples.labeled:
             return
-        total, listed, table = len(evaluation.samples), read(record.folder / FILE), evaluation.table
+        total, listed, table = len(evaluation.samples), read_leaks(record.folder / FILE), evaluation.table
         if not 0 < len(listed) < total:
-            which = "all of them stand in training" if listed else "none of them stands in training: the same score"
-            record.log_and_print(f"without leaks: {which}")
+            reason = "all samples are in the training set" if listed else "no sample is in the training set: same score"
+            record.log_and_print(f"without leaks: {reason}")
             return
-        without = {"without": f"without {len(listed):,} of {total:,} that stand in training"}
+        without = {"without": f"without {len(listed):,} of {total:,} that are in the training set"}
         try:
             if table is None:
                 raise KeyError("score")
             values, line = evaluation.scored(table.without(listed), without)
-        except KeyError as missing:  # of a task of somebody's own
+        except KeyError as missing:  # metrics of a user's task
             record.log_and_print(
-                f"without leaks: not known: the task's metrics give no {missing} of the other samples alone"
+                f"without leaks: not known: the task's metrics have no {missing} for a part of the samples"
             )
             return
         counts = {"left_out": len(listed), "samples": total - len(listed)}

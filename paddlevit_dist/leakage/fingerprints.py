@@ -1,4 +1,4 @@
-"""Digests and hashes that are kept of each sample of a data set, so that those of two data sets can be compared."""
+"""Digests and hashes of the samples of a dataset, to compare two datasets."""
 
 import contextlib
 import hashlib
@@ -19,20 +19,20 @@ from ..runtime.errors import UserError
 from . import perceptual
 
 NOT_READ, UNREADABLE, EXACT, HASHED = range(4)
-SMALLEST_PX = 32  # of a side: smaller images are compared pixel by pixel only
-_DRAFT_PX = 256  # a JPEG is decoded at no more than what this takes
-_VERSION = 2  # with a checksum
-_POINTS, _VOLUMES = ("scenes", "shapes"), ("volumes", "volumes with label maps")  # what datasets hold
+SMALLEST_PX = 32  # shortest side of a hashed image: smaller images are only compared pixel by pixel
+_DRAFT_PX = 256  # a JPEG is decoded at the lowest resolution that has these many pixels a side
+_VERSION = 2  # of the cache file: with a checksum
+_POINTS, _VOLUMES = ("scenes", "shapes"), ("volumes", "volumes with label maps")  # values of ``dataset.holds``
 
 
 class DatasetFingerprints(NamedTuple):
-    """Of a data set of n samples.
+    """Fingerprints of a dataset of n samples.
 
     Attributes:
         state: uint8 (n,): not read, unreadable, compared for equality only, or hashed.
-        stored: uint64 (n,), digest of the bytes of its file; 0 where it is in no file of its own.
+        stored: uint64 (n,), digest of the sample's file; 0 if the sample does not have a separate file.
         content: uint64 (n,), digest of its pixels, points or voxels; 0 for images that have a hash.
-        hashes: uint64 (n, variants), perceptual; see ``perceptual.hashes``.
+        hashes: uint64 (n, variants), perceptual; see ``perceptual.compute_hashes``.
     """
 
     state: np.ndarray
@@ -42,79 +42,82 @@ class DatasetFingerprints(NamedTuple):
 
     @property
     def num_read(self) -> int:
-        """How many samples were read, those included that cannot be."""
+        """Number of samples that were read, unreadable ones included."""
         return int(np.count_nonzero(self.state != NOT_READ))
 
 
-def can_be_compared(dataset: Any) -> bool:
-    """Whether it is known what its samples hold: images, scenes, shapes or volumes."""
+def can_compare(dataset: Any) -> bool:
+    """Return whether the samples of a dataset are images, scenes, shapes or volumes."""
     return isinstance(dataset, ImageDataset) or getattr(dataset, "holds", "") in (*_POINTS, *_VOLUMES)
 
 
-def fingerprints(
+def compute_fingerprints(
     dataset: Any, label: str, variants: int, cache_folder: Path | None, seconds: float = float("inf")
 ) -> DatasetFingerprints:
-    """Read all samples, or as many in a fixed random order as the time allows.
+    """Read all samples, or those that the time allows, in a fixed random order.
 
-    Those of image files are kept in ``cache_folder``, also where this is interrupted: the next call reads the others.
+    The fingerprints of image files are cached, also if the call is interrupted: the next call reads the other files.
 
     Args:
+        dataset: with images, scenes, shapes or volumes.
         label: of the progress bar.
-        variants: hashes of each image.
+        variants: number of hashes of each image.
+        cache_folder: for the fingerprints of image files; None for no cache.
+        seconds: time limit.
     """
     total = len(dataset)
     table = np.zeros(total, [("state", "u1"), ("stored", "<u8"), ("content", "<u8"), ("hashes", "<u8", (variants,))])
-    file = _cache_file(dataset, variants, cache_folder)
+    file = _find_cache_file(dataset, variants, cache_folder)
     if file is not None:
-        with contextlib.suppress(DamagedCacheError):  # none yet, or damaged: made again
-            kept = map_verified(file)
-            table = kept.copy() if kept.dtype == table.dtype and kept.shape == table.shape else table
+        with contextlib.suppress(DamagedCacheError):  # computed again if missing or damaged
+            cached = map_verified(file)
+            table = cached.copy() if cached.dtype == table.dtype and cached.shape == table.shape else table
     missing = np.flatnonzero(table["state"] == NOT_READ)
     if seconds < float("inf"):
         missing = np.random.default_rng(0).permutation(missing)
     try:
         order = missing.tolist()
         for index, row in zip(
-            order, run_in_threads(partial(_look, variants), dataset, order, label, len(order), seconds)
+            order, run_in_threads(partial(_compute_row, variants), dataset, order, label, len(order), seconds)
         ):
             table[index] = row
     finally:
         if file is not None and len(missing):
-            with contextlib.suppress(UserError):  # it only saves time
+            with contextlib.suppress(UserError):  # the cache only saves time
                 write_array(file, table)
     return DatasetFingerprints(table["state"], table["stored"], table["content"], table["hashes"])
 
 
-def _cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> Path | None:
-    """Where the fingerprints of image files are kept: another name for other files, sizes or times of change."""
+def _find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> Path | None:
+    """Return the cache file, whose name depends on the names, sizes and modification times of the image files."""
     if cache_folder is None or getattr(dataset, "reading", None) is None:
         return None
     key = hashlib.sha256(repr((_VERSION, variants, len(dataset), dataset.reading, dataset.kind)).encode())
     for index in range(len(dataset)):
-        described = dataset.describe(index)
+        path = dataset.describe(index)
         try:
-            status = os.stat(described)
-        except (OSError, ValueError):  # in an archive, or gone
+            status = os.stat(path)
+        except (OSError, ValueError):  # in an archive, or deleted
             return None
-        key.update(f"{described}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        key.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return Path(cache_folder, f"fingerprints-{key.hexdigest()[:16]}.npy")
 
 
-def _look(variants: int, dataset: Any, index: int) -> tuple[int, int, int, Any]:
-    """A row of the table."""
+def _compute_row(variants: int, dataset: Any, index: int) -> tuple[int, int, int, Any]:
+    """Compute state, digests and hashes of a sample."""
     try:
         if dataset.holds in _POINTS:
-            return EXACT, 0, _digest_of_points(dataset.read(index)), 0
+            return EXACT, 0, _digest_points(dataset.read(index)), 0
         if dataset.holds in _VOLUMES:
             decoded = dataset.read(index)[0]
-            first = decoded[0] if isinstance(decoded, list) else decoded  # channel
+            first = decoded[0] if isinstance(decoded, list) else decoded  # first channel
             return EXACT, 0, _digest(np.sort(first.array, axis=None)), 0
-        return _look_at_image(dataset, index, variants)
+        return _compute_image_row(dataset, index, variants)
     except UserError:
         return UNREADABLE, 0, 0, 0
 
 
-def _look_at_image(dataset: Any, index: int, variants: int) -> tuple[int, int, int, Any]:
+def _compute_image_row(dataset: Any, index: int, variants: int) -> tuple[int, int, int, Any]:
     stored = 0
     if dataset.reading is None:
         image = dataset.read(index)[0].convert("RGB")
@@ -123,9 +126,9 @@ def _look_at_image(dataset: Any, index: int, variants: int) -> tuple[int, int, i
         stored = _digest(encoded)
         image = _decode(encoded, dataset, index, (_DRAFT_PX, _DRAFT_PX))
     if dataset.kind != "glyph" and min(image.size) >= SMALLEST_PX:
-        luminance = perceptual.gray(perceptual.thumbnail(image))
+        luminance = perceptual.to_luminance(perceptual.make_thumbnail(image))
         if luminance.std() >= perceptual.PLAIN:
-            return HASHED, stored, 0, perceptual.hashes(luminance, variants)
+            return HASHED, stored, 0, perceptual.compute_hashes(luminance, variants)
     pixels = read_pixels(dataset, index)
     return EXACT, stored, _digest(np.array(pixels.shape), pixels), 0
 
@@ -139,43 +142,43 @@ def _decode(encoded: bytes, dataset: Any, index: int, draft: tuple[int, int] | N
 
 
 def read_pixels(dataset: Any, index: int) -> np.ndarray:
-    """uint8 (height, width, 3), in full.
+    """Read an image at full resolution, uint8 (height, width, 3).
 
     Raises:
-        UserError: it cannot be read.
+        UserError: if the image cannot be read.
     """
-    return np.asarray(_image(dataset, index, None))
+    return np.asarray(_read_image(dataset, index, None))
 
 
-def _image(dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
+def _read_image(dataset: Any, index: int, draft: tuple[int, int] | None) -> Image.Image:
     if dataset.reading is None:
         return dataset.read(index)[0].convert("RGB")
     return _decode(dataset.encoded(index), dataset, index, draft)
 
 
-def thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
-    """Small images, uint8 (64, 64, 3), by their indices; without those that cannot be read any more."""
-    found = run_in_threads(_thumbnail, dataset, indices, label, len(indices), float("inf"))
-    return {index: thumb for index, thumb in zip(indices, found) if thumb is not None}
+def read_thumbnails(dataset: Any, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
+    """Read thumbnails, uint8 (64, 64, 3), by sample index. Samples that have become unreadable are skipped."""
+    thumbs = run_in_threads(_read_thumbnail, dataset, indices, label, len(indices), float("inf"))
+    return {index: thumb for index, thumb in zip(indices, thumbs) if thumb is not None}
 
 
-def _thumbnail(dataset: Any, index: int) -> np.ndarray | None:
+def _read_thumbnail(dataset: Any, index: int) -> np.ndarray | None:
     try:
-        return perceptual.thumbnail(_image(dataset, index, (_DRAFT_PX, _DRAFT_PX)))
+        return perceptual.make_thumbnail(_read_image(dataset, index, (_DRAFT_PX, _DRAFT_PX)))
     except UserError:
         return None
 
 
-def _digest_of_points(scene: Any) -> int:
-    """Of coordinates and of colors where there are some, in whatever order the points are."""
-    xyz = np.asarray(scene.xyz, dtype="<f4") + np.float32(0)  # there is one zero
+def _digest_points(scene: Any) -> int:
+    """Compute a digest of coordinates and colors, if any, that does not depend on the order of the points."""
+    xyz = np.asarray(scene.xyz, dtype="<f4") + np.float32(0)  # -0.0 becomes 0.0
     colors = np.asarray(getattr(scene, "rgb", xyz[:, :0]), dtype="<u4")
     rows = np.concatenate([np.ascontiguousarray(xyz).view("<u4"), colors], axis=1)
     return _digest(rows[np.lexsort(rows.T)])
 
 
 def _digest(*parts: Any) -> int:
-    """64 bits of BLAKE2b, never 0."""
+    """Compute 64 bits of BLAKE2b, never 0."""
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes())

@@ -1,10 +1,10 @@
-"""A hash of 64 bits that changes little where an image is scaled, stored anew, brightened or cropped a little, and a
-second look at two images whose hashes are near.
+"""Perceptual hash of an image, and similarity of two images whose hashes are near.
 
-The hash: signs of the lowest coefficients of a discrete cosine transform. Source: C. Zauner, "Implementation and
-Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1, with two changes: the 64 coefficients are those
-of the lowest frequencies by their length, without the mean, and they are compared with 0, not with their median, so
-that each bit is of one coefficient alone.
+The hash has 64 bits. It changes little if an image is scaled, compressed again, brightened or slightly cropped. It
+consists of the signs of the lowest coefficients of a discrete cosine transform. Source: C. Zauner, "Implementation and
+Benchmarking of Perceptual Image Hash Functions", 2010, section 3.2.1, with two changes: the 64 coefficients have the
+lowest frequencies by their length, without the mean; and they are compared with 0, not with their median, so that each
+bit depends on one coefficient alone.
 """
 
 import functools
@@ -13,37 +13,37 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-THUMB_PX = 64  # side of what is hashed and looked at again
-PLAIN = 2.0  # standard deviation of an image's levels, of 255, below which nothing is there to be recognized
-CROP = 0.05  # of a side, that a copy may lack
+THUMB_PX = 64  # side of a thumbnail
+PLAIN = 2.0  # standard deviation of gray levels, 0 to 255, below which an image is too plain to be recognized
+CROP = 0.05  # share of a side that may be cropped from a copy
 _HASHED_PX = 32
-_SIDE = 12  # of the block of coefficients from which the lowest are taken
+_SIDE = 12  # side of the block of coefficients from which the lowest are taken
 _NEAREST_ORDERS = sorted(
     ((row, column) for row in range(_SIDE) for column in range(_SIDE) if row or column),
     key=lambda order: (order[0] ** 2 + order[1] ** 2, order),
 )
 _ROWS, _COLUMNS = np.array(_NEAREST_ORDERS[:64]).T
-_WIDEST = 0.15  # of a side, by which an alignment may move a border
+_WIDEST = 0.15  # share of a side by which an alignment may move a border
 _STEPS = 5  # of an alignment at each resolution
 
 
-def thumbnail(image: Image.Image) -> np.ndarray:
-    """uint8 (64, 64, 3) of an image, each pixel the mean of what it covers."""
+def make_thumbnail(image: Image.Image) -> np.ndarray:
+    """Shrink an image to uint8 (64, 64, 3) with a box filter."""
     return np.asarray(image.convert("RGB").resize((THUMB_PX, THUMB_PX), Image.Resampling.BOX))
 
 
-def gray(thumb: np.ndarray) -> np.ndarray:
-    """float64 (64, 64), 0 to 255: luminance of a thumbnail, weighted as in ITU-R BT.601."""
+def to_luminance(thumb: np.ndarray) -> np.ndarray:
+    """Compute the luminance of a thumbnail, float64 (64, 64), 0 to 255, with the weights of ITU-R BT.601."""
     return thumb @ np.array([0.299, 0.587, 0.114])
 
 
-def hashes(luminance: np.ndarray, number: int) -> np.ndarray:
-    """uint64 (number,): the hash of an image, and of what it would be with other borders.
+def compute_hashes(luminance: np.ndarray, number: int) -> np.ndarray:
+    """Compute the hashes of an image and of its variants with other borders, uint64 (number,).
 
     Args:
         luminance: (64, 64).
-        number: 1: of the image itself; 9: also of four crops by 5 % of each side, one to each corner, and as if it
-            were such a crop, its borders repeated, which meets a copy that is cropped whichever of the two it is.
+        number: 1: the image itself; 9: also four crops by 5 % of each side, one to each corner, and four extensions
+            by 5 % with repeated borders. So a cropped copy is found, and also the original of a cropped image.
     """
     rows, columns = (basis[:number] for basis in _bases())
     coefficients = rows @ luminance @ columns.transpose(0, 2, 1)  # (number, 12, 12)
@@ -56,20 +56,22 @@ NUM_VARIANTS = 9
 
 @functools.cache
 def _bases() -> tuple[np.ndarray, np.ndarray]:
-    """float64 (9, 12, 64) for rows and for columns: cosines over the borders of each variant."""
+    """Compute the cosines over the borders of each variant, float64 (9, 12, 64) for rows and for columns."""
     orders, places = np.arange(_SIDE)[:, None], (np.arange(_HASHED_PX) + 0.5) / _HASHED_PX
     cosines = np.cos(np.pi * orders * places)  # (12, 32)
     moved = [(0.0, 0.0)] + [(low, low - sign * CROP) for sign in (1, -1) for low in (0.0, sign * CROP)]
     borders = [moved[0]] * 2
     pairs = [borders] + [[y, x] for half in (moved[1:3], moved[3:]) for y in half for x in half]
-    found = [[cosines @ _resampling(low, 1 + high, _HASHED_PX, 8) for low, high in pair] for pair in pairs]
-    rows, columns = zip(*found)
+    bases = [[cosines @ _resampling_matrix(low, 1 + high, _HASHED_PX, 8) for low, high in pair] for pair in pairs]
+    rows, columns = zip(*bases)
     return np.stack(rows), np.stack(columns)
 
 
-def _resampling(low: float, high: float, size: int, parts: int = 1) -> np.ndarray:
-    """(size, 64): what takes ``size`` values between two borders, shares of the side, from 64 pixels, linearly; each is
-    the mean of ``parts``, and beyond the border its last pixel counts."""
+def _resampling_matrix(low: float, high: float, size: int, parts: int = 1) -> np.ndarray:
+    """Build the matrix (size, 64) that resamples 64 pixels linearly to ``size`` values between two borders.
+
+    The borders are shares of the side. Each value is the mean of ``parts`` positions. Edge pixels are repeated.
+    """
     places = low + (high - low) * (np.arange(size * parts) + 0.5) / (size * parts)
     pixels = np.clip(places * THUMB_PX - 0.5, 0, THUMB_PX - 1)
     first = np.minimum(pixels.astype(np.int64), THUMB_PX - 2)
@@ -81,11 +83,11 @@ def _resampling(low: float, high: float, size: int, parts: int = 1) -> np.ndarra
 
 
 class ImageSimilarity(NamedTuple):
-    """How alike two aligned images are, correlations from -1 to 1.
+    """Similarity of two aligned images: correlations from -1 to 1.
 
     Attributes:
-        colors: of all pixels in three colors, each image with one brightness and one contrast.
-        details: of what is left of the luminance without its slow changes.
+        colors: correlation of all pixels in three colors, each image with one brightness and one contrast.
+        details: correlation of the luminance minus its Gaussian blur.
     """
 
     colors: float
@@ -93,25 +95,27 @@ class ImageSimilarity(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """Whether they show the same."""
+        """Whether one image is a copy of the other."""
         return min(self) >= LEAST_EACH and sum(self) >= LEAST_TOGETHER
 
 
-# Of 40 pairs of different photographs whose hashes are near none reaches 0.5 and 1.41; of copies 19 of 20 do.
+# None of 40 pairs of different photographs with near hashes reaches 0.5 and 1.41; 19 of 20 copies do.
 LEAST_EACH, LEAST_TOGETHER = 0.5, 1.45
-_UNLIKE = 0.4  # of colors that are out of focus: no alignment by a few pixels makes 0.5 of it
+_DISSIMILAR = 0.4  # correlation of blurred colors that an alignment by a few pixels cannot raise to 0.5
 
 
-def likeness(one: np.ndarray, other: np.ndarray) -> ImageSimilarity:
-    """The second look: moves the borders of ``one`` until it fits ``other`` best, and compares what both show.
+def compute_similarity(first_thumb: np.ndarray, second_thumb: np.ndarray) -> ImageSimilarity:
+    """Align the borders of the first thumbnail with the second, and compare the area that both show.
 
     Args:
-        one, other: thumbnails, uint8 (64, 64, 3).
+        first_thumb: uint8 (64, 64, 3).
+        second_thumb: uint8 (64, 64, 3).
     """
-    first, second = gray(one), gray(other)
-    planes, others = (np.moveaxis(thumb.astype(np.float64), 2, 0) for thumb in (one, other))  # (3, 64, 64)
+    first, second = to_luminance(first_thumb), to_luminance(second_thumb)
+    thumbs = first_thumb, second_thumb
+    planes, others = (np.moveaxis(thumb.astype(np.float64), 2, 0) for thumb in thumbs)  # (3, 64, 64)
     colors = _correlation(*(_blur() @ image @ _blur().T for image in (planes, others)))
-    if colors < _UNLIKE:
+    if colors < _DISSIMILAR:
         return ImageSimilarity(colors, 0.0)
     borders = np.array([0.0, 1.0, 0.0, 1.0])  # top, bottom, left, right
     borders = _align(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
@@ -124,49 +128,50 @@ def likeness(one: np.ndarray, other: np.ndarray) -> ImageSimilarity:
 
 @functools.cache
 def _blur() -> np.ndarray:
-    """(64, 64): a Gaussian of four pixels along one side, normalized at its ends."""
+    """Build the matrix (64, 64) of a Gaussian blur of four pixels along one side, normalized at its ends."""
     distance = np.arange(THUMB_PX)[:, None] - np.arange(THUMB_PX)
     weights = np.exp(-0.5 * (distance / 4.0) ** 2)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make what resamples a thumbnail's rows and columns to these borders, and where it has some, bool (64, 64)."""
+    """Return matrices that resample a thumbnail's rows and columns to these borders, and its valid mask, (64, 64)."""
     top, bottom, left, right = borders
     places = (np.arange(THUMB_PX) + 0.5) / THUMB_PX
     inside = [np.abs(low + (high - low) * places - 0.5) <= 0.5 for low, high in ((top, bottom), (left, right))]
-    matrices = [_resampling(low, high, THUMB_PX) for low, high in ((top, bottom), (left, right))]
+    matrices = [_resampling_matrix(low, high, THUMB_PX) for low, high in ((top, bottom), (left, right))]
     return matrices[0], matrices[1], np.outer(*inside)
 
 
 def _align(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """The borders with which ``moving`` fits ``fixed`` best up to brightness and contrast, by Gauss-Newton steps: of
-    those that it comes through, the best.
+    """Find the borders with which ``moving`` fits ``fixed`` best, up to brightness and contrast.
+
+    Takes Gauss-Newton steps, and returns the best borders of all steps.
 
     Source: B. Lucas, T. Kanade, "An Iterative Image Registration Technique", IJCAI 1981, section 4.3.
     """
     slopes = np.gradient(moving, 1 / THUMB_PX)  # by rows, by columns; a side has the length 1
     centered = (np.arange(THUMB_PX) + 0.5) / THUMB_PX - 0.5
-    best, found = -1.0, borders
+    best_fit, best_borders = -1.0, borders
     for _ in range(_STEPS):
         rows, columns, is_shared = _window(borders)
-        shown, target = (rows @ moving @ columns.T)[is_shared], fixed[is_shared]
-        fit = _correlation(shown, target)
-        if fit > best:
-            best, found = fit, borders
+        source, target = (rows @ moving @ columns.T)[is_shared], fixed[is_shared]
+        fit = _correlation(source, target)
+        if fit > best_fit:
+            best_fit, best_borders = fit, borders
         down, across = (rows @ slope @ columns.T for slope in slopes)
-        unknown = [down, down * centered[:, None], across, across * centered]
-        system = np.stack([*(part[is_shared] for part in unknown), shown, np.ones_like(shown)], axis=1)
+        derivatives = [down, down * centered[:, None], across, across * centered]
+        system = np.stack([*(part[is_shared] for part in derivatives), source, np.ones_like(source)], axis=1)
         normal = system.T @ system
         solved = np.linalg.solve(normal + 1e-6 * np.trace(normal) * np.eye(6) / 6, system.T @ target)
         shift_y, grow_y, shift_x, grow_x = np.clip(solved[:4] / max(solved[4], 0.2), -CROP, CROP)
         moves = [shift_y - grow_y / 2, shift_y + grow_y / 2, shift_x - grow_x / 2, shift_x + grow_x / 2]
         borders = np.clip(borders + moves, [-_WIDEST, 1 - _WIDEST] * 2, [_WIDEST, 1 + _WIDEST] * 2)
-    return found
+    return best_borders
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Of two arrays of one shape; 0 where one of them is constant."""
-    first, second = one - one.mean(), other - other.mean()
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Compute the correlation of two arrays of one shape; 0 if one of them is constant."""
+    first, second = first - first.mean(), second - second.mean()
     scale = np.sqrt((first * first).sum() * (second * second).sum())
     return float((first * second).sum() / scale) if scale > 0 else 0.0

@@ -1,4 +1,4 @@
-"""The samples of one data set that stand in another: pairs, each with what is equal."""
+"""Find the samples of one dataset that are also in another."""
 
 import json
 import math
@@ -12,25 +12,31 @@ from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line
 from . import perceptual
-from .comparing import nearest
+from .comparing import find_nearest
 from .fingerprints import (
     HASHED,
     UNREADABLE,
     DatasetFingerprints,
-    can_be_compared,
-    fingerprints,
+    can_compare,
+    compute_fingerprints,
     read_pixels,
-    thumbnails,
+    read_thumbnails,
 )
 
 FILE = "leaks.json"
 SAME_FILE, SAME_CONTENT, NEAR = "same file", "same content", "near duplicate"
-_LOOKS_AT_ONCE = 4096  # pairs whose small images are in memory together
+_CHUNK = 4096  # pairs whose thumbnails are in memory together
 
 
 class DuplicatePair(NamedTuple):
-    """A sample of validation, the one of training that it is, and what is equal; ``likeness`` is 1 but for images
-    that are near duplicates (``perceptual.ImageSimilarity``, the mean of both)."""
+    """A validation sample and its copy in the training set.
+
+    Attributes:
+        val: index of the validation sample.
+        train: index of the training sample.
+        kind: "same file", "same content" or "near duplicate".
+        likeness: for near duplicates the mean of ``perceptual.ImageSimilarity``; otherwise 1.
+    """
 
     val: int
     train: int
@@ -39,111 +45,121 @@ class DuplicatePair(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """Outcome of a search.
+    """Result of a search.
 
     Attributes:
-        pairs: at most one for each sample of validation, by their indices.
-        looked: how many samples of validation and of training were compared.
-        totals: how many there are.
-        unreadable: how many of both cannot be read.
+        pairs: at most one for each validation sample, sorted by its index.
+        compared: numbers of validation and of training samples that were compared.
+        totals: numbers of all validation and all training samples.
+        unreadable: number of unreadable samples in both datasets.
     """
 
     pairs: list[DuplicatePair]
-    looked: tuple[int, int]
+    compared: tuple[int, int]
     totals: tuple[int, int]
     unreadable: int
 
     def summary(self, split: str, sample_name: str) -> str:
-        """One line: how many, of which kind, and what was compared."""
+        """Format the number and the kinds of pairs, and the number of samples compared, as one line."""
         kinds = [f"{number:,} {kind}" for kind in (SAME_FILE, SAME_CONTENT, NEAR) if (number := self.count(kind))]
-        found = f"{len(self.pairs):,} of {self.totals[0]:,} {sample_name} of {split} stand in train"
-        found += f" ({', '.join(kinds)})" if kinds else ""
-        if self.looked != self.totals:
-            sides = zip((split, "train"), self.looked, self.totals)
-            found += "; compared: " + " with ".join(f"{n:,} of {total:,} of {side}" for side, n, total in sides)
-        return found + (f"; {self.unreadable:,} cannot be read" if self.unreadable else "")
+        text = f"{len(self.pairs):,} of {self.totals[0]:,} {sample_name} of {split} are also in train"
+        text += f" ({', '.join(kinds)})" if kinds else ""
+        if self.compared != self.totals:
+            sides = zip((split, "train"), self.compared, self.totals)
+            text += "; compared: " + " with ".join(f"{n:,} of {total:,} of {side}" for side, n, total in sides)
+        return text + (f"; {self.unreadable:,} cannot be read" if self.unreadable else "")
 
     def count(self, kind: str) -> int:
-        """How many pairs are of a kind."""
+        """Count the pairs of a kind."""
         return sum(pair.kind == kind for pair in self.pairs)
 
 
-def find(val: Any, train: Any, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
-    """Look for each sample of the data set ``val`` in ``train``. Shows its progress, and can be interrupted.
+def find_copies(val: Any, train: Any, cache_folder: Path | None, seconds: float = float("inf")) -> SearchResult:
+    """Search the dataset ``train`` for each sample of ``val``. Shows its progress, and can be interrupted.
 
     Args:
-        cache_folder: keeps what is known of image files for the next time.
-        seconds: for reading each of them; then what was read is compared.
+        val: dataset of images, scenes, shapes or volumes.
+        train: dataset of the same kind.
+        cache_folder: for the fingerprints of image files; None for no cache.
+        seconds: time limit for reading each dataset; only the samples read in this time are compared.
+
     Raises:
-        UserError: one of them holds what cannot be compared.
+        UserError: if the samples of a dataset cannot be compared.
     """
     for dataset in (val, train):
-        if not can_be_compared(dataset):
-            raise UserError(f"{type(dataset).__name__} holds neither images nor scenes nor volumes")
-    ours = fingerprints(val, "reading val", perceptual.NUM_VARIANTS, cache_folder, seconds)
-    theirs = fingerprints(train, "reading train", 1, cache_folder, seconds)
-    pairs = dict(_equal(ours.content, theirs.content, SAME_CONTENT))
-    pairs.update(_equal(ours.stored, theirs.stored, SAME_FILE))
-    for pair in _near(val, train, ours, theirs, pairs):
+        if not can_compare(dataset):
+            raise UserError(f"{type(dataset).__name__} contains neither images nor scenes nor volumes")
+    val_prints = compute_fingerprints(val, "reading val", perceptual.NUM_VARIANTS, cache_folder, seconds)
+    train_prints = compute_fingerprints(train, "reading train", 1, cache_folder, seconds)
+    pairs = dict(_find_equal(val_prints.content, train_prints.content, SAME_CONTENT))
+    pairs.update(_find_equal(val_prints.stored, train_prints.stored, SAME_FILE))
+    for pair in _find_near(val, train, val_prints, train_prints, pairs):
         if pair.val not in pairs or _rank(pair) > _rank(pairs[pair.val]):
             pairs[pair.val] = pair
-    unreadable = sum(int(np.count_nonzero(one.state == UNREADABLE)) for one in (ours, theirs))
-    looked = ours.num_read, theirs.num_read
-    return SearchResult([pairs[index] for index in sorted(pairs)], looked, (len(val), len(train)), unreadable)
+    unreadable = sum(int(np.count_nonzero(prints.state == UNREADABLE)) for prints in (val_prints, train_prints))
+    compared = val_prints.num_read, train_prints.num_read
+    return SearchResult([pairs[index] for index in sorted(pairs)], compared, (len(val), len(train)), unreadable)
 
 
 def _rank(pair: DuplicatePair) -> tuple[bool, float]:
     return pair.kind != NEAR, pair.likeness
 
 
-def _equal(ours: np.ndarray, theirs: np.ndarray, kind: str) -> Iterator[tuple[int, DuplicatePair]]:
-    """The first of theirs with the same digest, for each of ours; 0 is none."""
-    known, first = np.unique(theirs, return_index=True)
-    if not len(known):
+def _find_equal(val_digests: np.ndarray, train_digests: np.ndarray, kind: str) -> Iterator[tuple[int, DuplicatePair]]:
+    """Yield the first training sample with the digest of each validation sample; a digest of 0 means none."""
+    digests, first = np.unique(train_digests, return_index=True)
+    if not len(digests):
         return
-    places = np.minimum(np.searchsorted(known, ours), len(known) - 1)
-    for index in np.flatnonzero((ours != 0) & (known[places] == ours)).tolist():
+    places = np.minimum(np.searchsorted(digests, val_digests), len(digests) - 1)
+    for index in np.flatnonzero((val_digests != 0) & (digests[places] == val_digests)).tolist():
         yield index, DuplicatePair(index, int(first[places[index]]), kind)
 
 
-def _near(
-    val: Any, train: Any, ours: DatasetFingerprints, theirs: DatasetFingerprints, known: dict[int, DuplicatePair]
+def _find_near(
+    val: Any,
+    train: Any,
+    val_prints: DatasetFingerprints,
+    train_prints: DatasetFingerprints,
+    equal_pairs: dict[int, DuplicatePair],
 ) -> Iterator[DuplicatePair]:
-    """Those whose hashes are near and whose second look says that they are copies."""
-    mine = np.array([index for index in np.flatnonzero(ours.state == HASHED).tolist() if index not in known], np.int64)
-    others = np.flatnonzero(theirs.state == HASHED)
-    if not len(mine) or not len(others):
+    """Yield pairs of images whose hashes are near and whose thumbnails are similar."""
+    hashed = np.flatnonzero(val_prints.state == HASHED).tolist()
+    queries = np.array([index for index in hashed if index not in equal_pairs], np.int64)
+    others = np.flatnonzero(train_prints.state == HASHED)
+    if not len(queries) or not len(others):
         return
-    found, _ = nearest(ours.hashes[mine], theirs.hashes[others, 0])
-    rows, columns = np.nonzero(found >= 0)
-    candidates = np.stack([mine[rows], others[found[rows, columns]]], axis=1)  # (pairs, 2)
-    for part in np.array_split(candidates, max(1, math.ceil(len(candidates) / _LOOKS_AT_ONCE))):
-        sides = (val, part[:, 0], "looking again at val"), (train, part[:, 1], "looking again at train")
-        seen, theirs_seen = (thumbnails(data, np.unique(indices).tolist(), label) for data, indices, label in sides)
+    matches, _ = find_nearest(val_prints.hashes[queries], train_prints.hashes[others, 0])
+    rows, columns = np.nonzero(matches >= 0)
+    candidates = np.stack([queries[rows], others[matches[rows, columns]]], axis=1)  # (pairs, 2)
+    for part in np.array_split(candidates, max(1, math.ceil(len(candidates) / _CHUNK))):
+        sides = (val, part[:, 0], "comparing images of val"), (train, part[:, 1], "comparing images of train")
+        val_thumbs, train_thumbs = (
+            read_thumbnails(data, np.unique(indices).tolist(), label) for data, indices, label in sides
+        )
         for index, other in part.tolist():
-            if index in seen and other in theirs_seen:
-                likeness = perceptual.likeness(seen[index], theirs_seen[other])
-                if likeness.is_copy:
-                    is_same = likeness.details > 0.999 and _same_pixels(val, index, train, other)
+            if index in val_thumbs and other in train_thumbs:
+                similarity = perceptual.compute_similarity(val_thumbs[index], train_thumbs[other])
+                if similarity.is_copy:
+                    is_same = similarity.details > 0.999 and _has_same_pixels(val, index, train, other)
                     yield (
                         DuplicatePair(index, other, SAME_CONTENT)
                         if is_same
-                        else DuplicatePair(index, other, NEAR, sum(likeness) / 2)
+                        else DuplicatePair(index, other, NEAR, sum(similarity) / 2)
                     )
 
 
-def _same_pixels(val: Any, index: int, train: Any, other: int) -> bool:
+def _has_same_pixels(val: Any, index: int, train: Any, other: int) -> bool:
     try:
         return np.array_equal(read_pixels(val, index), read_pixels(train, other))
     except UserError:
         return False
 
 
-def write(file: Path, search: SearchResult, val: Any, train: Any) -> None:
+def write_leaks(file: Path, search: SearchResult, val: Any, train: Any) -> None:
     """Write the pairs with their names as JSON.
 
     Raises:
-        UserError: the file system refuses.
+        UserError: if the file cannot be written.
     """
     rows = [
         {
@@ -155,11 +171,11 @@ def write(file: Path, search: SearchResult, val: Any, train: Any) -> None:
         }
         for pair in search.pairs
     ]
-    content = {"pairs": rows, "compared": search.looked, "samples": search.totals, "unreadable": search.unreadable}
+    content = {"pairs": rows, "compared": search.compared, "samples": search.totals, "unreadable": search.unreadable}
     with atomic_file(file) as out:
         out.write(json.dumps(content, indent=1).encode())
 
 
-def read(file: Path) -> list[int]:
-    """The samples of validation that a file of ``write`` lists."""
+def read_leaks(file: Path) -> list[int]:
+    """Read the indices of the validation samples in a file of ``write_leaks``."""
     return [row["sample"] for row in json.loads(file.read_text(encoding="utf-8"))["pairs"]]

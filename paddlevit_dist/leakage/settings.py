@@ -1,4 +1,4 @@
-"""The keys of an evaluation without leaks."""
+"""Configuration keys of an evaluation without leaked samples."""
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -7,19 +7,23 @@ from ..settings.section import PathText, key, rows
 
 
 class LeakageSettings(RunSettings):
+    """Keys of an evaluation without leaked samples."""
+
     EXCLUDE_LEAKED: bool = key(
-        False, "an evaluation looks for its samples in the training set, and is scored once more without those found"
+        False, "search the training set for the evaluated samples, and score them again without those found"
     )
     TRAIN_DATA: PathText | None = key(
-        None, "the training set in which they are looked for, as DATA.DATA_PATH names one"
+        None, "training set that EXCLUDE_LEAKED searches, as in DATA.DATA_PATH; default: the configured training set"
     )
 
 
-def _check(given: ConfigView[LeakageSettings]) -> list[str]:
-    if given.values.EXCLUDE_LEAKED and not given.values.EVAL:
-        raise UserError(f"{given['EXCLUDE_LEAKED']} is for an evaluation: add -eval, or leave it out")
-    if given.values.EXCLUDE_LEAKED and given.values.DATA.SPLIT == "train":
-        raise UserError(f"{given['EXCLUDE_LEAKED']}: {given['DATA.SPLIT']} is the training set: evaluate another split")
+def _check(config: ConfigView[LeakageSettings]) -> list[str]:
+    if config.values.EXCLUDE_LEAKED and not config.values.EVAL:
+        raise UserError(f"{config['EXCLUDE_LEAKED']} is for an evaluation: add -eval, or drop -exclude_leaked")
+    if config.values.EXCLUDE_LEAKED and config.values.DATA.SPLIT == "train":
+        raise UserError(
+            f"{config['EXCLUDE_LEAKED']}: {config['DATA.SPLIT']} is the training set: evaluate another split"
+        )
     return []
 
 

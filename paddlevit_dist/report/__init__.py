@@ -1,13 +1,13 @@
-"""One HTML file about one or several runs, from what is in their folders: without Paddle, data or network. An
-extension: it can be deleted (see ``extension``).
+"""Write one HTML file about one or several runs from their folders, without Paddle, data or network.
 
-- ``command``: the command ``report``; ``settings``: keys; ``callback``: when a run writes figures and report
-- ``store``: the figures of a run in a file of its folder
-- ``runs``: what a run's folder holds, however damaged
-- ``curves``: lines over updates, and where they are drawn; ``page``: everything together as plain data, its sections
-  listed in ``render``
-- ``report.html.j2``: the page; ``parts.html.j2``: each kind of figure and whatever else a section has
-- ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: how it looks, and what moves
+This is an extension: the folder can be deleted (see ``extension``).
+
+- ``command``: the command ``report``; ``settings``: keys; ``callback``: writes figures and report during a run
+- ``store``: the file with the figures of a run
+- ``runs``: reads the folder of a run, even if it is damaged
+- ``curves``: lay out charts; ``page``: the content of the page as plain data, with its sections in ``render``
+- ``report.html.j2``: the page; ``parts.html.j2``: a macro for each kind of figure and part
+- ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: styles and scripts
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 
 
 class ReportExtension(Extension):
-    """The command report, and report.html at the end of a run."""
+    """Command ``report``, and ``report.html`` at the end of a run."""
 
-    commands = {"report": "one HTML file about one or several runs: curves, settings, mistakes"}
+    commands = {"report": "write one HTML file about one or several runs: curves, settings, wrong predictions"}
 
     def run_command(self, name: str, words: list[str]) -> None:
+        """Run ``report``."""
         from .command import run
 
         run(words)
 
     def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
+        """Return the callback of a run with REPORT."""
         if not run.config["REPORT"]:
             return ()
         from .callback import ReportCallback
@@ -42,6 +44,7 @@ class ReportExtension(Extension):
         return (ReportCallback(run),)
 
     def run_failed(self, config: RunSettings, folder: Path, began: float) -> None:
+        """Write the report of a run that has failed."""
         from .page import write_last_page
 
         write_last_page(config, folder, began)

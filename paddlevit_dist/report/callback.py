@@ -1,6 +1,6 @@
-"""The report of a run and its figures: what is kept of an evaluation for them, and when they are made.
+"""Write the figures and the report of a run.
 
-Whatever goes wrong in here costs the report its figures, and the run nothing but a line in its log.
+An error in this module affects only the report: the run continues, and logs a line.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
 class HostArrays(Mapping):
-    """A batch as numpy arrays; each is copied from the device when it is asked for."""
+    """Batch as numpy arrays, each copied from the device when it is accessed."""
 
     def __init__(self, batch: dict[str, Any]) -> None:
         self._batch = batch
@@ -45,11 +45,12 @@ class HostArrays(Mapping):
         return len(self._batch)
 
 
-class RecordKeeper:
-    """Keeps on this rank what figures need to know of an evaluation.
+class FigureRecorder:
+    """Collects the records of this rank for the figures of an evaluation.
 
     Args:
-        indices: of this rank's samples, in the order in which they are evaluated.
+        task: of the run.
+        indices: indices of this rank's samples, in the order of their evaluation.
     """
 
     def __init__(self, task: Task, indices: Sequence[int]) -> None:
@@ -58,20 +59,22 @@ class RecordKeeper:
         self._records: list[Records] = []
         self._problem: str | None = None
 
-    def add(self, model: paddle.nn.Layer, batch: dict[str, Any], given: Records | None) -> None:
-        """Keep the records of a batch.
+    def add(self, model: paddle.nn.Layer, batch: dict[str, Any], records: Records | None) -> None:
+        """Add the records of a batch.
 
         Args:
-            given: what ``eval_step`` returned for it; None: the batch is predicted once more.
+            model: predicts the batch if there are no records.
+            batch: of samples.
+            records: from ``eval_step``; None to predict the batch again.
         """
         if self._problem is None:
             try:
-                self._records.append(self._predicted(model, batch) if given is None else given)
+                self._records.append(self._predict(model, batch) if records is None else records)
             except Exception:
                 self._problem = traceback.format_exc()
 
     def evaluate(self, evaluation: Evaluator) -> None:
-        """Evaluate this rank's samples for their records alone; communicates nothing and raises nothing."""
+        """Evaluate this rank's samples to collect their records. Neither communicates nor raises exceptions."""
         model = evaluation.model
         was_training = model.training
         model.eval()
@@ -82,23 +85,25 @@ class RecordKeeper:
                 for batch, records in evaluated:
                     self.add(model, batch, records)
         except StopRequested:
-            self._problem = "the run was asked to stop"
+            self._problem = "the run was stopped"
         except Exception:
             self._problem = traceback.format_exc()
         if was_training:
             model.train()
 
-    def _predicted(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
+    def _predict(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
         records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
         return lambda: records
 
     def gather(self) -> tuple[IndexedRecords, list[str]]:
-        """The records of all ranks by index, on the main process, and tracebacks of what went wrong. Every rank must
-        call this, once."""
+        """Gather the records of all ranks, sorted by index, on the main process, and the tracebacks of errors.
+
+        Every rank must call this once.
+        """
         message: Any = None
         try:
             if self._problem is None:
-                message = pickle.dumps(self._keep(), pickle.HIGHEST_PROTOCOL)
+                message = pickle.dumps(self._index_records(), pickle.HIGHEST_PROTOCOL)
         except Exception:
             self._problem = traceback.format_exc()
         self._records = []
@@ -106,19 +111,20 @@ class RecordKeeper:
         problems = [problem for _, problem in gathered if problem is not None]
         if problems or not is_main():
             return [], problems
-        # Only the main process takes the time to read what all have received.
-        return sorted((kept for part, _ in gathered for kept in pickle.loads(part)), key=lambda kept: kept[0]), []
+        # Only the main process needs to unpickle the records.
+        return sorted((record for part, _ in gathered for record in pickle.loads(part)), key=lambda row: row[0]), []
 
-    def _keep(self) -> IndexedRecords:
+    def _index_records(self) -> IndexedRecords:
         records = [record for records in self._records for record in records()]
         if len(records) != len(self.indices):
-            raise ValueError(f"{len(records)} records were made for the figures of {len(self.indices)} samples")
+            raise ValueError(f"figure_records returned {len(records)} records for {len(self.indices)} samples")
         return [(index, record) for index, record in zip(self.indices, records) if record is not None]
 
 
 class ReportCallback(Callback):
-    """Writes the figures and the report at the end of a run: of an evaluation, or of the weights that a training's best
-    evaluation was of. Every rank has one.
+    """Write the figures and the report at the end of a run, of an evaluation or of the best weights of training.
+
+    Every rank has this callback.
     """
 
     on_every_rank = True
@@ -126,77 +132,79 @@ class ReportCallback(Callback):
     def __init__(self, run: Trainer) -> None:
         self._run = run
         self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
-        self._keeper: RecordKeeper | None = None
+        self._recorder: FigureRecorder | None = None
 
     def evaluation_started(self, is_shown: bool) -> None:
-        self._keeper = self._new_keeper() if is_shown and self._task.makes_figures else None
-        self.wants_records = self._keeper is not None
+        """Start to collect records if the task has figures."""
+        self._recorder = self._new_recorder() if is_shown and self._task.makes_figures else None
+        self.wants_records = self._recorder is not None
 
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        if self._keeper is not None:
-            self._keeper.add(self._run.model, batch, records)
+        """Add the records of a batch."""
+        if self._recorder is not None:
+            self._recorder.add(self._run.model, batch, records)
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
-        self._write_figures(self._keeper, facts)
+        """Write figures and report of an evaluation."""
+        self._write_figures(self._recorder, facts)
         self._write_page()
 
     def training_done(self) -> None:
+        """Write figures and report of the best weights."""
         checkpointer, ema = self._run.checkpointer, self._run.ema
         best = checkpointer.best
         if self._task.makes_figures and best is not None:
-            if self._keeper is None or best["epoch"] != self._run.last_epoch:  # or it has ended early
+            if self._recorder is None or best["epoch"] != self._run.last_epoch:  # early stopping: the best is older
                 self._write_best(checkpointer.folder / "best", best)
             else:
                 with contextlib.nullcontext() if ema is None else ema.in_place():
-                    self._write_figures(self._keeper, _collect_facts(best))
+                    self._write_figures(self._recorder, _collect_facts(best))
         self._write_page()
 
-    def _new_keeper(self) -> RecordKeeper:
-        return RecordKeeper(self._task, [key.index for keys in self._evaluation.loader.sampler for key in keys])
+    def _new_recorder(self) -> FigureRecorder:
+        return FigureRecorder(self._task, [key.index for keys in self._evaluation.loader.sampler for key in keys])
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
                 self._record.log_and_print(
-                    f"note: the report shows no figures: {checkpoint} cannot be read by every process"
+                    f"note: the report has no figures, since some process cannot read {checkpoint}"
                 )
                 return
-            self._record.log_and_print(
-                f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more"
-            )
-            keeper = self._new_keeper()
-            keeper.evaluate(self._evaluation)
-            self._write_figures(keeper, _collect_facts(best))
+            self._record.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
+            recorder = self._new_recorder()
+            recorder.evaluate(self._evaluation)
+            self._write_figures(recorder, _collect_facts(best))
 
-    def _write_figures(self, keeper: RecordKeeper | None, facts: dict[str, Any]) -> None:
-        """Make the figures and write them to the run's folder. Every rank must call this.
+    def _write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
+        """Build the figures and write them to the run's folder. Every rank must call this.
 
         Args:
-            keeper: of the evaluation; None: nothing is made.
-            facts: plain values that tell what was evaluated.
+            recorder: of the evaluation; None for no figures.
+            facts: plain values about the evaluation.
         """
-        if keeper is None:
+        if recorder is None:
             return
-        self._evaluation.heartbeat.at("making the report's figures")
-        kept, problems = keeper.gather()
+        self._evaluation.heartbeat.at("building the report's figures")
+        records, problems = recorder.gather()
         if not is_main():
             return
         for problem in problems[:1]:
-            self._fail("its figures could not be made", problem)
+            self._log_failure("its figures could not be built", problem)
         if not problems:
             try:
-                self._save_figures(kept, facts)
+                self._save_figures(records, facts)
             except UserError as error:
-                self._record.log_and_print(f"note: the report lacks its figures: {error}")
+                self._record.log_and_print(f"note: the report has no figures: {error}")
             except Exception:
-                self._fail("its figures could not be made", traceback.format_exc())
+                self._log_failure("its figures could not be built", traceback.format_exc())
 
-    def _save_figures(self, kept: IndexedRecords, facts: dict[str, Any]) -> None:
+    def _save_figures(self, records: IndexedRecords, facts: dict[str, Any]) -> None:
         model, config, evaluation = self._run.model, self._run.config, self._evaluation
         was_training = model.training
         model.eval()
         with paddle.no_grad(), evaluation.precision.patch_forward(model):
-            figures: Sequence[Figure] = self._task.figures(evaluation.samples, kept, model)
+            figures: Sequence[Figure] = self._task.figures(evaluation.samples, records, model)
         if was_training:
             model.train()
         about = {
@@ -212,7 +220,7 @@ class ReportCallback(Callback):
             self._record.log_and_print(f"note: {line}")
 
     def _write_page(self) -> None:
-        """Write ``report.html`` of what the run's folder holds now."""
+        """Write ``report.html`` from the run's folder."""
         if not self._record.writes:
             return
         try:
@@ -222,9 +230,9 @@ class ReportCallback(Callback):
         except UserError as error:
             self._record.log_and_print(f"note: no report was written: {error}")
         except Exception:
-            self._fail("it could not be written", traceback.format_exc())
+            self._log_failure("it could not be written", traceback.format_exc())
 
-    def _fail(self, what: str, trace: str) -> None:
+    def _log_failure(self, what: str, trace: str) -> None:
         reason = trace.strip().splitlines()[-1]
         self._record.log_and_print(
             f"note: the report: {what} ({reason}); the run is not affected, the traceback is in log.txt"
@@ -239,9 +247,11 @@ def _collect_facts(best: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def apply_weights(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
-    """Inside the block the model has the weights of a checkpoint that count in an evaluation, afterwards its own; False
-    where one of the ranks cannot read that checkpoint. Every rank must call this."""
-    own = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    """Load a checkpoint's evaluated weights inside the block, and restore the model's weights afterwards.
+
+    Yields whether all ranks could read the checkpoint. Every rank must call this.
+    """
+    saved = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     try:
         is_loaded = True
         try:
@@ -252,4 +262,4 @@ def apply_weights(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
     finally:
         with paddle.no_grad():
             for name, tensor in model.state_dict().items():
-                tensor.set_value(own[name])
+                tensor.set_value(saved[name])

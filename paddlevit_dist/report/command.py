@@ -1,4 +1,4 @@
-"""``paddlevit-dist report RUN [RUN …]``: one HTML file about runs. Without Paddle and without their data."""
+"""Command ``paddlevit-dist report RUN [RUN …]``: write one HTML file about runs, without Paddle and without data."""
 
 import os
 from pathlib import Path
@@ -14,19 +14,17 @@ def run(arguments: list[str]) -> None:
     """Write the report of one or several runs.
 
     Raises:
-        UserError: one of the folders is no run's, or the file cannot be written.
+        UserError: if a folder does not contain a run, or the file cannot be written.
     """
-    about = "Write one HTML file about one or several runs, from what is in their folders."
+    about = "Write one HTML file about one or several runs from the files in their folders."
     parser = CommandParser("report", about, ("output/mine", "output/mine output/mine-2 -output=both.html"))
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", type=path, help="output folder of a training or evaluation, or of seeds"
+        "runs", metavar="RUN", nargs="+", type=path, help="output folder of a training run, an evaluation or -seeds"
     )
-    parser.option(
-        "output", None, f"file to write; default: {PAGE} in the run's folder, of several runs in this folder", path
-    )
-    given = parser.parse_args(arguments)
-    folders = [Path(folder) for folder in given.runs]
-    target = Path(given.output) if given.output else Path(folders[0] if len(folders) == 1 else ".", PAGE)
+    parser.option("output", None, f"file to write; default: {PAGE} in the run's folder, or here for several runs", path)
+    options = parser.parse_args(arguments)
+    folders = [Path(folder) for folder in options.runs]
+    target = Path(options.output) if options.output else Path(folders[0] if len(folders) == 1 else ".", PAGE)
     if target.is_dir():
         target = target / PAGE
     try:

@@ -1,4 +1,4 @@
-"""Lines and bars: where they are drawn, in pixels, with their numbers for the pointer."""
+"""Lay out charts of lines and bars in pixels, with their values for the mouse pointer."""
 
 import itertools
 import math
@@ -8,20 +8,22 @@ from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 420, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 10, 38
-_MOST_POINTS = 500  # of a line; a chart is not wider in pixels
+_MOST_POINTS = 500  # of a line; a chart has fewer pixels in width
 NUM_COLORS = 8
-_MARKED = 30  # points: a line of fewer has dots
+_MARKED = 30  # points up to which a line has dots
 
 _numbers = itertools.count(1)
 PointsByName = Mapping[str, Sequence[tuple[float, float]]]
 
 
 class CurveLine(NamedTuple):
-    """Attributes:
-    name: in the legend and under the pointer.
-    points: (x, y), finite, in the order of x.
-    color: from 0.
-    style: "line", "dots" (a thin line with dots), "bar", or "thin" (one of a bundle, without a name in the legend).
+    """Line or bars of a chart.
+
+    Attributes:
+        name: shown in the legend and under the pointer.
+        points: (x, y), finite, sorted by x.
+        color: number of the color, from 0.
+        style: "line", "dots" (a thin line with dots), "bar", or "thin" (one of a bundle, not in the legend).
     """
 
     name: str
@@ -30,13 +32,15 @@ class CurveLine(NamedTuple):
     style: str = "line"
 
 
-def chart(title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "", note: str = "") -> dict[str, Any]:
-    """A chart, as its macro in ``parts.html.j2`` draws it; without lines there is nothing but its title and note."""
+def build_chart(
+    title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "", note: str = ""
+) -> dict[str, Any]:
+    """Build a chart for its macro in ``parts.html.j2``; without lines it has only a title and a note."""
     lines = [line._replace(points=thin(line.points), color=line.color % NUM_COLORS) for line in lines if line.points]
-    found = {"kind": "chart", "number": next(_numbers), "title": title, "note": note, "drawn": []}
+    empty = {"kind": "chart", "number": next(_numbers), "title": title, "note": note, "drawn": []}
     if not lines:
-        return found
-    scale = _AxisScale.of(lines)
+        return empty
+    scale = _AxisScale.fit(lines)
     data = {
         "box": [_LEFT, _TOP, WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM],
         "x": [scale.x_low, scale.x_high],
@@ -46,36 +50,36 @@ def chart(title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "
                 "name": line.name,
                 "color": line.color,
                 "style": line.style,
-                "x": [_short(x) for x, _ in line.points],
-                "y": [_short(y) for _, y in line.points],
+                "x": [_shorten(x) for x, _ in line.points],
+                "y": [_shorten(y) for _, y in line.points],
             }
             for line in lines
         ],
     }
     return {
-        **found,
+        **empty,
         "size": (WIDTH, HEIGHT),
         "x_label": x_label,
         "y_label": y_label,
-        "x_ticks": [(f"{scale.x(tick):.1f}", tick_text(tick)) for tick in scale.x_ticks],
-        "y_ticks": [(f"{scale.y(tick):.1f}", tick_text(tick)) for tick in scale.y_ticks],
+        "x_ticks": [(f"{scale.x(tick):.1f}", format_tick(tick)) for tick in scale.x_ticks],
+        "y_ticks": [(f"{scale.y(tick):.1f}", format_tick(tick)) for tick in scale.y_ticks],
         "drawn": [_draw(line, scale, lines) for line in lines],
         "data": data,
     }
 
 
 def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
-    """At most so many points: of each stretch the lowest and the highest, in order, so that no peak is lost."""
+    """Reduce the number of points, and preserve peaks: each interval retains its lowest and its highest point."""
     points = list(points)
     if len(points) <= most:
         return points
-    kept: list[tuple[float, float]] = []
+    thinned: list[tuple[float, float]] = []
     stretches = most // 2 - 1
     for number in range(stretches):
         part = range(number * len(points) // stretches, (number + 1) * len(points) // stretches)
         ends = {min(part, key=lambda place: points[place][1]), max(part, key=lambda place: points[place][1])}
-        kept += [points[place] for place in sorted(ends)]
-    return [points[0], *(point for point in kept if point not in (points[0], points[-1])), points[-1]]
+        thinned += [points[place] for place in sorted(ends)]
+    return [points[0], *(point for point in thinned if point not in (points[0], points[-1])), points[-1]]
 
 
 class _AxisScale(NamedTuple):
@@ -87,15 +91,15 @@ class _AxisScale(NamedTuple):
     y_ticks: list[float]
 
     @classmethod
-    def of(cls, lines: Sequence[CurveLine]) -> "_AxisScale":
+    def fit(cls, lines: Sequence[CurveLine]) -> "_AxisScale":
         xs = [x for line in lines for x, _ in line.points]
         ys = [y for line in lines for _, y in line.points]
         x_low, x_high = min(xs), max(xs)
         if any(line.style == "bar" for line in lines):
             half = _bar_width(lines) / 2
             x_low, x_high, ys = x_low - half, x_high + half, [*ys, 0.0]
-        x_low, x_high = _apart(x_low, x_high)
-        y_ticks = ticks(*_apart(min(ys), max(ys)))
+        x_low, x_high = _widen(x_low, x_high)
+        y_ticks = ticks(*_widen(min(ys), max(ys)))
         y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))
         x_ticks = [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high]
         return cls(x_low, x_high, y_low, y_high, x_ticks, y_ticks)
@@ -107,8 +111,8 @@ class _AxisScale(NamedTuple):
         return HEIGHT - _BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - _TOP - _BOTTOM)
 
 
-def _apart(low: float, high: float) -> tuple[float, float]:
-    """The same bounds, apart enough to divide by their distance."""
+def _widen(low: float, high: float) -> tuple[float, float]:
+    """Widen bounds that are nearly equal, so that their distance is a valid divisor."""
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return low, high
     space = abs(low) * 0.05 or 0.5
@@ -116,7 +120,7 @@ def _apart(low: float, high: float) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers, evenly spaced, from at most ``low`` to at least ``high``."""
+    """Return evenly spaced round numbers that cover the range from ``low`` to ``high``."""
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
@@ -124,8 +128,8 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
-def tick_text(value: float) -> str:
-    """A number as short as it can be read: 1.5k, 20M, 3e-05."""
+def format_tick(value: float) -> str:
+    """Format a number as short as possible: 1.5k, 20M, 3e-05."""
     size = abs(value)
     if size >= 1e15 or (0 < size < 1e-3):
         return f"{value:.3g}"
@@ -136,16 +140,16 @@ def tick_text(value: float) -> str:
 
 
 def _draw(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> dict[str, Any]:
-    """A path and dots (x, y) on it, or bars (x, y, width, height)."""
+    """Return a line's path and dots (x, y), or bars (x, y, width, height)."""
     drawn = {"color": line.color, "style": line.style, "path": "", "dots": [], "bars": []}
     if line.style == "bar":
-        return {**drawn, "bars": _bars(line, scale, lines)}
+        return {**drawn, "bars": _place_bars(line, scale, lines)}
     places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}") for x, y in line.points]
     has_dots = line.style == "dots" or len(places) == 1 or (2 < len(places) <= _MARKED and line.style != "thin")
     return {**drawn, "path": "M" + "L".join(map(" ".join, places)), "dots": places if has_dots else []}
 
 
-def _bars(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> list[tuple[str, ...]]:
+def _place_bars(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> list[tuple[str, ...]]:
     groups = [other for other in lines if other.style == "bar"]
     width = _bar_width(lines) * 0.9
     each = width / len(groups)
@@ -159,31 +163,33 @@ def _bars(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> lis
 
 
 def _bar_width(lines: Sequence[CurveLine]) -> float:
-    """The smallest distance between places that have bars."""
+    """Return the smallest distance between bars."""
     places = sorted({x for line in lines if line.style == "bar" for x, _ in line.points})
     return min((b - a for a, b in zip(places, places[1:])), default=1.0)
 
 
-def _short(value: float) -> Any:
-    """A number of few characters, precise enough to be read off."""
+def _shorten(value: float) -> Any:
+    """Round a number to six digits for a short text."""
     if float(value).is_integer() and abs(value) < 1e15:
         return int(value)
     return float(f"{value:.6g}")
 
 
-def of_events(
+def build_lines(
     runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str, groups: Sequence[str] = ()
 ) -> list[CurveLine]:
-    """The lines of one quantity, for all runs: as measured in training, and with dots in evaluations. Those of a group
-    of seeds are a bundle of one color, around its mean.
+    """Build the lines of one quantity for all runs: plain for training, with dots for evaluations.
+
+    The lines of a group of seeds are a bundle of one color around their mean.
 
     Args:
-        runs: name of each, with its training's and its evaluations' points by quantity.
-        groups: of each run the name of its group, empty where it is in none; no groups at all if it is left out.
+        runs: name, training points and evaluation points by quantity, for each run.
+        name: of the quantity.
+        groups: name of the group of each run, empty for single runs; default: no groups.
     """
     groups = groups or [""] * len(runs)
     several = len(runs) > 1
-    colors: dict[str, int] = {}  # of each group, and of each run that is in none
+    colors: dict[str, int] = {}  # of groups and single runs
     lines: list[CurveLine] = []
     bundles: dict[tuple[str, str, str], list[Any]] = {}  # points of each run by group, kind and style
     for (run, training, evaluation), group in zip(runs, groups):
@@ -191,8 +197,8 @@ def of_events(
         for kind, style, points in (("training", "line", training), ("evaluation", "dots", evaluation)):
             if points.get(name):
                 color = number if several else len(lines)
-                said = f"{run} {kind}" if several else kind
-                lines.append(CurveLine(said, points[name], color, "thin" if group else style))
+                label = f"{run} {kind}" if several else kind
+                lines.append(CurveLine(label, points[name], color, "thin" if group else style))
                 if group:
                     bundles.setdefault((group, kind, style), []).append(points[name])
     for (group, kind, style), bundle in bundles.items():
@@ -201,9 +207,9 @@ def of_events(
 
 
 def _compute_mean(bundle: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
-    """The mean of those lines that have got to each place."""
-    found: dict[float, list[float]] = {}
+    """Compute the mean at each x of the lines that have a point there."""
+    values: dict[float, list[float]] = {}
     for points in bundle:
         for x, y in dict(points).items():
-            found.setdefault(x, []).append(y)
-    return [(x, statistics.fmean(found[x])) for x in sorted(found)]
+            values.setdefault(x, []).append(y)
+    return [(x, statistics.fmean(values[x])) for x in sorted(values)]

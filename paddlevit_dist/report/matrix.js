@@ -100,7 +100,7 @@ class Matrix {
     if (!(row >= 0 && column >= 0 && row < this.size && column < this.size)) return;
     this.at = [row, column];
     const count = this.counts.get(row * this.size + column) || 0;
-    const what = row === column ? "predicted right" : `predicted as ${this.names[column]}`;
+    const what = row === column ? "predicted correctly" : `predicted as ${this.names[column]}`;
     this.under.textContent = `${this.names[row]} ${what}: ${number(count)} of ${number(this.rows[row])}`;
   }
 

@@ -1,6 +1,6 @@
-"""The page: what is known about the runs, section by section, as the plain data that ``report.html.j2`` is filled with.
+"""Build the page's sections as plain data for ``report.html.j2``.
 
-A section is a list of parts: dictionaries with the "kind" of a macro in ``parts.html.j2`` and what that shows.
+A section is a list of parts: dictionaries with the "kind" of a macro in ``parts.html.j2`` and its content.
 """
 
 import base64
@@ -19,7 +19,7 @@ from ..runtime.files import atomic_file
 from ..runtime.metrics_file import METRICS
 from ..runtime.printing import one_line
 from . import curves
-from .runs import ReportedRun, find_measured, flat, get_interval, is_number, read_runs
+from .runs import ReportedRun, find_measured, flatten, get_interval, is_number, read_runs
 from .settings import ReportSettings
 
 PAGE = "report.html"
@@ -33,21 +33,21 @@ _TITLES = {
     "memory_mib": "Memory (MiB)",
 }
 _AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
-_MOST_CURVES = 14  # more are folded away
-_COUNTS = (" count", "samples", "points")  # ends of names that count, and score nothing
+_MOST_CURVES = 14  # further curves are folded
+_COUNTS = (" count", "samples", "points")  # suffixes of quantities that are counts, not scores
 _MOST_NAMES, _MOST_UNREADABLE = 200, 10
-_LARGEST_GRID = 24  # classes: a matrix of more is drawn on a canvas
+_LARGEST_GRID = 24  # classes of a matrix in HTML; larger ones are drawn on a canvas
 
 Part = dict[str, Any]
 Section = tuple[str, str, list[Part]]  # id, title, content
 
 
 def write_page(folders: Sequence[Path], target: Path) -> Path:
-    """Write the report of the runs in these folders; returns ``target``.
+    """Write the report of the runs in these folders, and return ``target``.
 
     Raises:
-        UserError: one of them is no run's folder, or the file cannot be written.
-        OSError: its folder cannot be created.
+        UserError: if a folder does not contain a run, or the file cannot be written.
+        OSError: if the target's folder cannot be created.
     """
     page = render(read_runs(folders), target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -57,22 +57,24 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
 
 
 def write_last_page(config: ReportSettings, folder: Path, began: float) -> None:
-    """Write the report of a run that did not come to its end, if REPORT; a failure goes to its log.
+    """Write the report of a run that has failed, if REPORT is set; an error goes to the run's log.
 
     Args:
-        began: when this start of it did, in seconds since 1970: one that has recorded nothing leaves what is there.
+        config: of the run.
+        folder: its output.
+        began: start of this session, in seconds since 1970; a session without records keeps the existing report.
     """
     file = folder / METRICS
     try:
         if config.REPORT and file.is_file() and file.stat().st_mtime >= began:
             write_page([folder], folder / PAGE)
-    except Exception as error:  # what the run itself has failed of is what counts
+    except Exception as error:  # do not hide the error of the run itself
         RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
 def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
-    """The whole page, which is to be in this folder."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # a run without it loses its report alone
+    """Render the page for a file in this folder."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # without jinja2, a run only lacks its report
     from markupsafe import Markup
 
     here = Path(__file__).parent
@@ -90,7 +92,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
         ("curves", "Curves", _curves(runs)),
         *_figures(runs, macros.part),
         ("differences", "Differences", _differences(runs)),
-        ("weights", "Weights it started from" if trained else "Weights it evaluated", _weights(runs)),
+        ("weights", "Initial weights" if trained else "Evaluated weights", _weights(runs)),
         ("configuration", "Configuration", _settings(runs)),
         ("environment", "Environment", _environment(runs)),
         ("events", "Events", _events(runs)),
@@ -98,7 +100,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     return pages.get_template("report.html.j2").render(
         title="Report: " + ", ".join(run.name for run in runs),
         sections=[section for section in sections if section[2]],
-        now=_clock(time.time()),
+        now=_format_time(time.time()),
         version=__version__,
     )
 
@@ -107,8 +109,8 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], no
     return {"kind": "table", "title": title, "columns": columns, "rows": rows, "note": note}
 
 
-def _note(said: str) -> Part:
-    return {"kind": "note", "text": said}
+def _note(text: str) -> Part:
+    return {"kind": "note", "text": text}
 
 
 def _lines(lines: Iterable[str]) -> Part:
@@ -123,7 +125,7 @@ def _folded(summary: str, *parts: Part) -> Part:
 
 
 def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
-    columns = ["score", "state", "time", "model", "data", "device"]  # a phone shows the first ones
+    columns = ["score", "state", "time", "model", "data", "device"]  # phones show only the first columns
     rows: list[list[Any]] = []
     notices: list[str] = []
     for run in runs:
@@ -132,7 +134,7 @@ def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
         device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
         device += f", {one_line(processor)}" if processor else ""
         model, data = run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
-        rows.append([_best(run), _state(run), _duration(run), model, data, device])
+        rows.append([_format_best(run), _format_state(run), _format_duration(run), model, data, device])
         notices += [_name_run(line, run, runs) for line in run.notices]
     if len(runs) > 1:
         columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
@@ -151,13 +153,15 @@ def _groups(runs: Sequence[ReportedRun]) -> list[Part]:
         numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
         rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
-    going = [run.name for run in runs if run.group and not _state(run).startswith(("complete", "ended early"))]
-    note = f"Not complete, and counted with what they have reached so far: {', '.join(going)}." if going else ""
+    unfinished = [
+        run.name for run in runs if run.group and not _format_state(run).startswith(("complete", "ended early"))
+    ]
+    note = f"Not complete, counted with their best score so far: {', '.join(unfinished)}." if unfinished else ""
     return [_table("Groups of seeds", columns, rows, note)] if rows else []
 
 
 def _comparisons(runs: Sequence[ReportedRun], folder: Path) -> Part:
-    """Where the runs were compared with others."""
+    """Link to the comparisons of the runs with others."""
     compared = [run for run in runs if (run.folder / COMPARED).is_file()]
     links = [quote(os.fsencode(os.path.relpath(run.folder / COMPARED, folder))) for run in compared]
     names = [f"{run.name}/{COMPARED}" for run in compared]
@@ -165,26 +169,26 @@ def _comparisons(runs: Sequence[ReportedRun], folder: Path) -> Part:
 
 
 def _name_run(line: Any, run: ReportedRun, runs: Sequence[ReportedRun]) -> str:
-    """A line that says which run it is about, where there are several."""
+    """Prefix a line with the name of its run if there are several runs."""
     return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
 
 def _data(runs: Sequence[ReportedRun]) -> list[Part]:
-    """List what each split holds, and what was found in it: held out, left out, unreadable, identical."""
+    """List the content of each split, and notes about held-out, skipped, unreadable and identical samples."""
     rows, notes = [], []
     for run in runs:
         for split, about in run.data.items():
             rows.append([_name_run(split, run, runs), one_line(about.get("holds"))])
-            found = about.get("notes")
-            notes += [_name_run(note, run, runs) for note in (found if isinstance(found, list) else ())]
+            split_notes = about.get("notes")
+            notes += [_name_run(note, run, runs) for note in (split_notes if isinstance(split_notes, list) else ())]
         if run.unreadable:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
-            said = f"{len(run.unreadable):,} unreadable, another took the place of each: {shown}"
-            notes.append(_name_run(said, run, runs))
-    return [_table("Splits", ["split", "holds"], rows), _lines(dict.fromkeys(notes))] if rows else []
+            text = f"{len(run.unreadable):,} unreadable samples were replaced by others: {shown}"
+            notes.append(_name_run(text, run, runs))
+    return [_table("Splits", ["split", "contents"], rows), _lines(dict.fromkeys(notes))] if rows else []
 
 
-def _state(run: ReportedRun) -> str:
+def _format_state(run: ReportedRun) -> str:
     last = run.metrics.last or {}
     if not run.metrics.training and last.get("kind") != "interruption":
         return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
@@ -196,84 +200,85 @@ def _state(run: ReportedRun) -> str:
     if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
         return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
     if run.is_running is False:
-        return one_line(f"killed in epoch {epoch} of {epochs}: it ended without a message")
-    return one_line(f"in epoch {epoch} of {epochs}; last entry {_clock(last.get('time'))}")
+        return one_line(f"killed in epoch {epoch} of {epochs}, without a message")
+    return one_line(f"in epoch {epoch} of {epochs}; last entry {_format_time(last.get('time'))}")
 
 
-def _clock(value: Any) -> str:
+def _format_time(value: Any) -> str:
     is_time = is_number(value) and 0 < value < 1e11
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
 
 
-def _format_facts(values: dict[str, Any], without: Sequence[str]) -> str:
-    """Names and values that are not empty, separated by commas."""
+def _format_facts(values: dict[str, Any], skipped: Sequence[str]) -> str:
+    """Format names and values that are not empty, separated by commas."""
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in values.items()
-        if name not in without and value not in (None, {}, [])
+        if name not in skipped and value not in (None, {}, [])
     )
 
 
-def _best(run: ReportedRun) -> str | None:
-    """The best evaluation; where none is known, what the last has found, which is then told."""
+def _format_best(run: ReportedRun) -> str | None:
+    """Format the best evaluation, or the last one, marked as such, if the best is not known."""
     if run.metrics.best is not None and run.metrics.training:
         best = run.metrics.best
-        return one_line(f"{best['name']} {best['value']:.4g}{_ends(best)}, epoch {best['epoch']}")
+        return one_line(f"{best['name']} {best['value']:.4g}{_format_interval(best)}, epoch {best['epoch']}")
     values, intervals = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}, {}
     if not values and run.metrics.evaluations:
         values = dict(find_measured(run.metrics.evaluations[-1]))
         intervals = {name: get_interval(run.metrics.evaluations[-1], name) for name in values}
     scores = {name: value for name, value in values.items() if not name.endswith(_COUNTS)}
-    shown = [f"{name} {value:.4g}{_ends(intervals.get(name, {}))}" for name, value in scores.items()][:3]
+    shown = [f"{name} {value:.4g}{_format_interval(intervals.get(name, {}))}" for name, value in scores.items()][:3]
     return (", ".join(shown) + (" (the last)" if run.metrics.training else "")) if shown else None
 
 
-def _ends(found: Mapping[str, Any]) -> str:
-    """The interval of ``runs.get_interval`` in words that follow its value."""
-    if "interval" not in found:
+def _format_interval(values: Mapping[str, Any]) -> str:
+    """Format the interval of ``runs.get_interval``, to follow its value."""
+    if "interval" not in values:
         return ""
-    low, high = found["interval"]
-    return f" [{low:.4g}, {high:.4g}] ({found['percent']:g} %)"
+    low, high = values["interval"]
+    return f" [{low:.4g}, {high:.4g}] ({values['percent']:g} %)"
 
 
-def _duration(run: ReportedRun) -> str | None:
+def _format_duration(run: ReportedRun) -> str | None:
     if run.seconds is None:
         return None
     minutes, seconds = divmod(round(run.seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
-def _figures(runs: Sequence[ReportedRun], made_of: Callable[[Part], str]) -> list[Section]:
-    """The figures of each run; of one that is damaged there is a line.
+def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:
+    """Build a section with the figures of each run; a damaged figure is replaced by a line.
 
     Args:
-        made_of: the macro that makes a part.
+        runs: to show.
+        render_part: the macro that renders a part.
     """
     sections: list[Section] = []
     for number, run in enumerate(runs):
         for kind, stored in run.figures.items():
-            notices, made = list(stored.problems), []
+            notices, rendered = list(stored.problems), []
             for figure in stored.figures:
                 try:
-                    made.append((figure["kind"], made_of(_FILLED.get(figure["kind"], dict)(figure))))
-                except Exception as error:  # the file may hold anything; the other figures are still worth showing
+                    rendered.append((figure["kind"], render_part(_PREPARE.get(figure["kind"], dict)(figure))))
+                except Exception as error:  # the file may contain anything; show the other figures
                     notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
-            alike = itertools.groupby(made, key=lambda one: one[0])
-            groups = [(name, [content for _, content in ones]) for name, ones in alike]
-            said = _format_facts(stored.about, ("of", "time"))
-            about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({said})' if said else ''}."
+            by_kind = itertools.groupby(rendered, key=lambda row: row[0])
+            groups = [(name, [content for _, content in figures]) for name, figures in by_kind]
+            facts = _format_facts(stored.about, ("of", "time"))
+            about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({facts})' if facts else ''}."
             parts = [*map(_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
             if len(run.figures) > 1:
                 title += f" ({kind.lower()})"
-            if sections:  # those of the first run are what most readers want to see
+            if sections:  # only the figures of the first run are unfolded
                 parts = [_folded(f"{len(stored.figures)} figures", *parts)]
             sections.append((f"figures-{number}-{kind.lower()}", title, parts))
     return sections
 
 
-def _matrix(figure: Part) -> Part:
-    """With the counts of each row, if that can be read."""
+def _prepare_matrix(figure: Part) -> Part:
+    """Add the counts of each row if the matrix is small enough for HTML."""
     size, cells = len(figure["names"]), iter(figure["cells"])
     if size > _LARGEST_GRID:
         return figure
@@ -283,16 +288,17 @@ def _matrix(figure: Part) -> Part:
     return {**figure, "rows": rows}
 
 
-def _chart(figure: Part) -> Part:
+def _prepare_chart(figure: Part) -> Part:
     lines = []
     for number, line in enumerate(figure["lines"]):
         points = [(float(x), float(y)) for x, y in zip(line["x"], line["y"]) if x is not None and y is not None]
         style = "bar" if figure["shape"] == "bar" else "line"
         lines.append(curves.CurveLine(line["name"], points, number, style))
-    return curves.chart(figure["title"], lines, figure["x_label"], figure["y_label"], figure["note"])
+    return curves.build_chart(figure["title"], lines, figure["x_label"], figure["y_label"], figure["note"])
 
 
-_FILLED: dict[str, Callable[[Part], Part]] = {"matrix": _matrix, "chart": _chart}  # what macros need beside the figure
+# Computed for the macros of these kinds.
+_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": _prepare_matrix, "chart": _prepare_chart}
 
 
 def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
@@ -300,28 +306,31 @@ def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
     names: dict[str, None] = {}
     for _, training, evaluation in series:
         names.update(dict.fromkeys([*evaluation, *training]))
-    shown = [name for name in names if not _is_dull(name, series)]
+    shown = [name for name in names if not _is_uninformative(name, series)]
     shown.sort(key=_order)
     groups = [run.group for run in runs]
-    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name, groups), "update") for name in shown]
+    charts = [
+        curves.build_chart(_TITLES.get(name, name), curves.build_lines(series, name, groups), "update")
+        for name in shown
+    ]
     if not charts:
         return []
     parts: list[Part] = [{"kind": "charts", "charts": charts[:_MOST_CURVES]}]
-    constant = {name: _constant(name, series) for name in names if not name.endswith(_COUNTS)}
-    told = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constant.items() if value]  # 0 says nothing
-    if told:
-        parts.append(_note(f"Always the same: {', '.join(told)}."))
+    constants = {name: _find_constant(name, series) for name in names if not name.endswith(_COUNTS)}
+    texts = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constants.items() if value]  # 0 is uninformative
+    if texts:
+        parts.append(_note(f"Constant: {', '.join(texts)}."))
     more = charts[_MOST_CURVES:]
     return [*parts, _folded(f"{len(more)} more curves", {"kind": "charts", "charts": more})] if more else parts
 
 
-def _is_dull(name: str, series: Sequence[Any]) -> bool:
-    """Whether a curve would say nothing: numbers of samples, and what never changes."""
-    return name.endswith(_COUNTS) or _constant(name, series) is not None
+def _is_uninformative(name: str, series: Sequence[Any]) -> bool:
+    """Return whether a quantity is a count or constant."""
+    return name.endswith(_COUNTS) or _find_constant(name, series) is not None
 
 
-def _constant(name: str, series: Sequence[Any]) -> float | None:
-    """The value that a quantity has at all of several points; None: it changes, or has one point in each run."""
+def _find_constant(name: str, series: Sequence[Any]) -> float | None:
+    """Return the value of a constant quantity; None if it changes, or each run has only one point."""
     lines = [points.get(name, ()) for _, *kinds in series for points in kinds]
     values = {y for points in lines for _, y in points}
     return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
@@ -334,7 +343,7 @@ def _order(name: str) -> tuple[int, int]:
         return 2, _AFTER_METRICS.index(name)
     if "memory" in name or name == "skipped_updates":
         return 3, 0
-    # Metrics of single classes, such as "IoU wall", come after those of all.
+    # Metrics of single classes, such as "IoU wall", follow the metrics of all classes.
     return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
 
 
@@ -380,19 +389,19 @@ def _weights(runs: Sequence[ReportedRun]) -> list[Part]:
                     )
         loaded, fraction = report.get("loaded"), report.get("loaded_fraction")
         share = f"{100 * fraction:.1f} %" if isinstance(fraction, (int, float)) else "?"
-        said = f"{report.get('source')}: {report.get('origin')}; {len(loaded) if isinstance(loaded, list) else '?'} "
-        said += f"parameters and buffers loaded ({share})"
+        text = f"{report.get('source')}: {report.get('origin')}; {len(loaded) if isinstance(loaded, list) else '?'} "
+        text += f"parameters and buffers loaded ({share})"
         notices = report.get("notices")
-        lines = [one_line(line) for line in (said, *(notices if isinstance(notices, list) else []))]
+        lines = [one_line(line) for line in (text, *(notices if isinstance(notices, list) else []))]
         parts.append({"kind": "weights", "run": run.name if len(runs) > 1 else "", "lines": lines})
         if rows:
-            columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
-            parts.append(_table("Not simply copied", columns, rows))
+            columns = ["parameter", "status", "shape in the file", "shape in the model"]
+            parts.append(_table("Parameters not copied unchanged", columns, rows))
     return parts
 
 
 def _environment(runs: Sequence[ReportedRun]) -> list[Part]:
-    facts = {run.name: list(flat(run.facts).items())[:_MOST_NAMES] for run in runs}
+    facts = {run.name: list(flatten(run.facts).items())[:_MOST_NAMES] for run in runs}
     return [_folded(name, _table("run.json", ["fact", "value"], rows)) for name, rows in facts.items() if rows]
 
 
@@ -401,9 +410,9 @@ def _events(runs: Sequence[ReportedRun]) -> list[Part]:
     for run in runs:
         for event in [*run.metrics.events, *run.metrics.evaluations]:
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
-            told = _format_facts(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
-            rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
+            details = _format_facts(event, ("kind", "time", "superseded", "stages", "operators", "interval"))
+            rows.append([_format_time(event.get("time")), run.name, one_line(kind), one_line(details)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:
-        return [_note("No interruption, resumption or superseded evaluation.")]
-    return [_table("What happened", ["time", "run", "event", "details"], rows)]
+        return [_note("There are no interruptions, resumptions or superseded evaluations.")]
+    return [_table("Events", ["time", "run", "event", "details"], rows)]

@@ -196,7 +196,7 @@ const makeSortable = (table) => {
 };
 
 const makeSearchable = (scroll) => {
-  const field = make("input", { type: "search", class: "find", placeholder: "find…", "aria-label": "find rows" });
+  const field = make("input", { type: "search", class: "find", placeholder: "search…", "aria-label": "search rows" });
   scroll.before(field);
   field.addEventListener("input", () => {
     const wanted = field.value.toLowerCase();

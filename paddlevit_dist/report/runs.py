@@ -1,4 +1,4 @@
-"""Contents of a run's folder, read as far as they can be: a run may go on, have been killed, or have damaged files."""
+"""Read the folder of a run as far as possible: the run may be active or killed, and its files may be damaged."""
 
 import math
 import os
@@ -18,11 +18,11 @@ from ..runtime.text_files import read_json, read_yaml
 from ..settings.table import leaves
 from . import store
 
-_SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
-_LONGEST_TEXT = 200  # of a line that is no event
+_RUN_FILES = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
+_LONGEST_TEXT = 200  # of an unreadable line
 _NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
 _MOST_EVENTS = 2_000
-_FEWEST_FOR_TOP_5 = 20  # classes: of fewer, five guesses are right too often to say anything
+_FEWEST_FOR_TOP_5 = 20  # classes; with fewer, five guesses are right too often
 _QUARANTINE = "quarantine.tsv"
 _HOMES = r"(?:/home|/Users)/[^/\s'\"]+|/root"
 
@@ -30,20 +30,22 @@ Points = list[tuple[float, float]]  # x, y
 
 
 class ReportedRun(NamedTuple):
-    """Attributes:
-    name: what it is called in the report, unlike any other in it.
-    settings: values of ``config.yaml`` by full key, as text; those of an evaluation where nothing was trained.
-    facts: ``run.json``, without what it says of the data.
-    data: of each split "holds" (how many samples), "classes" (their number) and "notes".
-    unreadable: path and reason of each sample that could not be read and was replaced.
-    load_report: of the weights that its training started from, or of those that it evaluated where nothing was
-        trained; None: there is none.
-    metrics: what its events say.
-    seconds: that it has trained, all its sessions together, or evaluated where nothing was trained; None: unknown.
-    is_running: whether a process holds its folder; None: that cannot be seen from here.
-    figures: by what they are called.
-    notices: what is missing or damaged, and what to do about it.
-    group: what the group of seeds is called that it is one of; empty: of none.
+    """Content of a run's folder.
+
+    Attributes:
+        name: unique name in the report.
+        folder: of the run.
+        settings: values of ``config.yaml`` by full key, as text, or of the evaluation if nothing was trained.
+        facts: ``run.json``, without its data.
+        data: "holds" (number of samples), "classes" (their number) and "notes" of each split.
+        unreadable: path and reason of each unreadable sample that was replaced.
+        load_report: of the initial weights, or of the evaluated ones if nothing was trained; None if there is none.
+        metrics: from the run's events.
+        seconds: time of all training sessions, or of the evaluation if nothing was trained; None if unknown.
+        is_running: whether a process has locked the folder; None if this machine cannot tell.
+        figures: by title.
+        notices: missing and damaged files, and how to fix them.
+        group: name of its group of seeds; empty for single runs.
     """
 
     name: str
@@ -62,20 +64,22 @@ class ReportedRun(NamedTuple):
 
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
-    """The runs in these folders; of a group of seeds all.
+    """Read the runs in these folders, and all seeds of groups.
 
     Raises:
-        UserError: one of them is no run's folder.
+        UserError: if a folder does not contain a run.
     """
-    found = [
-        (run, name if run != folder else "") for folder, name in zip(folders, _names(folders)) for run in _in(folder)
+    runs = [
+        (run, name if run != folder else "")
+        for folder, name in zip(folders, _shortest_names(folders))
+        for run in _list_runs(folder)
     ]
-    names = _names([run for run, _ in found])
-    return [read_run(run, name)._replace(group=group) for (run, group), name in zip(found, names)]
+    names = _shortest_names([run for run, _ in runs])
+    return [read_run(run, name)._replace(group=group) for (run, group), name in zip(runs, names)]
 
 
-def _in(folder: Path) -> list[Path]:
-    """The folder, or the folders of its seeds in their order."""
+def _list_runs(folder: Path) -> list[Path]:
+    """Return the folder, or the folders of its seeds in their order."""
     seeds = [run for run in folder.glob("seed_*") if run.name[len("seed_") :].isdecimal() and _is_run(run)]
     if seeds and not _is_run(folder):
         return sorted(seeds, key=lambda run: int(run.name[len("seed_") :]))
@@ -84,7 +88,7 @@ def _in(folder: Path) -> list[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in _SIGNS_OF_A_RUN)
+    return any((folder / name).exists() for name in _RUN_FILES)
 
 
 def _require_run(folder: Path) -> None:
@@ -92,49 +96,49 @@ def _require_run(folder: Path) -> None:
         names = set(os.listdir(folder))
     except OSError as error:
         raise UserError(f"report: {folder}: {error.strerror}; give the -output folder of a run") from error
-    if not names.intersection(_SIGNS_OF_A_RUN):
+    if not names.intersection(_RUN_FILES):
         raise UserError(
-            f"report: {folder} is no run's folder, it has no {METRICS}; give the -output folder of a training or an "
-            "evaluation"
+            f"report: {folder} does not contain a run ({METRICS} is missing); give the -output folder of a training "
+            "run or an evaluation"
         )
 
 
-def _names(folders: Sequence[Path]) -> list[str]:
-    """As few last parts of the paths as tell them apart."""
+def _shortest_names(folders: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of the paths that are unique."""
     parts = [Path(os.path.abspath(folder)).parts for folder in folders]
     for count in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-count:]) for part in parts]
         if len(set(names)) == len(names):
             break
-    else:  # a folder given twice
+    else:  # the same folder twice
         names = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
     return [one_line(name) for name in names]
 
 
 def read_run(folder: Path, name: str) -> ReportedRun:
-    """Everything that a folder holds; what cannot be read is told in its notices."""
+    """Read a run's folder; the notices list the files that cannot be read."""
     notices: list[str] = []
-    facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
+    facts = _read_optional(folder, ("run.json", "eval_run.json"), read_json, notices)
     facts = facts if isinstance(facts, dict) else {}
     data = _read_data(facts)
     classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
     metrics = RunMetrics()
-    for event in _events(folder, notices):
+    for event in _read_events(folder, notices):
         if classes and max(classes) < _FEWEST_FOR_TOP_5:
             event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
         metrics.add(event)
-    settings = _optional(folder, ("config.yaml", "eval_config.yaml"), read_yaml, notices)
-    settings = flat(settings if isinstance(settings, dict) else {})
+    settings = _read_optional(folder, ("config.yaml", "eval_config.yaml"), read_yaml, notices)
+    settings = flatten(settings if isinstance(settings, dict) else {})
     trained = metrics.last is not None or (folder / "config.yaml").exists()
-    report_of = ("load_report.json",) if trained else ("eval_load_report.json",)
-    load_report = _optional(folder, report_of, read_json, notices)
-    unreadable = _optional(folder, (_QUARANTINE,), lambda file: _read_quarantine(file.read_bytes()), notices)
-    if metrics.left_out:
-        notices.append(f"{metrics.left_out:,} more events are not listed")
-    figures = _figures(folder, notices)
+    report_files = ("load_report.json",) if trained else ("eval_load_report.json",)
+    load_report = _read_optional(folder, report_files, read_json, notices)
+    unreadable = _read_optional(folder, (_QUARANTINE,), lambda file: _read_quarantine(file.read_bytes()), notices)
+    if metrics.omitted:
+        notices.append(f"{metrics.omitted:,} more events are not listed")
+    figures = _read_figures(folder, notices)
     if not figures:
-        notices.append(_advice(folder))
-    relative = _relative_to(facts.get("folder"), settings.get("DATA.DATA_PATH"))
+        notices.append(_format_figures_hint(folder))
+    relative = _make_relative(facts.get("folder"), settings.get("DATA.DATA_PATH"))
     metrics.evaluations, metrics.events = relative(metrics.evaluations), relative(metrics.events)
     return ReportedRun(
         name,
@@ -145,15 +149,15 @@ def read_run(folder: Path, name: str) -> ReportedRun:
         relative(unreadable or []),
         relative(load_report) if isinstance(load_report, dict) else None,
         metrics,
-        metrics.seconds(_find_start(facts)),
+        metrics.compute_seconds(_find_start(facts)),
         is_running(folder),
         relative(figures),
         relative(notices),
     )
 
 
-def _figures(folder: Path, notices: list[str]) -> dict[str, store.StoredFigures]:
-    """Those of the training and those of an evaluation; of both, if these are the same, only the training's."""
+def _read_figures(folder: Path, notices: list[str]) -> dict[str, store.StoredFigures]:
+    """Read the figures of training and of an evaluation; identical ones only once."""
     figures = {}
     for title, file in (("Training", store.TRAINING), ("Evaluation", store.EVALUATION)):
         if (folder / file).exists():
@@ -163,38 +167,43 @@ def _figures(folder: Path, notices: list[str]) -> dict[str, store.StoredFigures]
                 notices.append(one_line(f"{file} cannot be shown: {error}; evaluate again"))
     if len(figures) == 2 and figures["Training"].figures == figures["Evaluation"].figures:
         del figures["Evaluation"]
-        notices.append("an evaluation after the training has the same figures; they are shown once")
+        notices.append("the evaluation after training has the same figures, so they are shown once")
     return figures
 
 
-def _advice(folder: Path) -> str:
-    """How to make the figures that a run lacks."""
-    said = "this run holds no figures of what its model predicts"
+def _format_figures_hint(folder: Path) -> str:
+    """Format the command that creates the missing figures of a run."""
+    text = "this run has no figures of its model's predictions"
     if not (folder / "checkpoints").is_dir():
-        return said
+        return text
     flags = [f"-cfg={folder / 'config.yaml'}", f"-pretrained={folder}", f"-output={folder}", "REPORT", "True"]
-    return one_line(f"{said}; make them with: {shlex.join(['python', '-m', 'paddlevit_dist', 'evaluate', *flags])}")
+    return one_line(
+        f"{text}; to create them, run: {shlex.join(['python', '-m', 'paddlevit_dist', 'evaluate', *flags])}"
+    )
 
 
 def _read_data(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Read what the run has noted of each split: what it holds, number of classes, notes."""
+    """Read content, number of classes and notes of each split."""
     data = facts.get("data")
     return {one_line(k): v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
 
 
 def _read_quarantine(content: bytes) -> list[str]:
-    """The lines of ``quarantine.tsv``: path and reason of each sample that could not be read."""
+    """Read ``quarantine.tsv``: path and reason of each unreadable sample."""
     return [one_line(line.replace("\t", ": ")) for line in content.decode(errors="backslashreplace").splitlines()[1:]]
 
 
-def _relative_to(folder: Any, data_path: Any) -> Callable[[Any], Any]:
-    """A function that makes the paths in plain values relative to the folder that a run was started in, to that of its
-    data and to the package's; what is elsewhere in somebody's home begins with "~"."""
+def _make_relative(folder: Any, data_path: Any) -> Callable[[Any], Any]:
+    """Return a function that makes the paths in plain values relative.
+
+    They become relative to the working folder of the run, its data, or the package. Other paths in a home folder begin
+    with "~".
+    """
     here = str(folder) if isinstance(folder, str) else os.getcwd()
     places = {os.path.join(here, data_path or ""), here, str(Path(__file__).parents[2])}
     longest_first = sorted((place.rstrip("/") for place in places), key=len, reverse=True)
     inside = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, filter(None, longest_first)))})/")
-    home = os.path.expanduser("~").rstrip("/") or "/root"  # it is / for users that a container does not know
+    home = os.path.expanduser("~").rstrip("/") or "/root"  # it is / for unknown users in a container
     homes = re.compile(rf"(?<![\w./~-])(?:{re.escape(home)}|{_HOMES})(?![\w.-])")
 
     def relative(value: Any) -> Any:
@@ -210,14 +219,14 @@ def _relative_to(folder: Any, data_path: Any) -> Callable[[Any], Any]:
 
 
 def _find_start(facts: Any) -> float | None:
-    """When the last session of a run began, in seconds since 1970."""
+    """Return the start of the run's last session, in seconds since 1970."""
     try:
         return datetime.strptime(facts["started"], "%Y-%m-%d %H:%M:%S %z").timestamp()
     except (LookupError, TypeError, ValueError):
         return None
 
 
-def _optional(folder: Path, names: Sequence[str], read: Any, notices: list[str]) -> Any:
+def _read_optional(folder: Path, names: Sequence[str], read: Any, notices: list[str]) -> Any:
     for name in names:
         if (folder / name).exists():
             try:
@@ -227,17 +236,17 @@ def _optional(folder: Path, names: Sequence[str], read: Any, notices: list[str])
     return None
 
 
-def flat(tree: Mapping[str, Any]) -> dict[str, str]:
-    """Values as text by full key, such as ``TRAIN.BASE_LR``."""
+def flatten(tree: Mapping[str, Any]) -> dict[str, str]:
+    """Return values as text by full key, such as ``TRAIN.BASE_LR``."""
     return {one_line(name): one_line(value) for name, value in leaves(tree)}
 
 
 # ---- metrics.jsonl -------------------------------------------------------------------------------------------
 
 
-def _events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
+def _read_events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
     if not (folder / METRICS).exists():
-        notices.append(f"there is no {METRICS}, hence no curves")
+        notices.append(f"there is no {METRICS}, so there are no curves")
     try:
         for event in recorded_events(folder):
             yield {**event, "text": event["text"][:_LONGEST_TEXT]} if event["kind"] == "unreadable" else event
@@ -246,36 +255,38 @@ def _events(folder: Path, notices: list[str]) -> Iterator[dict[str, Any]]:
 
 
 class RunMetrics:
-    """Events sorted into curves and a list of what happened.
+    """Curves and events of a run.
 
     Attributes:
         training: points (update, value) by name.
-        evaluations: of given weights, without an epoch: their events.
-        events: what happened, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
-        last: the last event of the training; None: there is none.
-        best: "name", "value" and "epoch" of the best evaluation of the training, and "interval", its ends, with
-            "percent", where it has one; None: unknown.
+        evaluations: events of evaluations outside of training, which have no epoch.
+        events: interruptions, resumptions, superseded evaluations and unreadable lines, in order.
+        omitted: number of events that are not in the list.
+        last: the last event of training; None if there is none.
+        best: "name", "value" and "epoch" of the best evaluation in training, and its "interval" and "percent", if any;
+            None if unknown.
     """
 
     def __init__(self) -> None:
         self.training: dict[str, Points] = {}
         self.evaluations: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
-        self.left_out = 0
+        self.omitted = 0
         self.last: dict[str, Any] | None = None
         self.best: dict[str, Any] | None = None
-        self._of_epochs: list[dict[str, Any]] = []
-        self._sessions: list[list[float]] = []  # first and last time of each, from one start to the next
+        self._epoch_evaluations: list[dict[str, Any]] = []
+        self._sessions: list[list[float]] = []  # first and last time of each session
         self._last_updates: dict[int, int] = {}  # of each epoch
 
     def add(self, event: dict[str, Any]) -> None:
+        """Add an event to its curve or list."""
         kind = event["kind"]
-        if kind != "unreadable" and "epoch" in event:  # what evaluations of its weights add later has none
+        if kind != "unreadable" and "epoch" in event:  # later evaluations of the weights have no epoch
             self.last = event
             self._count_time(event)
         if event.get("superseded"):
             if kind == "evaluation":
-                self._note_event(event)
+                self._list_event(event)
         elif kind == "training":
             update = event.get("update")
             if is_number(update):
@@ -285,20 +296,20 @@ class RunMetrics:
                 for name, value in find_measured(event):
                     self.training.setdefault(name, []).append((update, value))
         elif kind == "evaluation" and is_number(event.get("epoch")):
-            self._of_epochs.append(event)
+            self._epoch_evaluations.append(event)
             name = event.get("best")
             if isinstance(name, str) and is_number(event.get(name)):
                 self.best = {"name": name, "value": event[name], "epoch": event["epoch"], **get_interval(event, name)}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
-            self._note_event(event)
+            self._list_event(event)
 
-    def _note_event(self, event: dict[str, Any]) -> None:
+    def _list_event(self, event: dict[str, Any]) -> None:
         if len(self.events) < _MOST_EVENTS:
             self.events.append(event)
         else:
-            self.left_out += 1
+            self.omitted += 1
 
     def _count_time(self, event: dict[str, Any]) -> None:
         now = event.get("time")
@@ -308,11 +319,11 @@ class RunMetrics:
             self._sessions.append([now, now])
         self._sessions[-1][1] = max(now, self._sessions[-1][1])
 
-    def seconds(self, started: float | None) -> float | None:
-        """That the run has trained, or evaluated where nothing was trained.
+    def compute_seconds(self, started: float | None) -> float | None:
+        """Compute the time of all training sessions, or of the evaluation if nothing was trained.
 
         Args:
-            started: when its last session began, somewhat before its first event.
+            started: start of the last session, shortly before its first event.
         """
         sessions = [list(session) for session in self._sessions]
         if not sessions and self.evaluations and is_number(self.evaluations[-1].get("time")):
@@ -326,32 +337,32 @@ class RunMetrics:
 
     @property
     def evaluation(self) -> dict[str, Points]:
-        """Evaluations at the last update of their epochs, as far as these are known."""
-        found: dict[str, Points] = {}
-        for event in self._of_epochs:
-            place = self._place(event["epoch"])
+        """Points of evaluations by name, at the last update of their epochs if it is known."""
+        points: dict[str, Points] = {}
+        for event in self._epoch_evaluations:
+            update = self._estimate_update(event["epoch"])
             for name, value in find_measured(event):
-                found.setdefault(name, []).append((place, value))
-        return found
+                points.setdefault(name, []).append((update, value))
+        return points
 
-    def _place(self, epoch: float) -> float:
+    def _estimate_update(self, epoch: float) -> float:
         if epoch in self._last_updates:
             return self._last_updates[int(epoch)]
         if not self._last_updates:
             return epoch
-        known = max(self._last_updates)
-        return epoch * self._last_updates[known] / max(known, 1)
+        last = max(self._last_updates)
+        return epoch * self._last_updates[last] / max(last, 1)
 
 
 def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Finite numbers of an event that are results."""
+    """Yield names and values of an event's results that are finite numbers."""
     for name, value in event.items():
         if name not in _NOT_MEASURED and is_number(value):
             yield one_line(name), float(value)
 
 
 def get_interval(event: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """ "interval", the two ends of a value of an evaluation, and its "percent"; empty where it has none."""
+    """Return "interval", the two ends, and "percent" of an evaluation's value; empty if it has no interval."""
     about = event.get("interval")
     about = about if isinstance(about, dict) else {}
     ends = about.get(name)
@@ -361,7 +372,7 @@ def get_interval(event: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number, of a size that can be drawn."""
+    """Return whether a value is a finite number that can be drawn."""
     return (
         isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 1e300
     )

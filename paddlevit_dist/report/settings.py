@@ -1,4 +1,4 @@
-"""The key of the report."""
+"""Configuration key of the report."""
 
 from ..settings.every_run import RunSettings
 from ..settings.key import KeyTable
@@ -6,10 +6,12 @@ from ..settings.section import key, rows
 
 
 class ReportSettings(RunSettings):
+    """Key of the report."""
+
     REPORT: bool = key(
         True,
-        "write SAVE/report.html at the end, with figures of the best weights' evaluation; if that is not the last one, "
-        "it is done once more",
+        "write SAVE/report.html at the end, with figures of the best weights; they are evaluated again unless the last "
+        "evaluation was the best",
     )
 
 

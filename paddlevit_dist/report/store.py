@@ -1,10 +1,10 @@
-"""The figures of a run as one small file in its folder, from which a report is laid out without Paddle or data.
+"""Store the figures of a run in one small file of its folder. A report does not need Paddle or data to show them.
 
-The file is a ZIP archive: ``figures.json``, and beside it what is large. Text in it can be shown anywhere.
+The file is a ZIP archive with ``figures.json`` and a member for each image and point set. All text in it is printable.
 
-Points are packed for the viewer: positions in 16 bits an axis and colors, ordered so that they compress well. That is
-a zlib stream of planes, each of one byte per point: the low and the high bytes of x, y and z, each coordinate as its
-difference (modulo 2^16) from that of the point before; then red, green and blue of each layer.
+Points are packed for the viewer: positions in 16 bits per axis and colors, ordered so that they compress well. The
+packed data are a zlib stream of planes with one byte per point: the low and the high bytes of x, y and z, each
+coordinate as its difference (modulo 2^16) from the preceding point's; then red, green and blue of each layer.
 """
 
 import json
@@ -28,17 +28,17 @@ _INDEX = "figures.json"
 _LARGEST_SIDE = 512  # pixels of an image
 _LARGEST_MEMBER = 1 << 28  # bytes
 MOST = 1_000_000  # points of a set
-_MOST_POINTS = 2_000_000  # of all point sets together
+_MOST_POINTS = 2_000_000  # points of all sets
 _STEPS = 65_535
-_ORDER_BITS = 10  # an axis; finer than that, the order of points does not matter
+_ORDER_BITS = 10  # per axis; more bits would not improve compression
 
 
 class StoredFigures(NamedTuple):
     """Contents of the file.
 
     Attributes:
-        about: plain values about the evaluation that the figures are of.
-        figures: as dictionaries; what is large in them, images and points, is bytes.
+        about: plain values about the evaluation.
+        figures: as dictionaries, with images and points as bytes.
         problems: a line for each figure that could not be stored.
     """
 
@@ -48,24 +48,23 @@ class StoredFigures(NamedTuple):
 
 
 def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[str]:
-    """Write figures to a file, at once or not at all.
+    """Write figures to a file atomically.
 
     Returns:
-        A line for each figure that could not be stored: its values have not the form that ``tasks.figures`` asks
-        for.
+        A line for each figure that could not be stored, as its values are not as ``tasks.figures`` requires.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: if the file cannot be written.
     """
     entries, members, problems = [], _ArchiveMembers(), []
     for figure in figures:
         try:
             encoded = _ENCODERS[type(figure)](figure, members)
             entries.append({**encoded, "title": one_line(figure.title), "note": one_line(figure.note)})
-        except Exception as error:  # a task's mistake; the other figures are still worth showing
+        except Exception as error:  # an error of the task; store the other figures
             title = figure.title if type(figure) in _ENCODERS else type(figure).__name__
-            problems.append(one_line(f"figure '{title}' was left out: {type(error).__name__}: {error}"))
-    index = {"about": _plain(about), "figures": entries, "problems": problems}
+            problems.append(one_line(f"figure '{title}' was skipped: {type(error).__name__}: {error}"))
+    index = {"about": _to_plain(about), "figures": entries, "problems": problems}
     with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_INDEX, json.dumps(index), zipfile.ZIP_DEFLATED)
         for name, content in members.content.items():
@@ -74,16 +73,16 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
 
 
 def load(path: Path) -> StoredFigures:
-    """Read what ``save`` has written.
+    """Read a file of ``save``.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is damaged.
+        OSError: if the file cannot be read.
+        ValueError: if it is damaged.
     """
     try:
         with open_regular(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            index = parse_json(_member(archive, _INDEX).decode())
-            figures = [_with_members(entry, archive) for entry in index["figures"]]
+            index = parse_json(_read_member(archive, _INDEX).decode())
+            figures = [_resolve_members(entry, archive) for entry in index["figures"]]
             return StoredFigures(index["about"], figures, [str(line) for line in index["problems"]])
     except (
         zipfile.BadZipFile,
@@ -98,41 +97,42 @@ def load(path: Path) -> StoredFigures:
 
 
 class _ArchiveMembers:
-    """Files in the archive beside the index."""
+    """Files in the archive in addition to the index."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
         self.points_left = _MOST_POINTS
 
     def add(self, suffix: str, content: bytes) -> dict[str, str]:
+        """Add a file, and return its reference for the index."""
         name = f"{len(self.content)}.{suffix}"
         self.content[name] = content
         return {"member": name}
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+def _read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     if archive.getinfo(name).file_size > _LARGEST_MEMBER:
-        raise ValueError(f"{name} in it is too large")
+        raise ValueError(f"its member {name} is too large")
     return archive.read(name)
 
 
-def _with_members(value: Any, archive: zipfile.ZipFile) -> Any:
+def _resolve_members(value: Any, archive: zipfile.ZipFile) -> Any:
     if isinstance(value, dict):
         if set(value) == {"member"}:
-            return _member(archive, value["member"])
-        return {name: _with_members(part, archive) for name, part in value.items()}
-    return [_with_members(part, archive) for part in value] if isinstance(value, list) else value
+            return _read_member(archive, value["member"])
+        return {name: _resolve_members(part, archive) for name, part in value.items()}
+    return [_resolve_members(part, archive) for part in value] if isinstance(value, list) else value
 
 
 # ---- each kind of figure as plain values ---------------------------------------------------------------------
 
 
-def _plain(value: Any) -> Any:
-    """Numbers, text, lists and dictionaries of them, for JSON; NaN and infinities become None."""
+def _to_plain(value: Any) -> Any:
+    """Convert a value to numbers, text, lists and dictionaries for JSON; NaN and infinities become None."""
     if isinstance(value, dict):
-        return {one_line(name): _plain(part) for name, part in value.items()}
+        return {one_line(name): _to_plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(part) for part in value]
+        return [_to_plain(part) for part in value]
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
     if isinstance(value, (int, np.integer)):
@@ -142,46 +142,46 @@ def _plain(value: Any) -> Any:
     return one_line(value)
 
 
-def _table(figure: FigureTable, members: _ArchiveMembers) -> dict[str, Any]:
-    rows = [_plain(tuple(row)) for row in figure.rows]
+def _encode_table(figure: FigureTable, members: _ArchiveMembers) -> dict[str, Any]:
+    rows = [_to_plain(tuple(row)) for row in figure.rows]
     if any(len(row) != len(figure.columns) for row in rows):
-        raise ValueError(f"a row has not {len(figure.columns)} cells")
-    return {"kind": "table", "columns": _plain(tuple(figure.columns)), "rows": rows}
+        raise ValueError(f"a row does not have {len(figure.columns)} cells")
+    return {"kind": "table", "columns": _to_plain(tuple(figure.columns)), "rows": rows}
 
 
-def _matrix(figure: ConfusionMatrix, members: _ArchiveMembers) -> dict[str, Any]:
+def _encode_matrix(figure: ConfusionMatrix, members: _ArchiveMembers) -> dict[str, Any]:
     values = np.asarray(figure.values)
     size = len(figure.names)
     if values.shape != (size, size) or values.dtype.kind not in "iu" or (values < 0).any():
         raise ValueError(f"expected whole numbers of shape ({size}, {size}), got {values.dtype} {values.shape}")
     rows, columns = np.nonzero(values)
     cells = np.stack([rows, columns, values[rows, columns]], axis=1).astype(np.int64)  # most are empty
-    return {"kind": "matrix", "names": _plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
+    return {"kind": "matrix", "names": _to_plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
 
 
-def _chart(figure: Chart, members: _ArchiveMembers) -> dict[str, Any]:
+def _encode_chart(figure: Chart, members: _ArchiveMembers) -> dict[str, Any]:
     if figure.kind not in ("line", "bar"):
         raise ValueError(f"kind '{figure.kind}' is neither line nor bar")
     lines = []
     for name, (x, y) in figure.lines.items():
         places, heights = (np.asarray(values, dtype=np.float64).ravel() for values in (x, y))
         if len(places) != len(heights):
-            raise ValueError(f"line '{name}' has {len(places)} x and {len(heights)} y")
-        lines.append({"name": one_line(name), "x": _plain(places), "y": _plain(heights)})
+            raise ValueError(f"line '{name}' has {len(places)} x and {len(heights)} y values")
+        lines.append({"name": one_line(name), "x": _to_plain(places), "y": _to_plain(heights)})
     labels = {"x_label": one_line(figure.x_label), "y_label": one_line(figure.y_label)}
     return {"kind": "chart", "shape": figure.kind, "lines": lines, **labels}
 
 
-def _gallery(figure: Gallery, members: _ArchiveMembers) -> dict[str, Any]:
+def _encode_gallery(figure: Gallery, members: _ArchiveMembers) -> dict[str, Any]:
     images = []
     for pixels, caption in figure.images:
         suffix, content, size = encode(np.asarray(pixels), _LARGEST_SIDE)
-        entry = {"picture": members.add(suffix, content), "suffix": suffix, "size": list(size)}
+        entry = {"image": members.add(suffix, content), "suffix": suffix, "size": list(size)}
         images.append({**entry, "caption": [one_line(line) for line in str(caption).split("\n")]})
-    return {"kind": "gallery", "pictures": images}
+    return {"kind": "gallery", "images": images}
 
 
-def _points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]:
+def _encode_points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]:
     packed = pack(figure, min(MOST, members.points_left))
     members.points_left = max(members.points_left - packed.number, 0)
     legends = {
@@ -194,10 +194,13 @@ def _points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]:
     return {"kind": "points", "layers": layers, "legends": legends, "content": content, **shown}
 
 
-class PackedFigure(NamedTuple):
-    """Attributes:
-    number: of points kept.
-    size_m: side of the cube that 0 to 65,535 stand for, in meters.
+class PackedPoints(NamedTuple):
+    """Points of a figure, packed for the viewer.
+
+    Attributes:
+        number: number of points.
+        size_m: side of the cube of coordinates 0 to 65,535, in meters.
+        content: the zlib stream.
     """
 
     number: int
@@ -205,11 +208,11 @@ class PackedFigure(NamedTuple):
     content: bytes
 
 
-def pack(figure: PointSet, most: int = MOST) -> PackedFigure:
-    """The points of a figure, evenly thinned out to ``most``; those that are not finite are left out.
+def pack(figure: PointSet, most: int = MOST) -> PackedPoints:
+    """Pack the finite points of a figure, evenly thinned to at most ``most``.
 
     Raises:
-        ValueError: shapes do not fit, or there is nothing to show.
+        ValueError: if shapes do not match, or there are no points to show.
     """
     xyz = np.asarray(figure.xyz, dtype=np.float32)
     if xyz.ndim != 2 or xyz.shape[1] != 3:
@@ -218,30 +221,30 @@ def pack(figure: PointSet, most: int = MOST) -> PackedFigure:
     for name, colors in zip(figure.colors, layers):
         if colors.shape != xyz.shape or colors.dtype != np.uint8:
             raise ValueError(f"expected colors uint8 {xyz.shape} for layer '{name}', got {colors.dtype} {colors.shape}")
-    kept = np.flatnonzero(np.isfinite(xyz).all(axis=1))
-    if len(kept) > most:
-        kept = kept[np.linspace(0, len(kept) - 1, most).astype(np.int64)] if most else kept[:0]
-    if not len(kept) or not layers:
+    indices = np.flatnonzero(np.isfinite(xyz).all(axis=1))
+    if len(indices) > most:
+        indices = indices[np.linspace(0, len(indices) - 1, most).astype(np.int64)] if most else indices[:0]
+    if not len(indices) or not layers:
         raise ValueError("there are no points to show")
-    xyz = xyz[kept]
+    xyz = xyz[indices]
     low = xyz.min(axis=0)
     size = float((xyz - low).max()) or 1.0
-    # The cube's middle is the middle of the points, so that they turn about it.
+    # The cube is centered on the points, so that they rotate about their center.
     low = low - (size - (xyz.max(axis=0) - low)) / 2
     steps = np.clip(np.rint((xyz - low) * (_STEPS / size)), 0, _STEPS).astype(np.uint16)
-    order = np.argsort(_morton(steps >> (16 - _ORDER_BITS)), kind="stable")
+    order = np.argsort(_compute_morton_code(steps >> (16 - _ORDER_BITS)), kind="stable")
     steps = steps[order]
     differences = np.diff(steps, axis=0, prepend=np.zeros((1, 3), np.uint16))  # modulo 2^16
     planes: list[np.ndarray] = []
     for axis in range(3):
         planes += [(differences[:, axis] & 255).astype(np.uint8), (differences[:, axis] >> 8).astype(np.uint8)]
     for colors in layers:
-        planes += list(colors[kept[order]].T)
-    return PackedFigure(len(kept), size, zlib.compress(np.concatenate(planes).tobytes(), 6))
+        planes += list(colors[indices[order]].T)
+    return PackedPoints(len(indices), size, zlib.compress(np.concatenate(planes).tobytes(), 6))
 
 
-def _morton(cells: np.ndarray) -> np.ndarray:
-    """The Z-order of cells (points, 3): bits of the three axes, interleaved."""
+def _compute_morton_code(cells: np.ndarray) -> np.ndarray:
+    """Compute the Z-order of cells (points, 3): the interleaved bits of the three axes."""
     code = np.zeros(len(cells), np.int64)
     for bit in range(_ORDER_BITS):
         for axis in range(3):
@@ -250,9 +253,9 @@ def _morton(cells: np.ndarray) -> np.ndarray:
 
 
 _ENCODERS: dict[type, Callable[[Any, _ArchiveMembers], dict[str, Any]]] = {
-    FigureTable: _table,
-    ConfusionMatrix: _matrix,
-    Chart: _chart,
-    Gallery: _gallery,
-    PointSet: _points,
+    FigureTable: _encode_table,
+    ConfusionMatrix: _encode_matrix,
+    Chart: _encode_chart,
+    Gallery: _encode_gallery,
+    PointSet: _encode_points,
 }

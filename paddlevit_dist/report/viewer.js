@@ -55,7 +55,7 @@ class Viewer {
   async start() {
     const gl = startDrawing();
     if (!gl || !("DecompressionStream" in window)) {
-      this.under.textContent = gl ? "This browser is too old to unpack the points." : "This browser offers no WebGL, which the viewer needs.";
+      this.under.textContent = gl ? "The viewer needs a newer browser to decompress the points." : "The viewer needs WebGL, which this browser does not support.";
       return;
     }
     const script = this.figure.querySelector("script.content");

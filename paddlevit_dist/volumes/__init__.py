@@ -1,10 +1,10 @@
-"""Volumes: 3D landmarks in medical images, found as the peaks of heatmaps, and a class for each voxel.
+"""Volumes: 3D landmarks in medical images from the peaks of heatmaps, and a class for each voxel.
 
 - ``landmarks``, ``segmentation``: the two tasks; ``settings``: keys of both; ``unet3d``: the network
-- ``dataset``, ``phantoms``: volumes with landmarks; ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``,
-  ``geometry``, ``store``: files and voxel geometry
+- ``dataset``, ``phantoms``: volumes with landmarks
+- ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``, ``geometry``, ``store``: files and voxel geometry
 - ``samples``, ``intensities``, ``nonzero``: training crops; ``sliding_window``: whole volumes
-- ``inputs``: what ``predict`` reads; ``images``: how it looks; ``export``: one function of tensors
+- ``inputs``: input of ``predict``; ``images``: rendered slices; ``export``: description of an exported network
 """
 
 from ..runtime.lazy_names import lazy_names

@@ -14,7 +14,7 @@ from .store import DecodedVolume
 
 
 class VolumeOptions(NamedTuple):
-    """How a dataset of volumes is read; see the keys VOLUMES.* of the same names."""
+    """Settings for reading a dataset of volumes; fields correspond to the keys VOLUMES.*."""
 
     spacing_mm: Sequence[float] | None = None
     landmarks: Sequence[str] | None = None
@@ -23,35 +23,39 @@ class VolumeOptions(NamedTuple):
     max_voxels: int = MAX_VOXELS
 
 
-AS_THEY_ARE = VolumeOptions()
+DEFAULT_OPTIONS = VolumeOptions()
 
 
 class VolumeDataset(Dataset):
-    """Volumes with the positions of landmarks: ``read(index)`` gives ``(DecodedVolume, points)``."""
+    """Base class of datasets of volumes with landmarks; ``read(index)`` returns ``(DecodedVolume, points)``."""
 
     holds = "volumes"
     groups_by = SUBJECT
-    #: of the landmarks, in the order of the model's outputs
+    #: names of the landmarks, in the order of the model's outputs
     names: list[str] = []
-    #: (depth, height, width), millimeters, of all its volumes
+    #: voxel spacing of all volumes, millimeters (depth, height, width)
     spacing: np.ndarray
-    #: of each channel what its moments are of, as the task says, see ``nonzero``; None: always of the whole volume
+    #: region of each channel's mean and deviation, set by the task, see ``nonzero``; None: always the whole volume
     within: Sequence[str] | None = None
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path | None, options: VolumeOptions = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path | None, options: VolumeOptions = DEFAULT_OPTIONS
     ) -> None:
         raise NotImplementedError
 
     @classmethod
     def open(cls, config: VolumeSettings, split: str, cache_folder: Path) -> "VolumeDataset":
+        """Open a split with the DATA and VOLUMES keys of a configuration."""
         volumes = config.VOLUMES
         options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
-        """Voxels and geometry of volume ``index``, and its landmarks: float64 (landmarks, 3), voxel positions z, y, x;
-        NaN where missing."""
+        """Read a volume and the voxel positions of its landmarks.
+
+        Returns:
+            Voxels with geometry; float64 (landmarks, 3), voxel positions z, y, x, NaN where missing.
+        """
         decoded = self.volume(index)
         return decoded, self.points(index, decoded.geometry)
 
@@ -61,30 +65,37 @@ class VolumeDataset(Dataset):
         return self.names
 
     def volume(self, index: int) -> DecodedVolume:
-        """Voxels and geometry of volume ``index``."""
+        """Return the voxels and geometry of volume ``index``."""
         raise NotImplementedError
 
     def stored(self, index: int) -> list[np.ndarray]:
-        """The voxels of its channel as they are stored, without being resampled."""
+        """Read the channels of volume ``index`` at their stored spacing, without resampling."""
         return [self.volume(index).array]
 
     def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
-        """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
+        """Return the voxel positions of the landmarks, (landmarks, 3).
+
+        Args:
+            geometry: geometry of the array that positions are indices of.
+
+        Returns:
+            Positions in the order z, y, x; NaN where missing.
+        """
         raise NotImplementedError
 
     def world(self, index: int) -> np.ndarray:
-        """The same landmarks in millimeters, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
+        """Return the landmarks in RAS millimeters, float64 (landmarks, 3): x to the right, y to the front, z up."""
         decoded, points = self.read(index)
         return decoded.geometry.world(points)
 
     def placed(self) -> list[int]:
-        """Number of volumes in which each landmark is present."""
+        """Count the volumes in which each landmark is present."""
         raise NotImplementedError
 
     def case(self, index: int) -> str:
-        """Name of volume ``index``: its file name without suffix."""
+        """Return the name of volume ``index``: its file name without suffix."""
         raise NotImplementedError
 
     def convention(self, index: int) -> str:
-        """Convention of predictions for volume ``index``: "ras" or "lps"."""
+        """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
         raise NotImplementedError

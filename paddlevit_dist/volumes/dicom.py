@@ -1,4 +1,4 @@
-"""A DICOM series: a folder with a file for each slice."""
+"""Reader of DICOM series: folders with one file per slice."""
 
 import mmap
 import os
@@ -14,15 +14,21 @@ from ..runtime.files import is_folder, open_regular
 from .geometry import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
-_INDEX = "DICOMDIR"  # lists the files of a medium, contains no image
+_INDEX = "DICOMDIR"  # index of the files on a medium, without image data
 _SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
 _PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
 _SAME_PLACE_MM = 1e-3
-_UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers sometimes round to 0.1 mm; a missing slice is at least a third
+_UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # some headers round to 0.1 mm; a missing slice adds at least 1/3
 
 
 class DicomSeries(NamedTuple):
-    """Shape (depth, height, width), affine (4, 4) from voxels x, y, z to LPS millimeters, and how to read voxels."""
+    """A DICOM series whose headers are read.
+
+    Attributes:
+        shape: (depth, height, width).
+        affine: (4, 4), from voxels x, y, z to LPS millimeters.
+        load: reads the voxels.
+    """
 
     shape: tuple[int, int, int]
     affine: np.ndarray
@@ -34,25 +40,25 @@ class _DicomSlice(NamedTuple):
     series: str
     description: str
     size: tuple[int, int]  # columns, rows
-    place: tuple[bool, ...]  # whether it has each of _PLACE
-    position: np.ndarray  # (3,), of the first voxel
+    place: tuple[bool, ...]  # whether the header has each tag of _PLACE
+    position: np.ndarray  # (3,), first voxel, millimeters
     steps: np.ndarray  # (3, 2), millimeters from one column and from one row to the next
 
 
-def files_in(folder: str) -> list[str]:
-    """Paths of the visible regular files in a folder, sorted by name."""
+def list_regular_files(folder: str) -> list[str]:
+    """List the paths of the visible regular files in a folder, sorted by name."""
     with os.scandir(folder) as entries:
         return sorted(entry.path for entry in entries if not entry.name.startswith(".") and _is_regular(entry))
 
 
 def _is_regular(entry: os.DirEntry) -> bool:
-    """Whether it is a file, or a link to one, there or not: not a pipe, which would be waited for without end."""
+    """Return whether an entry is a file or a link, even a broken one; opening a pipe would block forever."""
     return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
-def holds_dicom(folder: str) -> bool:
-    """Whether any file in a folder starts like a DICOM file."""
-    return any(_has_preamble(file) for file in files_in(folder))
+def contains_dicom(folder: str) -> bool:
+    """Return whether any file in a folder starts like a DICOM file."""
+    return any(_has_preamble(file) for file in list_regular_files(folder))
 
 
 def open_series(folder: str, itk: Any) -> DicomSeries:
@@ -60,58 +66,63 @@ def open_series(folder: str, itk: Any) -> DicomSeries:
 
     Args:
         itk: the module SimpleITK.
+
     Raises:
-        UserError: no slices, or a damaged one; several series; slices that differ in size or direction, coincide, are
+        UserError: no slices, a damaged slice, or several series; slices that differ in size or direction, coincide, are
             missing, or are not evenly spaced.
     """
-    slices = [found for found in (_read_slice(file, itk) for file in files_in(folder)) if found is not None]
+    slices = [
+        header for header in (_read_slice(file, itk) for file in list_regular_files(folder)) if header is not None
+    ]
     if not slices:
         with os.scandir(folder) as entries:
             inner = sorted(entry.name for entry in entries if is_folder(entry))
         raise UserError(
-            f"{folder} holds no DICOM slices{f', only folders ({inner[0]}, ...)' if inner else ''}; expected the files "
-            "of one series in the folder itself"
+            f"{folder} contains no DICOM slices{f', only folders ({inner[0]}, ...)' if inner else ''}; put the files "
+            "of one series directly into the folder"
         )
     _check_one_series(folder, slices)
     _check_alike(folder, slices)
     normal = np.cross(slices[0].steps[:, 0], slices[0].steps[:, 1])
     normal /= np.linalg.norm(normal)
-    slices.sort(key=lambda one: float(one.position @ normal))
+    slices.sort(key=lambda item: float(item.position @ normal))
     affine = np.eye(4)
     affine[:3, :2] = slices[0].steps
     # Not along the normal if the gantry was tilted: each slice is then shifted slightly from the previous one.
     affine[:3, 2] = _even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
-    return DicomSeries((len(slices), rows, columns), affine, lambda: _load([one.file for one in slices], itk))
+    return DicomSeries((len(slices), rows, columns), affine, lambda: _load([item.file for item in slices], itk))
 
 
 def _read_slice(file: str, itk: Any) -> _DicomSlice | None:
-    """A file's slice header; None if it is not a DICOM file, such as a text note."""
+    """Read the header of a slice; return None if the file is not a DICOM file, such as a text note."""
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
         return None
-    wrong = find_wrong_length(file)
+    damage = find_wrong_length(file)
     reader = itk.ImageFileReader()
     reader.SetImageIO("GDCMImageIO")
     reader.SetFileName(file)
     try:
-        if wrong is not None:
-            raise RuntimeError(wrong)
+        if damage is not None:
+            raise RuntimeError(damage)
         reader.ReadImageInformation()
     except RuntimeError as error:
         if not is_dicom:
             return None
         raise UserError(
-            f"{file} cannot be read as a DICOM slice{f' ({wrong})' if wrong else ''}; is it complete? Copy it again, "
+            f"{file} cannot be read as a DICOM slice{f' ({damage})' if damage else ''}; is it complete? Copy it again, "
             "or remove it from the folder if it is not an image"
         ) from error
-    size, parts = reader.GetSize(), reader.GetNumberOfComponents()
+    size, components = reader.GetSize(), reader.GetNumberOfComponents()
     check_fits(file, size[0] * size[1], os.path.getsize(file), PACKED)
     if len(size) > 2 and size[2] != 1:
-        raise UserError(f"{file} holds {size[2]} frames, expected a slice; convert it to NIfTI or MetaImage")
-    if parts != 1:
-        raise UserError(f"{file}: voxels are colors of {parts} numbers, expected one; convert colors to intensities")
+        raise UserError(f"{file} contains {size[2]} frames, expected one slice; convert it to NIfTI or MetaImage")
+    if components != 1:
+        raise UserError(
+            f"{file}: each voxel has {components} color components, expected one value; convert colors to intensities"
+        )
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
     return _DicomSlice(
         file,
@@ -138,48 +149,52 @@ def _has_preamble(file: str) -> bool:
 
 def _check_one_series(folder: str, slices: list[_DicomSlice]) -> None:
     series: dict[str, list[_DicomSlice]] = {}
-    for one in slices:
-        series.setdefault(one.series, []).append(one)
+    for item in slices:
+        series.setdefault(item.series, []).append(item)
     if len(series) > 1:
         listed = "; ".join(
-            f"{uid or 'no number'} {group[0].description!r}, {len(group)} files from {os.path.basename(group[0].file)}"
+            f"{uid or 'no UID'} {group[0].description!r}, {len(group)} files from {os.path.basename(group[0].file)}"
             for uid, group in series.items()
         )
-        raise UserError(f"{folder} holds {len(series)} DICOM series ({listed}); put each into a folder of its own")
+        raise UserError(
+            f"{folder} contains {len(series)} DICOM series ({listed}); move each series to a separate folder"
+        )
 
 
 def _check_alike(folder: str, slices: list[_DicomSlice]) -> None:
     first = slices[0]
-    for one in slices:
-        absent = [name for has, name in zip(one.place, _PLACE.values()) if not has]
+    for item in slices:
+        absent = [name for has, name in zip(item.place, _PLACE.values()) if not has]
         if absent:
             raise UserError(
-                f"{one.file} does not say where its slice lies (no {', '.join(absent)}); export the series again, or "
+                f"{item.file} has no position of its slice (missing: {', '.join(absent)}); export the series again, or "
                 "remove the file from the folder"
             )
-        pair = f"{folder}: {os.path.basename(first.file)} and {os.path.basename(one.file)}"
-        if one.size != first.size:
-            sizes = " and ".join(" x ".join(map(str, side.size)) for side in (first, one))
-            raise UserError(f"{pair} have {sizes} voxels; a series needs slices of one size: remove the others")
-        if not np.allclose(one.steps, first.steps, rtol=0, atol=1e-3 * np.abs(first.steps).max()):
+        pair = f"{folder}: {os.path.basename(first.file)} and {os.path.basename(item.file)}"
+        if item.size != first.size:
+            sizes = " and ".join(" x ".join(map(str, side.size)) for side in (first, item))
             raise UserError(
-                f"{pair} differ in direction or pixel spacing; a series needs slices that are parallel: take the "
-                "others (a localizer?) out"
+                f"{pair} have {sizes} voxels; slices of a series must have the same size: remove the others"
+            )
+        if not np.allclose(item.steps, first.steps, rtol=0, atol=1e-3 * np.abs(first.steps).max()):
+            raise UserError(
+                f"{pair} differ in direction or pixel spacing; slices of a series must be parallel: remove the "
+                "others, such as a localizer"
             )
 
 
 def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np.ndarray:
-    """Millimeters (3,) from each slice to the next."""
+    """Return the millimeters (3,) from each slice to the next; raise UserError if gaps differ."""
     if len(slices) == 1:
-        raise UserError(f"{folder} holds one DICOM slice only; expected the files of a whole series")
-    positions = np.stack([one.position for one in slices])
+        raise UserError(f"{folder} contains only one DICOM slice; expected the files of a whole series")
+    positions = np.stack([item.position for item in slices])
     gaps = np.diff(positions @ normal)
-    names = [os.path.basename(one.file) for one in slices]
+    names = [os.path.basename(item.file) for item in slices]
     nearest = int(gaps.argmin())
     if gaps[nearest] < _SAME_PLACE_MM:
         raise UserError(
-            f"{folder}: {names[nearest]} and {names[nearest + 1]} lie at the same place; several time points, echoes "
-            "or copies of a series cannot be one volume: keep one"
+            f"{folder}: {names[nearest]} and {names[nearest + 1]} have the same position; several time points, echoes "
+            "or copies of a series cannot be one volume: keep only one"
         )
     step = (positions[-1] - positions[0]) / (len(slices) - 1)
     expected = positions[0] + np.arange(len(slices))[:, None] * step
@@ -189,13 +204,13 @@ def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np
         worst = int(np.abs(gaps - usual).argmax())
         raise UserError(
             f"{folder}: slices are not evenly spaced: {gaps[worst]:.4g} mm from {names[worst]} to {names[worst + 1]}, "
-            f"{usual:.4g} mm mostly; is one missing? Export the series again, or resample it to another file format"
+            f"usually {usual:.4g} mm; is one missing? Export the series again, or resample it to another file format"
         )
     return step
 
 
 def _load(files: list[str], itk: Any) -> np.ndarray:
-    """Voxels (depth, height, width). Each file is read separately, with its own slope and intercept."""
+    """Read the voxels (depth, height, width); each file is read separately, with its own slope and intercept."""
     arrays = []
     for file in files:
         try:
@@ -204,28 +219,28 @@ def _load(files: list[str], itk: Any) -> np.ndarray:
             raise UserError(f"{file} cannot be read as a DICOM slice; is it complete? Copy it again") from error
         arrays.append(array.reshape(array.shape[-2:]))
     voxels = np.stack(arrays)
-    # Slope and intercept yield wide integers; almost all scans fit into two bytes.
+    # Slope and intercept produce wide integers, but almost all scans fit into two bytes.
     limits = np.iinfo(np.int16)
     fits = voxels.dtype.kind in "iu" and limits.min <= voxels.min() and voxels.max() <= limits.max
     return voxels.astype(np.int16) if fits else voxels
 
 
-_LONG = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())  # with four bytes of length after two unused ones
+_LONG = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())  # four length bytes after two unused bytes
 _SHORT = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT PN SH SL SS ST TM UI UL US".split())
 _IMPLICIT, _DEFLATED, _BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99", b"1.2.840.10008.1.2.2"
 _SYNTAX, _PIXELS = (0x0002, 0x0010), (0x7FE0, 0x0010)
-_ITEMS = 0xFFFE  # group of items and of the ends of items and sequences
-_UNKNOWN = 0xFFFFFFFF  # a length that an end mark gives
+_ITEMS = 0xFFFE  # group of items and of the end marks of items and sequences
+_UNKNOWN = 0xFFFFFFFF  # length that is defined by an end mark
 _LARGEST_INFLATED = 1 << 28  # bytes
 
 _Content = bytes | mmap.mmap
 
 
 def find_wrong_length(file: str) -> str | None:
-    """Say what is wrong with the first element whose length cannot be right; None if all can be.
+    """Describe the first element whose length cannot be right; return None if all lengths can.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with open(file, "rb") as stream:
         try:
@@ -234,33 +249,33 @@ def find_wrong_length(file: str) -> str | None:
             return "it is empty"
     start = 132 if content[128:132] == b"DICM" else 0
     try:
-        at, syntax = _walk(content, start, "<", True, only_group=0x0002) if start else (0, b"")
+        position, syntax = _walk(content, start, "<", True, only_group=0x0002) if start else (0, b"")
         if syntax == _DEFLATED:
             inflated = zlib.decompressobj(-zlib.MAX_WBITS)
-            content, at = inflated.decompress(content[at:], _LARGEST_INFLATED), 0
+            content, position = inflated.decompress(content[position:], _LARGEST_INFLATED), 0
             if inflated.unconsumed_tail:
                 return f"it inflates to more than {_LARGEST_INFLATED:,} bytes"
-        is_explicit = content[at + 4 : at + 6] in _LONG | _SHORT
-        _walk(content, at, ">" if syntax == _BIG_ENDIAN else "<", is_explicit and syntax != _IMPLICIT)
+        is_explicit = content[position + 4 : position + 6] in _LONG | _SHORT
+        _walk(content, position, ">" if syntax == _BIG_ENDIAN else "<", is_explicit and syntax != _IMPLICIT)
     except (ValueError, zlib.error) as error:
         return str(error)
     return None
 
 
 def _walk(
-    content: _Content, at: int, order: str, is_explicit: bool, only_group: int | None = None
+    content: _Content, position: int, order: str, is_explicit: bool, only_group: int | None = None
 ) -> tuple[int, bytes]:
-    """Go through all elements, also those inside sequences, which are not skipped.
+    """Iterate over all elements, including elements inside sequences.
 
     Returns:
-        Where the elements of ``only_group`` end, and the transfer syntax among them.
+        Position after the elements of ``only_group``, and the transfer syntax found among them.
     """
     end, syntax, in_fragments = len(content), b"", False
-    while at + 8 <= end:
-        group, element = struct.unpack_from(order + "HH", content, at)
+    while position + 8 <= end:
+        group, element = struct.unpack_from(order + "HH", content, position)
         if only_group is not None and group != only_group:
             break
-        start, length, kind = _header(content, at, order, is_explicit and group != _ITEMS)
+        start, length, kind = _header(content, position, order, is_explicit and group != _ITEMS)
         holds_elements = kind == b"SQ" or length == _UNKNOWN or (group == _ITEMS and not in_fragments)
         if (group, element) == _PIXELS:
             in_fragments = length == _UNKNOWN
@@ -268,23 +283,23 @@ def _walk(
             in_fragments = False
         if length != _UNKNOWN and start + length > end:
             raise ValueError(
-                f"element ({group:04x},{element:04x}) announces {length:,} bytes, {max(end - start, 0):,} are left"
+                f"element ({group:04x},{element:04x}) announces {length:,} bytes, only {max(end - start, 0):,} remain"
             )
         if (group, element) == _SYNTAX:
             syntax = content[start : start + length].strip(b"\0 ")
-        at = start if holds_elements else start + length
-    return at, syntax
+        position = start if holds_elements else start + length
+    return position, syntax
 
 
-def _header(content: _Content, at: int, order: str, is_explicit: bool) -> tuple[int, int, bytes]:
-    """Where an element's content begins, its length, and its kind where the file says it."""
+def _header(content: _Content, position: int, order: str, is_explicit: bool) -> tuple[int, int, bytes]:
+    """Parse an element's header: return the start and length of its content, and its type, b"" if implicit."""
     if not is_explicit:
-        return at + 8, struct.unpack_from(order + "I", content, at + 4)[0], b""
-    kind = content[at + 4 : at + 6]
+        return position + 8, struct.unpack_from(order + "I", content, position + 4)[0], b""
+    kind = content[position + 4 : position + 6]
     if kind in _SHORT:
-        return at + 8, struct.unpack_from(order + "H", content, at + 6)[0], kind
+        return position + 8, struct.unpack_from(order + "H", content, position + 6)[0], kind
     if kind not in _LONG:
-        raise ValueError(f"an element at byte {at:,} is of the unknown kind {ascii(kind)[1:]}")
-    if at + 12 > len(content):
+        raise ValueError(f"the element at byte {position:,} has the unknown type {ascii(kind)[1:]}")
+    if position + 12 > len(content):
         raise ValueError("it ends within an element")
-    return at + 12, struct.unpack_from(order + "I", content, at + 8)[0], kind
+    return position + 12, struct.unpack_from(order + "I", content, position + 8)[0], kind

@@ -1,4 +1,4 @@
-"""Needs of somebody without this package who finds landmarks with an exported network."""
+"""Description of exported networks: everything needed to use one without this package."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,29 +12,29 @@ from .settings import LandmarkVolumes, VolumeSection
 
 def export_parts(
     volumes: LandmarkVolumes,
-    scaled: IntensityConfig,
+    intensity_config: IntensityConfig,
     names: Sequence[str],
     spacing: np.ndarray | None,
     sigma: np.ndarray | None,
 ) -> ExportParts:
-    """The parts for a network of heatmaps.
+    """Return the export description of a heatmap network.
 
     Args:
-        volumes: the configuration's VOLUMES.
-        scaled: its intensities.
-        names: of the landmarks, in the order of the maps; empty where they are unknown.
+        volumes: section VOLUMES of the configuration.
+        intensity_config: scaling of intensities.
+        names: landmarks in the order of the maps; empty if unknown.
         spacing: millimeters (depth, height, width), or None.
-        sigma: deviation of the heatmaps in voxels, likewise.
+        sigma: deviation of the heatmaps in voxels (depth, height, width), or None.
     """
     size = tuple(int(length) for length in volumes.CROP_SIZE)
     window = volumes.INTENSITY_WINDOW
     intensities: Any
     if list(volumes.NORMALIZE) != ["percentiles"]:
-        intensities = scaled.about()
+        intensities = intensity_config.about()
     elif window is None:
-        intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
+        intensities = "percentiles 0.5 and 99.5 of each volume are mapped to 0 and 1"
     else:
-        intensities = f"{window[0]:g} and {window[1]:g} become 0 and 1, what is outside is not cut off"
+        intensities = f"{window[0]:g} and {window[1]:g} are mapped to 0 and 1, without clipping"
     is_focal = volumes.LOSS == "focal"
     postprocessing = {
         "maps": "the sigmoid of the outputs" if is_focal else "the outputs",
@@ -44,7 +44,7 @@ def export_parts(
     }
     if volumes.DECODING == "soft_argmax" and sigma is not None:
         postprocessing["reach_voxels"] = [int(length) for length in np.ceil(3 * sigma)]
-    about = {
+    description = {
         "landmarks": list(names) or None,
         "preprocessing": _preprocessing(volumes, spacing, {"intensities": intensities}),
         "output": "one heatmap per landmark, of the input's size",
@@ -52,41 +52,41 @@ def export_parts(
     }
     shape = (len(names) or None, *size)
     return ExportParts(
-        1, about, size, "volume", {"input": _example(size)}, output_names=("heatmaps",), output_shape=shape
+        1, description, size, "volume", {"input": _example(size)}, output_names=("heatmaps",), output_shape=shape
     )
 
 
 def segmentation_parts(
     volumes: VolumeSection,
-    scaled: IntensityConfig,
+    intensity_config: IntensityConfig,
     class_names: Sequence[str],
     numbers: Sequence[int],
     channels: Sequence[str],
     spacing: np.ndarray | None,
 ) -> ExportParts:
-    """The parts for a network of classes; arguments as ``VolumeSegmentation`` has them."""
+    """Return the export description of a segmentation network; see ``VolumeSegmentation`` for the arguments."""
     size = tuple(int(length) for length in volumes.CROP_SIZE)
-    about = {
+    description = {
         "classes": list(class_names) or None,
         "label_numbers": list(numbers) or None,
         "channels": list(channels),
-        "preprocessing": _preprocessing(volumes, spacing, scaled.about()),
+        "preprocessing": _preprocessing(volumes, spacing, intensity_config.about()),
         "output": "one map per class, of the input's size",
         "postprocessing": {
             "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
-            "class": "the largest of the outputs, after they are brought to the stored spacing linearly",
+            "class": "the largest of the outputs, after linear resampling to the stored spacing",
         },
     }
     shape = (len(class_names) or None, *size)
     example = np.repeat(_example(size), len(channels) or 1, axis=1)
-    return ExportParts(len(channels) or 1, about, size, "volume", {"input": example}, output_shape=shape)
+    return ExportParts(len(channels) or 1, description, size, "volume", {"input": example}, output_shape=shape)
 
 
 def _preprocessing(volumes: VolumeSection, spacing: np.ndarray | None, intensities: dict[str, Any]) -> dict[str, Any]:
     return {
-        "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
+        "orientation": "RAS: the array's axes depth, height, width point up, to the front and to the right",
         "spacing_mm": None if spacing is None else [float(length) for length in spacing],
-        "resampling": "linear; where voxels become k times as long, after a Gaussian of 0.4247 sqrt(k^2 - 1) of them",
+        "resampling": "linear; before voxels become k times as long, a Gaussian of 0.4247 sqrt(k^2 - 1) voxels",
         **intensities,
         "windows": [int(length) for length in volumes.CROP_SIZE],
         "overlap": float(volumes.OVERLAP),
@@ -96,9 +96,9 @@ def _preprocessing(volumes: VolumeSection, spacing: np.ndarray | None, intensiti
 
 _WEIGHTS = {
     "linear": "weighted mean; a voxel's weight is the product over the axes of min(i + 1, n - i), divided by its "
-    "largest value, for place i of n",
+    "largest value, at index i of n",
     "gaussian": "weighted mean; a voxel's weight is the product over the axes of exp(-32 ((i - (n - 1) / 2) / n)^2) "
-    "for place i of n",
+    "at index i of n",
 }
 _POSITION = {
     "quadratic": "highest voxel of the map, then along each axis the vertex of the parabola through the logarithms of "
@@ -108,7 +108,7 @@ _POSITION = {
 
 
 def _example(size: Sequence[int]) -> np.ndarray:
-    """A bright ball in noise, float32 (1, 1, *size)."""
+    """Return a bright ball in noise, float32 (1, 1, *size)."""
     places = np.indices(size) - (np.array(size).reshape(3, 1, 1, 1) - 1) / 2
     ball = (places**2).sum(axis=0) < (min(size) / 4) ** 2
     noise = 0.1 * np.random.default_rng(0).random(tuple(size))

@@ -1,4 +1,4 @@
-"""Three orthogonal slices of a volume with its landmarks, as an image."""
+"""Images of three orthogonal slices of a volume with its landmarks."""
 
 from collections.abc import Sequence
 
@@ -8,48 +8,52 @@ from PIL import Image, ImageDraw
 from ..runtime.text_rendering import legend, render_text
 
 Color = tuple[int, int, int]
-_FOUND, _TRUE, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
-_SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the latter of thin volumes
+_PREDICTED, _GROUND_TRUTH, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
+_SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the longest side limits thin volumes
 _GAP = 6
 _DIRECTIONS = (("axial", 1, 2), ("coronal", 0, 2), ("sagittal", 0, 1))  # name, rows, columns
 _NUMBER_PX = 12
-_ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # where depth, height and width begin and end
+_ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # sides at the start and end of depth, height and width
 
 
 def orthogonal_slices(
     volume: np.ndarray,
     spacing: Sequence[float],
-    found: np.ndarray | None,
+    predicted: np.ndarray | None,
     true: np.ndarray | None = None,
     center: np.ndarray | None = None,
     shows_sides: bool = False,
     names: Sequence[str] | None = None,
     classes: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Axial, coronal and sagittal slices side by side, in true proportions, upright: anterior or superior is up.
+    """Render axial, coronal and sagittal slices side by side, in true proportions, anterior or superior up.
 
-    Landmarks are projected onto each slice: crosses if they lie within two voxels of it, small dots if not; found ones
-    red, true ones green.
+    Landmarks are projected onto each slice: crosses within two voxels of it, small dots otherwise. Predictions are red,
+    ground truth is green.
 
     Args:
         volume: (depth, height, width), shown from 0 (black) to 1 (white).
         spacing: millimeters (depth, height, width).
-        found: voxel positions (landmarks, 3), or None; NaN are left out.
-        true: likewise.
-        center: the voxel that all three slices go through; None for the median of the landmarks.
-        shows_sides: write the patient's sides at the edges (left, right, anterior, posterior, superior, inferior).
-        names: of the landmarks: each mark gets its number in a list to the right of the slices.
-        classes: of the voxels, uint8 of the volume's shape, and by class a color with its opacity, float32 (256, 4),
-            0 to 255 and 0 to 1; None: none are shown.
+        predicted: voxel positions (landmarks, 3), or None; NaN positions are skipped.
+        true: ground truth, voxel positions (landmarks, 3), or None.
+        center: the voxel that all three slices contain; None for the median of the landmarks.
+        shows_sides: whether to write the patient's sides at the edges (left, right, anterior, posterior, superior,
+            inferior).
+        names: of the landmarks; each mark gets its number in a list to the right of the slices.
+        classes: classes of the voxels, uint8 of the volume's shape, and color with opacity of each class, float32 (256,
+            4), 0 to 255 and 0 to 1; None: none are shown.
+
     Returns:
         uint8 (height, width, 3).
     """
     if center is None:
-        center = _middle(volume.shape, true if found is None else found)
+        center = _middle(volume.shape, true if predicted is None else predicted)
     index = np.clip(np.rint(center).astype(int), 0, np.array(volume.shape) - 1)
     sides = [length * step for length, step in zip(volume.shape, spacing)]
     scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
-    shown = [(points, color) for points, color in ((true, _TRUE), (found, _FOUND)) if points is not None]
+    shown = [
+        (points, color) for points, color in ((true, _GROUND_TRUTH), (predicted, _PREDICTED)) if points is not None
+    ]
     panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names, classes) for axis in range(3)]
     height = max(panel.shape[0] for panel in panels)
     if names is not None:
@@ -88,15 +92,15 @@ def _panel(
     image = Image.fromarray(gray[::-1])  # arrays begin inferior and posterior
     image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR).convert("RGB")
     if classes is not None:
-        own = Image.fromarray(np.ascontiguousarray(classes[0].take(index[axis], axis=axis)[::-1]))
+        label_image = Image.fromarray(np.ascontiguousarray(classes[0].take(index[axis], axis=axis)[::-1]))
         colors, opacity = np.split(
-            classes[1][np.asarray(own.resize(image.size, Image.Resampling.NEAREST))], [3], axis=2
+            classes[1][np.asarray(label_image.resize(image.size, Image.Resampling.NEAREST))], [3], axis=2
         )
         mixed = (1 - opacity) * np.asarray(image) + opacity * colors
         image = Image.fromarray(np.rint(mixed).astype(np.uint8))
     drawing = ImageDraw.Draw(image)
     is_numbered = set()
-    for points, color in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth
+    for points, color in shown[::-1]:  # predictions first: they get the number, and the truth is drawn over them
         for number in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
             point = points[number]
             row, column = (point[[rows, columns]] + 0.5) * zoom
@@ -112,7 +116,7 @@ def _panel(
 
 
 def _format_list(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Color]], height: int) -> np.ndarray:
-    """Numbers and names beside the color of their marks, gray for what is not shown."""
+    """Render numbers and names in the color of their marks, gray if the landmark is not shown."""
     colors = [[color for points, color in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
     entries = [(f"{n + 1} {name}", (colors[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
     return np.asarray(legend(entries, height, ink="white", paper="black"))
@@ -123,14 +127,16 @@ def _write_sides(
 ) -> None:
     """Letters at the middle of the four edges of a panel of ``size`` (width, height)."""
     width, height = size
-    places = {(width // 2, 16): rows[0], (width // 2, height - 14): rows[1]}
-    places.update({(4, height // 2): columns[0], (width - 10, height // 2): columns[1]})
-    for place, letter in places.items():
-        drawing.text(place, letter, fill=(255, 220, 90))
+    positions = {(width // 2, 16): rows[0], (width // 2, height - 14): rows[1]}
+    positions.update({(4, height // 2): columns[0], (width - 10, height // 2): columns[1]})
+    for position, letter in positions.items():
+        drawing.text(position, letter, fill=(255, 220, 90))
 
 
-def _mark(drawing: ImageDraw.ImageDraw, place: tuple[float, float], color: tuple[int, int, int], is_near: bool) -> None:
-    row, column = place
+def _mark(
+    drawing: ImageDraw.ImageDraw, position: tuple[float, float], color: tuple[int, int, int], is_near: bool
+) -> None:
+    row, column = position
     if not is_near:
         drawing.point([(column, row), (column + 1, row), (column, row + 1), (column + 1, row + 1)], fill=color)
         return

@@ -1,4 +1,4 @@
-"""Volumes that are to be predicted: files and DICOM folders, wherever they are."""
+"""Volumes for prediction: files and DICOM folders at any path."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,55 +14,59 @@ from . import dicom
 from .dataset import VolumeDataset
 from .geometry import VolumeGeometry, step_lengths, turned_spacing
 from .nonzero import VOLUME
-from .reading import SUFFIXES, VolumeHeader, case_name, headers_in_one_place, list_parts, remarks_on
+from .reading import SUFFIXES, VolumeHeader, case_name, format_remarks, list_parts, read_aligned_headers
 from .store import DecodedVolume, read_decoded
 
 _EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM series"
 _LABELS = ("labelsTr", "labelsTs")
-_SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
+_SAME_SPACING = 5e-3  # relative: weights record their spacing with three digits
 
 
-def read_new(
+def read_at_spacing(
     file: str, within: str, geometry: VolumeGeometry, spacing: np.ndarray, max_voxels: int, channels: Sequence[str]
 ) -> DecodedVolume:
-    """A volume of this geometry at a spacing (depth, height, width) that weights say; ``within`` and ``channels`` as
-    of ``read_decoded``."""
-    same = np.allclose(step_lengths(turned_spacing(geometry)), spacing, rtol=_SAME_SPACING)
-    return read_decoded(file, None if same else spacing.tolist(), max_voxels, within, channels)
+    """Read a volume and resample it to the spacing (depth, height, width) of the weights if it differs.
+
+    See ``read_decoded`` for ``within`` and ``channels``.
+    """
+    has_same_spacing = np.allclose(step_lengths(turned_spacing(geometry)), spacing, rtol=_SAME_SPACING)
+    return read_decoded(file, None if has_same_spacing else spacing.tolist(), max_voxels, within, channels)
 
 
 def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The volumes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
+    """Find the volumes in paths, in their order and sorted within folders, and the paths without any, with reasons."""
     return find_inputs(
         inputs,
-        _of_folder,
+        _find_in_folder,
         lambda path: path if path.lower().endswith(SUFFIXES) else None,
         what="volume",
         expected=_EXPECTED,
     )
 
 
-def _of_folder(folder: str) -> Iterator[str]:
-    for place, subfolders, names in os.walk(folder, followlinks=True):
-        # Beside nnU-Net's volumes lie their labels: volumes, too, by their names.
+def _find_in_folder(folder: str) -> Iterator[str]:
+    for parent, subfolders, names in os.walk(folder, followlinks=True):
+        # nnU-Net keeps labels next to images; their names look like volumes.
         subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name not in _LABELS)
-        own = [name for name in sorted(names) if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
-        if own:
-            yield from (os.path.join(place, name) for name in own)
-        elif dicom.holds_dicom(place):
-            yield place
+        volumes = [name for name in sorted(names) if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
+        if volumes:
+            yield from (os.path.join(parent, name) for name in volumes)
+        elif dicom.contains_dicom(parent):
+            yield parent
 
 
 class ReadableVolumes:
-    """Volumes whose headers can be read and whose files lie in one place.
+    """Volumes whose headers can be read and whose channels have the same geometry.
 
     Args:
-        volumes: name and files of each.
+        volumes: name and files of each volume.
+        max_voxels: limit for each volume.
+
     Attributes:
-        stems: what the files of each prediction are called.
-        files: of each volume.
-        headers: of the first file of each.
-        unreadable: the others' first files, with reasons.
+        stems: file names of the predictions, without suffix.
+        files: files of each volume.
+        headers: header of the first file of each volume.
+        unreadable: first file of each other volume, with the reason.
         notices: lines for the log.
     """
 
@@ -70,18 +74,18 @@ class ReadableVolumes:
         self.files: list[Sequence[str]] = []
         self.headers: list[VolumeHeader] = []
         self.unreadable: list[tuple[str, str]] = []
-        every: dict[str, VolumeHeader] = {}
+        all_headers: dict[str, VolumeHeader] = {}
         names = []
-        for name, files in tqdm(volumes, desc="looking at headers", unit="volume", disable=None, leave=False):
+        for name, files in tqdm(volumes, desc="reading headers", unit="volume", disable=None, leave=False):
             try:
-                every.update(headers_in_one_place(files, max_voxels))
+                all_headers.update(read_aligned_headers(files, max_voxels))
             except UserError as error:
                 self.unreadable.append((files[0], str(error)))
                 continue
             names.append(name)
             self.files.append(files)
-            self.headers.append(every[files[0]])
-        self.stems, self.notices = output_names(names), remarks_on(every)
+            self.headers.append(all_headers[files[0]])
+        self.stems, self.notices = output_names(names), format_remarks(all_headers)
 
 
 class InputVolumes(VolumeDataset):
@@ -89,46 +93,56 @@ class InputVolumes(VolumeDataset):
 
     Args:
         names: of the landmarks.
-        spacing: millimeters (depth, height, width) that those in other spacings are resampled to.
-        world: VOLUMES.COORDINATE_SYSTEM: "file", or the convention of all predictions.
+        spacing: target millimeters (depth, height, width).
+        coordinate_system: VOLUMES.COORDINATE_SYSTEM: "file", or the convention of all predictions.
     """
 
     labeled = False
     within: Sequence[str] = (VOLUME,)
 
     def __init__(
-        self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, world: str, max_voxels: int
+        self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, coordinate_system: str, max_voxels: int
     ) -> None:
-        self.names, self.spacing, self.world, self.max_voxels = list(names), spacing, world, max_voxels
-        found = ReadableVolumes([(case_name(file), (file,)) for file in files], max_voxels)
-        self.stems, self.files, self.headers = found.stems, found.files, found.headers
-        self.unreadable, self.notices = found.unreadable, found.notices
+        self.names, self.spacing, self.coordinate_system, self.max_voxels = (
+            list(names),
+            spacing,
+            coordinate_system,
+            max_voxels,
+        )
+        readable = ReadableVolumes([(case_name(file), (file,)) for file in files], max_voxels)
+        self.stems, self.files, self.headers = readable.stems, readable.files, readable.headers
+        self.unreadable, self.notices = readable.unreadable, readable.notices
 
     def __len__(self) -> int:
         return len(self.files)
 
     def describe(self, index: int) -> str:
+        """Return the path of volume ``index``, for messages."""
         return self.files[index][0]
 
     def case(self, index: int) -> str:
+        """Return the name of volume ``index``."""
         return self.stems[index]
 
     def convention(self, index: int) -> str:
-        return self.headers[index].convention if self.world == "file" else self.world
+        """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
+        return self.headers[index].convention if self.coordinate_system == "file" else self.coordinate_system
 
     def volume(self, index: int) -> DecodedVolume:
+        """Return the voxels and geometry of volume ``index``."""
         files, geometry = self.files[index], self.headers[index].geometry
-        return read_new(files[0], self.within[0], geometry, self.spacing, self.max_voxels, files)
+        return read_at_spacing(files[0], self.within[0], geometry, self.spacing, self.max_voxels, files)
 
     def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
+        """Return the voxel positions of the landmarks, (landmarks, 3), in the order z, y, x."""
         return np.full((len(self.names), 3), np.nan)
 
 
 class VolumeInputs(InputSamples):
-    """Whole volumes to be predicted, with intensities as in an evaluation.
+    """Whole volumes for prediction, with the same intensities as in evaluation.
 
     Args:
-        samples: of a dataset with ``files``, those of each volume, and ``unreadable``.
+        samples: samples of a dataset with ``files`` of each volume and ``unreadable``.
         unreadable: paths without volumes, with reasons.
     """
 
@@ -141,7 +155,9 @@ class VolumeInputs(InputSamples):
         self.notices = list(self.dataset.notices)
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, Any]:
+        """Return volume ``index`` with scaled intensities."""
         return self.samples.sample(index, generator)
 
     def content(self) -> Any:
+        """Return sizes and times of all files, which identify the inputs."""
         return stamps(part for files in self.dataset.files for file in files for part in (file, *list_parts(file)))

@@ -1,4 +1,4 @@
-"""From a volume's intensities to a network's."""
+"""Conversion of a volume's intensities to a network's input."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from .store import DecodedVolume
 
 
 class IntensityScaling(NamedTuple):
-    """``(limited to low and high - zero) / unit``."""
+    """Linear scaling of clipped intensities: ``(clip(x, low, high) - zero) / unit``."""
 
     zero: float
     unit: float
@@ -20,7 +20,7 @@ class IntensityScaling(NamedTuple):
     high: float = np.inf
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
-        """float32 of the array's shape."""
+        """Return scaled intensities, float32 of the array's shape."""
         values = array.astype(np.float32)
         if np.isfinite(self.low):
             np.clip(values, np.float32(self.low), np.float32(self.high), out=values)
@@ -30,10 +30,10 @@ class IntensityScaling(NamedTuple):
 
 
 class IntensityConfig(NamedTuple):
-    """How each channel is scaled; see the keys VOLUMES.NORMALIZE, INTENSITY_WINDOW and INTENSITY_MEAN_STD.
+    """Intensity scaling of each channel; see the keys VOLUMES.NORMALIZE, INTENSITY_WINDOW and INTENSITY_MEAN_STD.
 
-    "ct" and "z_score" are those of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18: its ``plans.json`` has the
-    numbers for "ct" (percentile_00_5 and percentile_99_5, mean and std).
+    Source of "ct" and "z_score": F. Isensee et al., 2021, "nnU-Net", Nature Methods 18. Its ``plans.json`` has the
+    numbers for "ct": percentile_00_5 and percentile_99_5, mean and std.
     """
 
     kinds: Sequence[str] = ("percentiles",)
@@ -42,32 +42,33 @@ class IntensityConfig(NamedTuple):
     within: str = VOLUME
 
     @classmethod
-    def of(cls, volumes: VolumeSection, channels: int, within: str | None = VOLUME) -> "IntensityConfig":
-        """Those of a configuration's VOLUMES for so many channels.
+    def from_config(cls, volumes: VolumeSection, channels: int, within: str | None = VOLUME) -> "IntensityConfig":
+        """Create the scaling of ``channels`` channels from the section VOLUMES of a configuration.
 
         Args:
-            within: what "z_score" is of, see ``nonzero``.
+            within: region of "z_score", see ``nonzero``.
+
         Raises:
             UserError: the keys contradict one another.
         """
         kinds, window, mean_std = list(volumes.NORMALIZE), volumes.INTENSITY_WINDOW, volumes.INTENSITY_MEAN_STD
         if len(kinds) not in (1, channels):
             raise UserError(
-                f"VOLUMES.NORMALIZE has {len(kinds)} words for {channels} channels: expected one, or one each"
+                f"VOLUMES.NORMALIZE has {len(kinds)} values for {channels} channels: set one, or one for each channel"
             )
         if window is not None and window[0] >= window[1]:
-            raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
+            raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: write the smaller number first")
         if "ct" in kinds and window is None:
             raise UserError(
                 "VOLUMES.NORMALIZE ct needs VOLUMES.INTENSITY_WINDOW, such as [-160, 240] for soft tissue, or "
                 "the percentiles that 'inspect data' prints with VOLUMES.NORMALIZE z_score"
             )
         if mean_std is not None and mean_std[1] <= 0:
-            raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: expected a deviation above 0")
+            raise UserError(f"VOLUMES.INTENSITY_MEAN_STD {list(mean_std)}: the deviation must be above 0")
         return cls(kinds if len(kinds) == channels else kinds * channels, window, mean_std, within or VOLUME)
 
     def scaling(self, channel: int, decoded: DecodedVolume) -> IntensityScaling:
-        """That of one channel of a volume."""
+        """Return the scaling of one channel of a volume."""
         kind = self.kinds[channel]
         if kind == "none":
             return IntensityScaling(0.0, 1.0)
@@ -80,9 +81,9 @@ class IntensityConfig(NamedTuple):
         return IntensityScaling(mean, deviation, low, high)
 
     def about(self) -> dict[str, object]:
-        """Plain values that say the same."""
+        """Return the settings as plain values, for the record of a checkpoint."""
         window = None if self.window is None else [float(bound) for bound in self.window]
-        found: dict[str, object] = {"normalize": list(self.kinds), "intensity_window": window}
-        if "z_score" in self.kinds and self.within != VOLUME:  # else it is of all that there is
-            found["z_score"] = self.within
-        return found if self.mean_std is None else {**found, "intensity_mean_std": [float(v) for v in self.mean_std]}
+        record: dict[str, object] = {"normalize": list(self.kinds), "intensity_window": window}
+        if "z_score" in self.kinds and self.within != VOLUME:  # the default is not recorded
+            record["z_score"] = self.within
+        return record if self.mean_std is None else {**record, "intensity_mean_std": [float(v) for v in self.mean_std]}

@@ -13,7 +13,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_json, read_text
 from .geometry import convert
-from .slicer_files import LandmarkRow, fcsv_rows, markups_rows
+from .slicer_files import LandmarkRow, parse_fcsv, parse_markups
 
 SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
 _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
@@ -22,12 +22,12 @@ Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x,
 
 
 class FileLandmarks(NamedTuple):
-    """The landmarks of a file.
+    """Landmarks of a file.
 
     Attributes:
-        positions: in its space.
+        positions: positions in ``space``.
         space: "ras" or "ijk" (voxel indices) if the file specifies it; LPS files are converted. None for CSV and JSON,
-            which follow their volume; "unknown" for a Slicer file that should specify it but does not.
+            which use their volume's convention; "unknown" for a Slicer file that should specify it but does not.
     """
 
     positions: Positions
@@ -35,39 +35,39 @@ class FileLandmarks(NamedTuple):
 
 
 def find(folder: str, case: str) -> str:
-    """Path of the landmark file of a volume.
+    """Find the landmark file of a volume.
 
     Raises:
         UserError: there is none, or several.
     """
-    found = find_landmark_files(folder, case)
-    if len(found) != 1:
-        state = f"{len(found)} files of landmarks ({', '.join(map(os.path.basename, found))})"
+    paths = find_landmark_files(folder, case)
+    if len(paths) != 1:
+        state = f"{len(paths)} landmark files ({', '.join(map(os.path.basename, paths))})"
         raise UserError(
-            f"volume {case} in {folder} has {state if found else 'no landmarks'}; expected one file {case}.csv (header "
+            f"volume {case} in {folder} has {state if paths else 'no landmarks'}; expected one file {case}.csv (header "
             f"name,x,y,z), {case}.json, {case}.fcsv or {case}.mrk.json"
         )
-    return found[0]
+    return paths[0]
 
 
 def find_landmark_files(folder: str, case: str) -> list[str]:
-    """Paths of the landmark files of a volume; the suffix may be uppercase."""
+    """Find the landmark files of a volume; the suffix may be uppercase."""
     spellings = [case + spelled for suffix in SUFFIXES for spelled in (suffix, suffix.upper())]
-    found = [name for name in spellings if os.path.exists(os.path.join(folder, name))]
-    if not found and os.path.isdir(folder):  # in mixed letters
-        found = [name for name in list_files(folder) if get_case(name) == case]
+    matches = [name for name in spellings if os.path.exists(os.path.join(folder, name))]
+    if not matches and os.path.isdir(folder):  # suffix in mixed case
+        matches = [name for name in list_files(folder) if get_case(name) == case]
     # On file systems that ignore case, such as exFAT and Windows shares, both spellings are one file.
-    paths = [os.path.join(folder, name) for name in found]
+    paths = [os.path.join(folder, name) for name in matches]
     return [path for number, path in enumerate(paths) if not any(os.path.samefile(path, p) for p in paths[:number])]
 
 
 def list_files(folder: str) -> list[str]:
-    """Names of the visible landmark files in a folder, sorted."""
+    """List the names of the visible landmark files in a folder, sorted."""
     return sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and name[0] != ".")
 
 
 def get_case(name: str) -> str:
-    """The volume that a landmark file belongs to."""
+    """Return the name of the volume that a landmark file belongs to."""
     suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len)
     return name[: -len(suffix)]
 
@@ -75,10 +75,10 @@ def get_case(name: str) -> str:
 def read(file: str) -> FileLandmarks:
     """Read the landmarks of a file.
 
-    A landmark without a row, with empty or NaN coordinates, null in JSON, or not placed in Slicer, is missing.
+    A landmark is missing if it has no row, empty or NaN coordinates, null in JSON, or is not placed in Slicer.
 
     Raises:
-        UserError: a damaged file, a repeated name, a coordinate that is not a number, no landmark with a position.
+        UserError: the file is damaged, a name is repeated, a coordinate is not a number, or no landmark has a position.
     """
     text = read_landmark_text(file)
     try:
@@ -102,10 +102,10 @@ def read(file: str) -> FileLandmarks:
 
 
 def read_landmark_text(file: str) -> str:
-    """The content of a file.
+    """Read the text of a file.
 
     Raises:
-        UserError: it cannot be read, or is not UTF-8.
+        UserError: the file cannot be read or is not UTF-8.
     """
     try:
         text = read_text(file, "utf-8-sig")
@@ -123,7 +123,7 @@ def read_landmark_text(file: str) -> str:
 def _rows(file: str, text: str) -> list[LandmarkRow]:
     lowered = file.lower()
     if lowered.endswith(".fcsv"):
-        return fcsv_rows(file, text)
+        return parse_fcsv(file, text)
     if not lowered.endswith(".json"):
         return _csv_rows(file, text)
     try:
@@ -133,11 +133,11 @@ def _rows(file: str, text: str) -> list[LandmarkRow]:
     except ValueError as error:
         raise UserError(f"{file}: {error}; expected {_JSON_FORM}") from None
     is_slicers = isinstance(stored, dict) and isinstance(stored.get("markups"), list)
-    return markups_rows(file, stored) if is_slicers or lowered.endswith(".mrk.json") else _json_rows(file, stored)
+    return parse_markups(file, stored) if is_slicers or lowered.endswith(".mrk.json") else _json_rows(file, stored)
 
 
 def _without_repeats(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dictionary; the standard reader silently keeps the last of duplicate names."""
+    """Convert a JSON object to a dictionary; the standard reader silently keeps the last of duplicate names."""
     stored: dict[str, Any] = {}
     for name, value in pairs:
         if name in stored:
@@ -181,10 +181,10 @@ def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
 
 
 def parse_position(where: str, name: str, values: Any) -> np.ndarray | None:
-    """Three numbers as float64 (3,); None where one is empty or not a number.
+    """Convert three values to float64 (3,); return None if one is empty or not a number.
 
     Raises:
-        UserError: they are something else.
+        UserError: the values are anything else.
     """
     if not isinstance(values, (list, tuple)) or len(values) != 3:
         raise UserError(

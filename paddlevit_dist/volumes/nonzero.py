@@ -1,10 +1,11 @@
-"""The part of a volume that is not zero, where around a head or a body all was set to 0: as nnU-Net crops to it, and
-normalizes within it.
+"""Region of a volume that is not zero, if the surroundings of a head or body were set to 0.
+
+nnU-Net crops volumes to the box around all voxels that are not zero in any channel. If the median share of the boxes in
+the training volumes is below 75 %, z_score uses the nonzero voxels with holes filled, before resampling, and all other
+voxels become 0.
 
 Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, and its ``cropping.py``, ``fingerprint_extractor.py``,
-``default_experiment_planner.py`` and ``default_normalization_schemes.py``: volumes are cropped to the box around what
-is not zero in any channel, and where the median of the boxes' shares of the training volumes is below 75 %, z_score is
-of the voxels within that, whose holes are filled, before a volume is resampled; all others become 0.
+``default_experiment_planner.py`` and ``default_normalization_schemes.py``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,96 +18,99 @@ from tqdm import tqdm
 from ..checkpoint.content import read_about
 from ..checkpoint.finding import resolve
 from ..checkpoint.weights import evaluated_weights
-from .reading import library
+from .reading import import_extra
 from .settings import VolumeSettings
 
-MASK, BOX, VOLUME = "mask", "box", "volume"  # what z_score's mean and deviation are of
+MASK, BOX, VOLUME = "mask", "box", "volume"  # regions of z_score's mean and deviation
 _SMALL_SHARE = 0.75
-_MOST_VOLUMES = 50  # that are read before a training begins
+_MOST_VOLUMES = 50  # read before training begins
 
 
 def nonzero_mask(channels: Sequence[np.ndarray]) -> np.ndarray:
-    """bool (depth, height, width): what is not zero in one of the channels, without holes; everything where nothing
-    is."""
+    """Return the voxels that are not zero in any channel, holes filled: bool (depth, height, width).
+
+    All voxels are True if every voxel is 0.
+    """
     mask = np.zeros(channels[0].shape, np.bool_)
-    for one in channels:
-        mask |= np.asarray(one) != 0
+    for channel in channels:
+        mask |= np.asarray(channel) != 0
     if mask.all() or not mask.any():
         return np.ones_like(mask)
-    return library("scipy.ndimage", "VOLUMES.NORMALIZE z_score").binary_fill_holes(mask)
+    return import_extra("scipy.ndimage", "VOLUMES.NORMALIZE z_score").binary_fill_holes(mask)
 
 
 def compute_box(mask: np.ndarray) -> tuple[slice, ...]:
-    """The smallest box that holds the mask."""
-    along = (np.flatnonzero(mask.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3))
-    return tuple(slice(int(places[0]), int(places[-1]) + 1) for places in along)
+    """Compute the smallest box that contains the mask."""
+    indices_by_axis = (np.flatnonzero(mask.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3))
+    return tuple(slice(int(indices[0]), int(indices[-1]) + 1) for indices in indices_by_axis)
 
 
-def compute_share(mask: np.ndarray) -> float:
-    """Of all voxels, those in the box."""
-    return float(np.prod([own.stop - own.start for own in compute_box(mask)]) / mask.size)
+def compute_box_share(mask: np.ndarray) -> float:
+    """Compute the share of voxels that are in the box around the mask."""
+    return float(np.prod([side.stop - side.start for side in compute_box(mask)]) / mask.size)
 
 
-def evenly(number: int) -> list[int]:
-    """At most 50 of so many volumes."""
+def choose_evenly(number: int) -> list[int]:
+    """Choose the indices of at most 50 of ``number`` volumes, evenly spread."""
     return np.unique(np.linspace(0, number - 1, min(number, _MOST_VOLUMES)).astype(int)).tolist()
 
 
-def decision(shares: Iterable[float]) -> str:
-    """Decide what z_score is of, ``MASK`` or ``BOX``, with training volumes whose boxes have these shares of voxels."""
+def choose_region(shares: Iterable[float]) -> str:
+    """Choose the region of z_score, ``MASK`` or ``BOX``, from the box shares of training volumes."""
     return MASK if float(np.median(list(shares))) < _SMALL_SHARE else BOX
 
 
-def compute_shares(dataset: Any) -> list[float]:
-    """Those of 50 volumes of a dataset at most, evenly spread."""
-    chosen = evenly(len(dataset))
-    shown = tqdm(chosen, desc="looking for zeros", unit="volume", disable=None, leave=False)
-    return [compute_share(nonzero_mask(dataset.stored(index))) for index in shown]
+def compute_box_shares(dataset: Any) -> list[float]:
+    """Compute the box shares of at most 50 volumes of a dataset, evenly spread."""
+    chosen = choose_evenly(len(dataset))
+    progress = tqdm(chosen, desc="finding nonzero boxes", unit="volume", disable=None, leave=False)
+    return [compute_box_share(nonzero_mask(dataset.stored(index))) for index in progress]
 
 
-def settle(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> list[str]:
-    """Let a dataset read its volumes as ``task.within`` says, which is what the weights that the run goes on with or
-    evaluates were trained with, or else decided by the dataset; returns a line for the log.
+def set_region(task: Any, dataset: Any, kinds: Sequence[str], is_training: bool) -> list[str]:
+    """Set the region of z_score for a task and its dataset, and return lines for the log.
+
+    The region is taken from ``task.within`` or the checkpoint that the run resumes or evaluates; otherwise the dataset
+    decides it.
 
     Args:
-        dataset: with ``stored(index)`` and, where it can, ``within``.
-        kinds: of VOLUMES.NORMALIZE, one for each channel.
+        dataset: with ``stored(index)`` and, if it supports regions, ``within``.
+        kinds: values of VOLUMES.NORMALIZE, one for each channel.
     """
     if "z_score" not in kinds or dataset.within is None:
         task.within = VOLUME
         return []
-    why = "as the weights were trained"
-    task.within = task.within or _of_weights(task.config, is_training)
+    reason = "setting of the weights"
+    task.within = task.within or _read_checkpoint_region(task.config, is_training)
     if task.within is None:
-        shares = compute_shares(dataset)
-        task.within = decision(shares)
-        why = f"boxes around what is not zero have a median of {100 * np.median(shares):.3g} % of a volume"
-    dataset.within = per_channel(task.within, kinds)
-    return [f"z_score is {_SAID[task.within]} ({why})"]
+        shares = compute_box_shares(dataset)
+        task.within = choose_region(shares)
+        reason = f"boxes around nonzero voxels have a median of {100 * np.median(shares):.3g} % of a volume"
+    dataset.within = regions_per_channel(task.within, kinds)
+    return [f"z_score uses {_REGION_TEXTS[task.within]} ({reason})"]
 
 
-def per_channel(within: str, kinds: Sequence[str]) -> list[str]:
-    """Return what the moments of each channel are of."""
+def regions_per_channel(within: str, kinds: Sequence[str]) -> list[str]:
+    """Return the region of each channel's mean and deviation."""
     return [within if kind == "z_score" else VOLUME for kind in kinds]
 
 
-def recorded(known: Mapping[str, Any]) -> str:
-    """Read what z_score is of by what weights say of their input; those of whole volumes say nothing."""
-    return str(known.get("z_score", VOLUME))
+def read_region(input_meta: Mapping[str, Any]) -> str:
+    """Read the region of z_score from the input settings of weights; whole volumes are not recorded."""
+    return str(input_meta.get("z_score", VOLUME))
 
 
-def _of_weights(config: VolumeSettings, is_training: bool) -> str | None:
-    """That of the checkpoint which a training resumes, or which is evaluated; None: there is none, or it says nothing
-    of its input."""
+def _read_checkpoint_region(config: VolumeSettings, is_training: bool) -> str | None:
+    """Read the region from the checkpoint that is resumed or evaluated; return None if it is not recorded."""
     model = config.MODEL
     source = model.RESUME if is_training or model.PRETRAINED is None else evaluated_weights(model.PRETRAINED)
-    found = None if source is None else resolve(source, Path(config.SAVE) / "checkpoints", lambda line: None)
-    known = None if found is None else (read_about(str(found)) or {}).get("input")
-    return recorded(known) if known and "z_score" in known.get("normalize", ()) else None
+    path = None if source is None else resolve(source, Path(config.SAVE) / "checkpoints", lambda line: None)
+    input_meta = None if path is None else (read_about(str(path)) or {}).get("input")
+    return read_region(input_meta) if input_meta and "z_score" in input_meta.get("normalize", ()) else None
 
 
-_SAID = {
-    MASK: "of what is not zero, holes filled, before resampling, and everything else becomes 0",
-    BOX: "of the box around what is not zero, as it is stored",
-    VOLUME: "of the whole volume, as it is resampled",
+_REGION_TEXTS = {
+    MASK: "the nonzero voxels with holes filled, before resampling; all other voxels become 0",
+    BOX: "the box around nonzero voxels, before resampling",
+    VOLUME: "the whole volume, after resampling",
 }

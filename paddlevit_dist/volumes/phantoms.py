@@ -1,4 +1,4 @@
-"""CT-like phantoms of a head with known landmarks, generated from a seed: the dataset for trying things out."""
+"""CT-like phantoms of a head with known landmarks, generated from a seed: a dataset for first trials."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..tasks.dataset import Dataset, require_split
-from .dataset import AS_THEY_ARE, VolumeDataset, VolumeOptions
+from .dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
 from .geometry import VolumeGeometry, rotation
 from .store import DecodedVolume, moments
 
@@ -23,14 +23,20 @@ _NOISE_HU = 25.0
 # Hounsfield units (HU), roughly
 _AIR, _FAT, _TISSUE, _BRAIN, _EYE, _BONE = -1000.0, -80.0, 45.0, 35.0, 12.0, 850.0
 
-ORGANS = ["background", "soft tissue", "bone", "brain", "eyes"]  # these with the fat around them
+ORGANS = ["background", "soft tissue", "bone", "brain", "eyes"]  # eyes include the fat around them
 _EYES = 4
-_ORGAN_OF = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: _EYES}
+_ORGANS_BY_INTENSITY = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE: _EYES}
 
 
 class _PhantomPart(NamedTuple):
-    """An ellipsoid: center and radii in millimeters (x, y, z) of the head's own frame (right, front, up), of which
-    organ that is, if its intensity does not say it."""
+    """An ellipsoid in the head's frame (right, front, up).
+
+    Attributes:
+        center: millimeters (x, y, z).
+        radii: millimeters (x, y, z).
+        intensity: Hounsfield units.
+        organ: class of its voxels; None: determined by the intensity.
+    """
 
     center: tuple[float, float, float]
     radii: tuple[float, float, float]
@@ -39,7 +45,7 @@ class _PhantomPart(NamedTuple):
 
 
 class PhantomVolume(NamedTuple):
-    """``world`` is float64 (landmarks, 3), millimeters x, y, z; NaN where the landmark is unmarked."""
+    """A rendered phantom; ``world`` is float64 (landmarks, 3), millimeters x, y, z, NaN where unmarked."""
 
     voxels: np.ndarray
     geometry: VolumeGeometry
@@ -47,13 +53,19 @@ class PhantomVolume(NamedTuple):
 
     @property
     def decoded(self) -> DecodedVolume:
-        """As a store gives it."""
+        """The volume in the form that a store returns."""
         return DecodedVolume(self.voxels, self.geometry, (-1000.0, 1000.0), moments(self.voxels))
 
 
 class PhantomHead(NamedTuple):
-    """The random part of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
-    around its middle; ``noise`` float64 of the volume's shape, HU; ``world`` as a phantom has it."""
+    """Random parameters of a phantom.
+
+    Attributes:
+        pose: float64 (3, 3), from the head's frame to the volume's, about its middle.
+        shift: (3,), millimeters.
+        noise: float64 of the volume's shape, HU.
+        world: landmarks as in ``PhantomVolume``.
+    """
 
     parts: list[_PhantomPart]
     pose: np.ndarray
@@ -65,29 +77,38 @@ class PhantomHead(NamedTuple):
 
 
 def render_phantom(head: PhantomHead) -> tuple[PhantomVolume, np.ndarray]:
-    """The phantom, and what its voxels are, uint8 (depth, height, width): a class of ``ORGANS`` where at least half of
-    a voxel is inside a part."""
+    """Render a phantom and the organ of each voxel.
+
+    Returns:
+        The phantom; uint8 (depth, height, width), the class of ``ORGANS`` of the last part that covers at least half of
+        the voxel.
+    """
     inverse = np.linalg.inv(head.pose)
     grid = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) for n in _SHAPE), indexing="ij"), axis=-1)
-    own = (head.geometry.world(grid) - head.middle - head.shift) @ inverse.T  # (depth, height, width, 3), mm, its frame
-    own = own.astype(np.float32)
+    head_grid = (
+        head.geometry.world(grid) - head.middle - head.shift
+    ) @ inverse.T  # (depth, height, width, 3), mm, head's frame
+    head_grid = head_grid.astype(np.float32)
     voxels, organs = np.full(_SHAPE, _AIR, dtype=np.float32), np.zeros(_SHAPE, np.uint8)
     for part in head.parts:
-        share = _share_inside(own, part)
+        share = _share_inside(head_grid, part)
         voxels += share * (part.intensity - voxels)
-        organs[share >= 0.5] = _ORGAN_OF[part.intensity] if part.organ is None else part.organ
+        organs[share >= 0.5] = _ORGANS_BY_INTENSITY[part.intensity] if part.organ is None else part.organ
     voxels += head.noise.astype(np.float32)
     return PhantomVolume(np.rint(voxels).clip(-1024, 3071).astype(np.int16), head.geometry, head.world), organs
 
 
-def seeded(split: str, index: int) -> np.random.Generator:
-    """Return what draws phantom ``index`` of a split."""
+def create_generator(split: str, index: int) -> np.random.Generator:
+    """Create the random generator of phantom ``index`` of a split."""
     return np.random.default_rng([20_240_601, _STREAMS[split], index])
 
 
 def draw_head(generator: np.random.Generator) -> PhantomHead:
-    """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
-    each part displaced by itself by about a millimeter, with noise; drawn in an order that decides every phantom."""
+    """Draw a head in a random pose.
+
+    It is rotated up to 12 degrees about each axis, shifted up to 8 mm, and 10 % larger or smaller. Each part is
+    displaced by about a millimeter, and noise is added. The order of the draws determines every phantom.
+    """
     parts, landmarks = _anatomy(generator)
     pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)
     shift = generator.uniform(-8, 8, 3)
@@ -100,7 +121,7 @@ def draw_head(generator: np.random.Generator) -> PhantomHead:
 
 
 def _anatomy(generator: np.random.Generator) -> tuple[list[_PhantomPart], dict[str, np.ndarray]]:
-    """Parts, later ones over earlier ones, and where the landmarks are in the head's frame."""
+    """Draw the parts, later ones over earlier ones, and the landmarks in the head's frame."""
 
     def near(x: float, y: float, z: float) -> np.ndarray:
         return np.array([x, y, z]) + generator.normal(0, 1.2, 3)
@@ -136,9 +157,9 @@ def _anatomy(generator: np.random.Generator) -> tuple[list[_PhantomPart], dict[s
     return parts, marks
 
 
-def _share_inside(own: np.ndarray, part: _PhantomPart) -> np.ndarray:
-    """Share of each voxel inside an ellipsoid, by its distance from the surface: edges are as soft as a scanner's."""
-    scaled = (own - np.array(part.center, dtype=np.float32)) / np.array(part.radii, dtype=np.float32)
+def _share_inside(head_grid: np.ndarray, part: _PhantomPart) -> np.ndarray:
+    """Compute the share of each voxel inside an ellipsoid, by its distance from the surface, with soft edges."""
+    scaled = (head_grid - np.array(part.center, dtype=np.float32)) / np.array(part.radii, dtype=np.float32)
     distance_mm = (np.sqrt(np.einsum("zyxc,zyxc->zyx", scaled, scaled)) - 1.0) * min(part.radii)
     return np.clip(0.5 - distance_mm / np.mean(SPACING_MM), 0.0, 1.0)
 
@@ -150,9 +171,9 @@ def _place(generator: np.random.Generator) -> VolumeGeometry:
 
 
 class PhantomDataset(Dataset):
-    """96 phantoms to train on and 24 others to evaluate, each the same on every machine and in every run.
+    """Dataset of 96 training and 24 validation phantoms, identical on every machine and in every run.
 
-    They are drawn on first access and then kept in memory (180 kB each; 270 kB with labels).
+    Phantoms are drawn on first access and then kept in memory (180 kB each; 270 kB with labels).
     """
 
     split: str
@@ -165,14 +186,16 @@ class PhantomDataset(Dataset):
         return {**self.__dict__, "_drawn": {}}
 
     def case(self, index: int) -> str:
+        """Return the name of volume ``index``."""
         return f"phantom_{self.split}_{index:03d}"
 
     def describe(self, index: int) -> str:
+        """Return a name of phantom ``index``, for messages."""
         return f"drawn phantom {self.split} {index}"
 
     def _get_drawn(self, index: int) -> Any:
         if index not in self._drawn:
-            self._drawn[index] = render_phantom(draw_head(seeded(self.split, index)))
+            self._drawn[index] = render_phantom(draw_head(create_generator(self.split, index)))
         return self._drawn[index]
 
 
@@ -184,7 +207,7 @@ class SyntheticLandmarks(PhantomDataset, VolumeDataset):
         data_path: str | None,
         split: str,
         cache_folder: Path | None,
-        options: VolumeOptions = AS_THEY_ARE,
+        options: VolumeOptions = DEFAULT_OPTIONS,
     ) -> None:
         self.split = require_split(split, tuple(SIZES), "synthetic_landmarks")
         self.names = list(NAMES)
@@ -193,18 +216,22 @@ class SyntheticLandmarks(PhantomDataset, VolumeDataset):
         self._drawn = {}
 
     def volume(self, index: int) -> DecodedVolume:
+        """Return the voxels and geometry of volume ``index``."""
         return self._get_drawn(index)[0].decoded
 
     def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
+        """Return the voxel positions of the landmarks, (landmarks, 3), in the order z, y, x."""
         return geometry.voxels(self._get_drawn(index)[0].world)
 
     def world(self, index: int) -> np.ndarray:
-        """Without the voxels, which take most of the time: 2 ms for a phantom."""
-        return draw_head(seeded(self.split, index)).world
+        """Return the landmarks without rendering voxels, which takes most of the time: 2 ms for a phantom."""
+        return draw_head(create_generator(self.split, index)).world
 
     def placed(self) -> list[int]:
+        """Count the phantoms in which each landmark is marked."""
         worlds = map(self.world, range(len(self)))
         return sum((~np.isnan(world).any(axis=1)).astype(int) for world in worlds).tolist()
 
     def convention(self, index: int) -> str:
+        """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
         return self._convention

@@ -1,4 +1,4 @@
-"""Volumes from files, NIfTI, NumPy's .npy and .npz, MetaImage and NRRD, and from folders of DICOM slices."""
+"""Readers of volumes: NIfTI, NumPy's .npy and .npz, MetaImage, NRRD, and folders of DICOM slices."""
 
 import gzip
 import importlib
@@ -19,47 +19,46 @@ from .geometry import (
     PACKED,
     PLAIN,
     VolumeGeometry,
-    affine_from,
+    affine_to_world,
     check_fits,
     check_geometry,
     check_voxels,
-    spatial,
+    drop_leading_axes,
     step_lengths,
     turned_spacing,
 )
 from .settings import MAX_VOXELS
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
-_OF_ITK = (".mha", ".mhd", ".nrrd", ".nhdr")
+_ITK_SUFFIXES = (".mha", ".mhd", ".nrrd", ".nhdr")
 _VOXEL_FILE = re.compile(rb"^(?:ElementDataFile[ \t]*=|data ?file[ \t]*:)([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
-_LONGEST_HEADER = 1 << 16  # bytes in which that is looked for
-_SAME_PLACE = 0.05  # of the smallest spacing: how far corners of files of one volume may be apart
-_LONGEST_REASON = 200  # characters of what a library says
-_SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, its header included
-_LONGEST_EXTENSIONS = 1 << 26  # bytes between a NIfTI's header and its voxels
+_LONGEST_HEADER = 1 << 16  # bytes searched for _VOXEL_FILE
+_SAME_PLACE = 0.05  # of the smallest spacing: largest distance of corners of files of one volume
+_LONGEST_REASON = 200  # characters of a library's error message
+_SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, including its header
+_LONGEST_EXTENSIONS = 1 << 26  # bytes between the header and the voxels of a NIfTI file
 _NO_NIFTI_PLACE = (
-    "no orientation in the header (sform_code and qform_code are 0): laid with x to the left, y to the front, z "
-    "upwards and the middle at 0; check left and right"
+    "no orientation in the header (sform_code and qform_code are 0): assuming x to the left, y to the front, z "
+    "up and the middle at 0; check left and right"
 )
 _TWO_NIFTI_PLACES = (
-    "sform and qform in the header lay its voxels at different places: the sform is used, which other programs may not "
-    "do; correct the header"
+    "sform and qform in the header disagree: the sform is used, but other programs may use the "
+    "qform; correct the header"
 )
 _NO_NRRD_PLACE = (
-    "no orientation in the header (no line 'space:'): laid as LPS, x to the left, y to the back, z upwards; check left "
+    "no orientation in the header (no line 'space:'): assuming LPS, x to the left, y to the back, z up; check left "
     "and right"
 )
 _NIFTI_UNITS = {1: ("meters", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_units; 2 is mm, 0 is unknown
 
 
 class VolumeHeader(NamedTuple):
-    """A volume's header, before the voxels are read.
+    """Header of a volume, read before the voxels.
 
     Attributes:
-        geometry: shape (depth, height, width) and affine to the world; axes are as in the file, only in the order
-            z, y, x.
-        convention: "ras" or "lps", the convention of its format, and so of a CSV or JSON file next to it.
-        remarks: assumptions about the file or changes to it that the user should know about.
+        geometry: shape (depth, height, width) and affine to the world; axes as in the file, in the order z, y, x.
+        convention: "ras" or "lps", the convention of the format, also for a CSV or JSON file next to it.
+        remarks: assumptions about the file or changes to it, for the log.
     """
 
     geometry: VolumeGeometry
@@ -68,7 +67,7 @@ class VolumeHeader(NamedTuple):
 
 
 class _OpenedVolume(NamedTuple):
-    shape: tuple[int, ...]  # in the order z, y, x; more than three for a series
+    shape: tuple[int, ...]  # in the order z, y, x; more than three axes for a series
     affine: np.ndarray  # to millimeters in the convention
     convention: str
     load: Callable[[], np.ndarray]
@@ -76,25 +75,26 @@ class _OpenedVolume(NamedTuple):
 
 
 def read_header(path: str, max_voxels: int = MAX_VOXELS) -> VolumeHeader:
-    """Shape and place of a volume, a file or a folder of DICOM slices.
+    """Read the shape and position of a volume: a file or a folder of DICOM slices.
 
     Raises:
-        UserError: no such file, unknown format, damaged, not three-dimensional, too large, or a singular affine.
+        UserError: the file does not exist, is damaged, has an unknown format, is not three-dimensional or too large, or
+            has a singular affine.
     """
     file = os.fspath(path)
     return _header(file, _open(file), max_voxels)
 
 
 def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, VolumeHeader]:
-    """The voxels (depth, height, width), in the file's dtype, and the header.
+    """Read the voxels (depth, height, width), in the file's dtype, and the header.
 
     Raises:
-        UserError: as ``read_header``; or voxels are not real, finite numbers.
+        UserError: see ``read_header``; or voxels are not real, finite numbers.
     """
     file = os.fspath(path)
     opened = _open(file)
     header = _header(file, opened, max_voxels)
-    array = _understood(file, opened.load).reshape(header.geometry.shape)
+    array = _read_or_raise(file, opened.load).reshape(header.geometry.shape)
     if array.dtype.kind not in "uifb":
         raise UserError(f"{file}: voxels are {array.dtype}, expected real numbers; convert colors to intensities")
     if array.dtype.kind == "f":
@@ -107,11 +107,11 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, Vo
     return array, header
 
 
-def headers_in_one_place(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> dict[str, VolumeHeader]:
-    """Headers of files, such as an image and its labels, that have the same voxels at the same places.
+def read_aligned_headers(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> dict[str, VolumeHeader]:
+    """Read the headers of files, such as an image and its labels, and check that they have the same geometry.
 
     Raises:
-        UserError: as ``read_header``; or names two files and what differs.
+        UserError: see ``read_header``; or two files differ.
     """
     headers = {file: read_header(file, max_voxels) for file in files}
     for file in files[1:]:
@@ -119,63 +119,75 @@ def headers_in_one_place(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> 
     return headers
 
 
-def _require_same_place(first: str, one: VolumeGeometry, second: str, other: VolumeGeometry) -> None:
-    if one.shape != other.shape:
-        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (other, one)]
+def _require_same_place(
+    first: str, first_geometry: VolumeGeometry, second: str, second_geometry: VolumeGeometry
+) -> None:
+    if first_geometry.shape != second_geometry.shape:
+        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (second_geometry, first_geometry)]
         what = f"{both[0]} voxels (x, y, z) and {both[1]}"
     else:
-        apart = _farthest_apart(one, other)
-        if apart <= _SAME_PLACE * one.spacing.min():
+        distance = _farthest_apart(first_geometry, second_geometry)
+        if distance <= _SAME_PLACE * first_geometry.spacing.min():
             return
-        if not np.allclose(one.spacing, other.spacing, rtol=1e-3):
-            both = [" x ".join(f"{length:.4g}" for length in geometry.spacing[::-1]) for geometry in (other, one)]
+        if not np.allclose(first_geometry.spacing, second_geometry.spacing, rtol=1e-3):
+            both = [
+                " x ".join(f"{length:.4g}" for length in geometry.spacing[::-1])
+                for geometry in (second_geometry, first_geometry)
+            ]
             what = f"spacing {both[0]} and {both[1]} mm (x, y, z)"
         else:
-            both = [", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3]) for geometry in (other, one)]
-            what = f"origin {both[0]} and {both[1]} mm, or another direction; corners are {apart:.3g} mm apart"
+            both = [
+                ", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3])
+                for geometry in (second_geometry, first_geometry)
+            ]
+            what = f"origin {both[0]} and {both[1]} mm, or another direction; corners are {distance:.3g} mm apart"
     raise UserError(
-        f"{second} does not lie where {first} does: {what}; resample one onto the other, or correct its header"
+        f"{second} and {first} have different geometries: {what}; resample one to the other, or correct its header"
     )
 
 
-def _farthest_apart(one: VolumeGeometry, other: VolumeGeometry) -> float:
-    """Millimeters along an axis of the world between the places of a corner in two arrays of one shape."""
-    corners = np.array(np.meshgrid(*((0, length - 1) for length in one.shape))).reshape(3, -1).T
-    return float(np.abs(one.world(corners) - other.world(corners)).max())
+def _farthest_apart(first: VolumeGeometry, second: VolumeGeometry) -> float:
+    """Return the largest millimeters along a world axis between the same corner of two arrays of one shape."""
+    corners = np.array(np.meshgrid(*((0, length - 1) for length in first.shape))).reshape(3, -1).T
+    return float(np.abs(first.world(corners) - second.world(corners)).max())
 
 
-def remarks_on(headers: dict[str, VolumeHeader]) -> list[str]:
-    """Each remark once, with the first file it concerns and the number of others."""
+def format_remarks(headers: dict[str, VolumeHeader]) -> list[str]:
+    """Format each remark once, with the first file that it concerns and the number of others."""
     files: dict[str, list[str]] = {}
     for file, header in headers.items():
         for remark in header.remarks:
             files.setdefault(remark, []).append(file)
     lines = []
-    for remark, own in files.items():
-        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
-        lines.append(f"note: {own[0]}{more}: {remark}")
+    for remark, concerned in files.items():
+        more = f" and {len(concerned) - 1:,} more" if len(concerned) > 1 else ""
+        lines.append(f"note: {concerned[0]}{more}: {remark}")
     return lines
 
 
 def list_volumes(folder: str) -> list[str]:
-    """Paths of the volumes in a folder, sorted by name; hidden files are ignored.
+    """List the paths of the volumes in a folder, sorted by name; hidden files are ignored.
 
-    A folder in it is a volume if it holds DICOM files, or if there is a file of landmarks for it.
+    A subfolder is a volume if it contains DICOM files, or if a landmark file has its name.
 
     Raises:
-        UserError: two of them have the same name apart from the format.
+        UserError: two volumes have the same name apart from the format.
     """
     visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
     files = [str(path) for path in visible if not path.is_dir() and path.name.lower().endswith(tuple(_READERS))]
     names = {case_name(file) for file in files}
     for path in visible:
-        if path.is_dir() and (dicom.holds_dicom(str(path)) or (path.name not in names and _has_landmarks(str(path)))):
+        if path.is_dir() and (
+            dicom.contains_dicom(str(path)) or (path.name not in names and _has_landmarks(str(path)))
+        ):
             files.append(str(path))
     by_name: dict[str, str] = {}
     for file in sorted(files):
         other = by_name.setdefault(case_name(file), file)
         if other != file:
-            raise UserError(f"{file} and {os.path.basename(other)} have one name, and so one landmark file; rename one")
+            raise UserError(
+                f"{file} and {os.path.basename(other)} have the same name, so the same landmark file; rename one"
+            )
     return sorted(files)
 
 
@@ -184,14 +196,14 @@ def _has_landmarks(path: str) -> bool:
 
 
 def list_parts(path: str) -> list[str]:
-    """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
+    """List all files of a volume: the file, the voxel file of a detached header, or the files of a folder."""
     if os.path.isdir(path):
-        return dicom.files_in(path)
-    return [path, *filter(os.path.isfile, _voxels_beside(path))]
+        return dicom.list_regular_files(path)
+    return [path, *filter(os.path.isfile, _detached_voxel_files(path))]
 
 
 def case_name(path: str) -> str:
-    """File name without folder and suffix; the whole name of a folder."""
+    """Return the file name without folder and suffix; for a folder, the whole name."""
     name = os.path.basename(path)
     return name if os.path.isdir(path) else name[: -len(_suffix(name))]
 
@@ -199,7 +211,7 @@ def case_name(path: str) -> str:
 def _header(file: str, opened: _OpenedVolume, max_voxels: int) -> VolumeHeader:
     check_voxels(file, opened.shape, max_voxels)
     return VolumeHeader(
-        check_geometry(opened.shape, affine_from(opened.affine, opened.convention), file),
+        check_geometry(opened.shape, affine_to_world(opened.affine, opened.convention), file),
         opened.convention,
         opened.remarks,
     )
@@ -207,7 +219,7 @@ def _header(file: str, opened: _OpenedVolume, max_voxels: int) -> VolumeHeader:
 
 def _open(file: str) -> _OpenedVolume:
     if os.path.isdir(file):
-        return _understood(file, lambda: _open_folder(file))
+        return _read_or_raise(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
     try:
         require_regular(file)
@@ -215,17 +227,17 @@ def _open(file: str) -> _OpenedVolume:
         raise UserError(f"{file}: no such file") from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    return _understood(file, lambda: reader(file))
+    return _read_or_raise(file, lambda: reader(file))
 
 
-def _understood(file: str, read: Callable[[], Any]) -> Any:
+def _read_or_raise(file: str, read: Callable[[], Any]) -> Any:
     try:
         return read()
     except (UserError, MemoryError):
         raise
-    except Exception as error:  # each library has errors of its own for what it cannot read
-        said = str(error).rpartition("ERROR: ")[2]  # SimpleITK names its own source files first
-        reason = ascii(" ".join(said.split()))[1:-1][:_LONGEST_REASON]
+    except Exception as error:  # each library has its own errors for unreadable files
+        message = str(error).rpartition("ERROR: ")[2]  # SimpleITK names its own source files first
+        reason = ascii(" ".join(message.split()))[1:-1][:_LONGEST_REASON]
         raise UserError(f"{file} cannot be read as a volume ({reason}); is it complete? Copy it again") from error
 
 
@@ -233,30 +245,30 @@ def _suffix(file: str) -> str:
     for suffix in _READERS:
         if file.lower().endswith(suffix):
             return suffix
-    raise UserError(f"{file}: not a volume; expected one of {', '.join(_READERS)}")
+    raise UserError(f"{file}: unknown volume format; expected one of {', '.join(_READERS)}")
 
 
-def library(name: str, file: str) -> Any:
-    """A library of the extra "volumes", which ``file`` needs.
+def import_extra(name: str, file: str) -> Any:
+    """Import a library of the extra "volumes" that ``file`` needs.
 
     Raises:
-        UserError: it is not installed.
+        UserError: the library is not installed.
     """
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError(f"{file}: this needs {name}: {_INSTALL}") from error
+        raise UserError(f"{file}: requires {name}; install it with {_INSTALL}") from error
 
 
 def _open_nifti(file: str) -> _OpenedVolume:
-    nibabel = library("nibabel", file)
+    nibabel = import_extra("nibabel", file)
     image = _nifti_class(nibabel, file).from_filename(file)
     affine, remarks = image.affine, []
     if not image.header["sform_code"] and not image.header["qform_code"]:
         remarks.append(_NO_NIFTI_PLACE)
     if image.header["sform_code"] and image.header["qform_code"]:
-        one, other = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
-        if _farthest_apart(one, other) > _SAME_PLACE * other.spacing.min():
+        sform, qform = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
+        if _farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
             remarks.append(_TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
     if unit in _NIFTI_UNITS:
@@ -264,15 +276,15 @@ def _open_nifti(file: str) -> _OpenedVolume:
         affine = np.diag([factor] * 3 + [1.0]) @ affine
         remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimeters")
     elif unit not in (0, 2):
-        raise UserError(f"{file}: xyzt_units names the unknown unit of length {unit}; write 2 (mm) into the header")
+        raise UserError(f"{file}: xyzt_units has the unknown unit of length {unit}; write 2 (mm) to the header")
     return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
 
 
 def _nifti_class(nibabel: Any, file: str) -> Any:
-    """The class that reads a file, once its header announces no more than the file can hold."""
+    """Return the NIfTI class of a file after checking that its header does not announce more than the file contains."""
     is_gzip = file.lower().endswith(".gz")
     with gzip.open(file) if is_gzip else open(file, "rb") as content:
-        beginning = content.read(540)  # the length of NIfTI-2's header, which comes first in it
+        beginning = content.read(540)  # length of a NIfTI-2 header, which is its first field
     is_second = 540 in (int.from_bytes(beginning[:4], order) for order in ("little", "big"))
     kind = nibabel.Nifti2Image if is_second else nibabel.Nifti1Image
     length = kind.header_class.sizeof_hdr
@@ -281,7 +293,7 @@ def _nifti_class(nibabel: Any, file: str) -> Any:
     header = kind.header_class(beginning[:length])
     offset = int(header.get_data_offset())
     if not 0 <= offset <= _LONGEST_EXTENSIONS:
-        raise UserError(f"{file}: its header says that voxels begin at byte {offset}; write the file again")
+        raise UserError(f"{file}: voxels begin at byte {offset} according to its header; write the file again")
     voxels = math.prod(map(int, header.get_data_shape())) * header.get_data_dtype().itemsize
     check_fits(file, voxels, os.path.getsize(file), PACKED if is_gzip else PLAIN)
     return kind
@@ -296,11 +308,13 @@ def _open_npz(file: str) -> _OpenedVolume:
     shape = _npz_shape(file)
     with np.load(file, allow_pickle=False) as stored:
         if "volume" not in stored:
-            raise UserError(f"{file}: no array named 'volume' in it, only {', '.join(stored.files) or 'nothing'}")
+            raise UserError(
+                f"{file}: no array named 'volume', only {', '.join(stored.files) or 'nothing'}; name the array 'volume'"
+            )
         affine = np.eye(4)
         if "affine" in stored:
             affine = np.asarray(stored["affine"], dtype=np.float64)
-        elif "spacing" in stored:  # (depth, height, width), as the array
+        elif "spacing" in stored:  # (depth, height, width), like the array
             spacing = np.asarray(stored["spacing"], dtype=np.float64)
             if spacing.shape != (3,) or not (spacing > 0).all():
                 raise UserError(f"{file}: spacing is {spacing.tolist()}, expected 3 lengths (depth, height, width)")
@@ -309,11 +323,11 @@ def _open_npz(file: str) -> _OpenedVolume:
 
 
 def _npz_shape(file: str) -> tuple[int, ...]:
-    """Shape of the array "volume" from its header alone, once it is what the archive has room for; () without one."""
+    """Read the shape of the array "volume" from its header, after checking the archive's sizes; () without one."""
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
-        if {"volume", "affine", "spacing"} & set(entries):  # numpy would read such a member whole, as bytes
-            raise UserError(f"{file} is not as numpy.savez writes it; write it again")
+        if {"volume", "affine", "spacing"} & set(entries):  # numpy would read such a member as bytes
+            raise UserError(f"{file} was not written by numpy.savez; write it again with numpy.savez")
         shapes = {
             name: _member_shape(file, archive, entries[f"{name}.npy"], limit)
             for name, limit in (("volume", None), ("affine", _SMALL_ARRAY), ("spacing", _SMALL_ARRAY))
@@ -324,9 +338,11 @@ def _npz_shape(file: str) -> tuple[int, ...]:
 
 def _member_shape(file: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int | None) -> tuple:
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise UserError(f"{file} is compressed in a way that numpy does not use; write the file again")
+        raise UserError(f"{file} has a compression that numpy does not use; write it again with numpy.savez_compressed")
     if largest is not None and entry.file_size > largest:
-        raise UserError(f"{file}: its {entry.filename} has {entry.file_size:,} bytes; write the file again")
+        raise UserError(
+            f"{file}: {entry.filename} has {entry.file_size:,} bytes, which is too large; write the file again"
+        )
     check_fits(file, entry.file_size, min(entry.compress_size, os.path.getsize(file)), PACKED)
     with archive.open(entry) as member:
         version = np.lib.format.read_magic(member)
@@ -342,47 +358,49 @@ def _load_npz(file: str) -> np.ndarray:
 
 
 def _open_itk(file: str) -> _OpenedVolume:
-    itk = library("SimpleITK", file)
-    for part in _voxels_beside(file):
+    itk = import_extra("SimpleITK", file)
+    for part in _detached_voxel_files(file):
         if not os.path.isfile(part):
-            raise UserError(f"{file}: its voxels are in {part}, which is no file; copy it beside the header")
+            raise UserError(
+                f"{file}: the header names the voxel file {part}, which does not exist; copy it next to the header"
+            )
     reader = itk.ImageFileReader()
     reader.SetFileName(file)
-    # Without this it would look at the content, and know only a lowercase suffix.
+    # Detection by content would accept only lowercase suffixes.
     reader.SetImageIO("MetaImageIO" if _suffix(file) in (".mha", ".mhd") else "NrrdImageIO")
     reader.ReadImageInformation()
-    size, numbers = reader.GetSize(), reader.GetNumberOfComponents()
-    shape = (*size[::-1], *([numbers] if numbers > 1 else []))
+    size, components = reader.GetSize(), reader.GetNumberOfComponents()
+    shape = (*size[::-1], *([components] if components > 1 else []))
     axes = len(size)
-    if axes < 3 or len(spatial(shape)) != 3:
+    if axes < 3 or len(drop_leading_axes(shape)) != 3:
         return _OpenedVolume(shape, np.eye(4), "lps", lambda: np.zeros(0))
     affine = np.eye(4)
     directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z
     affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
     affine[:3, 3] = reader.GetOrigin()[:3]
-    says_place = _suffix(file) not in (".nrrd", ".nhdr") or reader.HasMetaDataKey("NRRD_space")
+    has_orientation = _suffix(file) not in (".nrrd", ".nhdr") or reader.HasMetaDataKey("NRRD_space")
     return _OpenedVolume(
         shape,
         affine,
         "lps",
         lambda: itk.GetArrayFromImage(reader.Execute()),
-        () if says_place else (_NO_NRRD_PLACE,),
+        () if has_orientation else (_NO_NRRD_PLACE,),
     )
 
 
-def _voxels_beside(header: str) -> list[str]:
-    """The file that a header of MetaImage or NRRD names as that of its voxels, if it names one."""
-    if not header.lower().endswith(_OF_ITK):
+def _detached_voxel_files(header: str) -> list[str]:
+    """Return the file that a MetaImage or NRRD header names for its voxels, as a list of at most one path."""
+    if not header.lower().endswith(_ITK_SUFFIXES):
         return []
     with open(header, "rb") as content:
-        named = _VOXEL_FILE.search(content.read(_LONGEST_HEADER))
-    name = os.fsdecode(named[1].strip()) if named else ""
-    alone = name and "%" not in name and name.split()[0].upper() not in ("LOCAL", "LIST")
-    return [os.path.join(os.path.dirname(header), name)] if alone else []
+        match = _VOXEL_FILE.search(content.read(_LONGEST_HEADER))
+    name = os.fsdecode(match[1].strip()) if match else ""
+    is_single_file = name and "%" not in name and name.split()[0].upper() not in ("LOCAL", "LIST")
+    return [os.path.join(os.path.dirname(header), name)] if is_single_file else []
 
 
 def _open_folder(folder: str) -> _OpenedVolume:
-    series = dicom.open_series(folder, library("SimpleITK", folder))
+    series = dicom.open_series(folder, import_extra("SimpleITK", folder))
     return _OpenedVolume(series.shape, series.affine, "lps", series.load)
 
 
@@ -396,25 +414,25 @@ _READERS: dict[str, Callable[[str], _OpenedVolume]] = {
     ".nrrd": _open_itk,
     ".nhdr": _open_itk,
 }
-SUFFIXES = tuple(_READERS)  # of files that are volumes
+SUFFIXES = tuple(_READERS)  # of volume files
 
 
-def common_spacing(headers: dict[str, VolumeHeader], wanted: Sequence[float] | None) -> np.ndarray:
-    """Millimeters (depth, height, width) at which volumes are read: ``wanted``, or else the spacing that all have.
+def common_spacing(headers: dict[str, VolumeHeader], target: Sequence[float] | None) -> np.ndarray:
+    """Return the spacing, millimeters (depth, height, width), of all volumes: ``target``, or else the common one.
 
     Raises:
-        UserError: theirs differ.
+        UserError: spacings differ and ``target`` is None.
     """
-    if wanted is not None:
-        return np.array(wanted, dtype=np.float64)
+    if target is not None:
+        return np.array(target, dtype=np.float64)
     first = next(iter(headers))
-    found = {file: step_lengths(turned_spacing(header.geometry)) for file, header in headers.items()}
-    reference, middle = found[first], np.median(list(found.values()), axis=0)
-    for file, spacing in found.items():
+    spacings = {file: step_lengths(turned_spacing(header.geometry)) for file, header in headers.items()}
+    reference, middle = spacings[first], np.median(list(spacings.values()), axis=0)
+    for file, spacing in spacings.items():
         if not np.allclose(spacing, reference, rtol=1e-3):
             raise UserError(
-                f"{file}: the voxel spacing is {_millimeters(spacing)} but that of {os.path.basename(first)} is "
-                f"{_millimeters(reference)} (depth, height, width); resample all to one, such as the median, with "
+                f"{file}: the voxel spacing is {_millimeters(spacing)}, but {os.path.basename(first)} has "
+                f"{_millimeters(reference)} (depth, height, width); resample all to the same, such as the median: add "
                 f"VOLUMES.SPACING_MM [{','.join(f'{length:.3g}' for length in middle)}]"
             )
     return reference

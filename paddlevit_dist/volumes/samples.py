@@ -1,4 +1,4 @@
-"""Samples of a dataset of volumes: random crops to train on, whole volumes to evaluate."""
+"""Samples of a dataset of volumes: random crops for training, whole volumes for evaluation."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,16 +8,16 @@ import numpy as np
 from ..tasks.dataset import TransformedDataset
 from ..tasks.sample_checks import BadSample
 from .dataset import VolumeDataset
-from .geometry import gaussian, rotation
+from .geometry import gaussian_weights, rotation
 from .intensities import IntensityConfig
 from .settings import VolumeSection
 from .store import DecodedVolume
 
-_NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
+_NEAR_LANDMARK = 0.5  # fraction of crops drawn around a landmark
 
 
 class AugmentationConfig(NamedTuple):
-    """How training crops vary; see the keys VOLUMES.* of the same names."""
+    """Random variation of training crops; fields correspond to the keys VOLUMES.*."""
 
     flip: float = 0.0
     rotation_degrees: float = 0.0
@@ -29,8 +29,8 @@ class AugmentationConfig(NamedTuple):
     low_resolution: float = 0.0
 
     @classmethod
-    def of(cls, volumes: VolumeSection) -> "AugmentationConfig":
-        """That of a configuration's VOLUMES; a task without FLIP has none."""
+    def from_config(cls, volumes: VolumeSection) -> "AugmentationConfig":
+        """Create the settings from the section VOLUMES of a configuration; FLIP is 0 for tasks without that key."""
         return cls(*(volumes.get(name.upper(), 0.0) for name in cls._fields))
 
     @property
@@ -39,7 +39,7 @@ class AugmentationConfig(NamedTuple):
         return bool(self.rotation_degrees or self.scale)
 
 
-NOT_VARIED = AugmentationConfig()
+NO_AUGMENTATION = AugmentationConfig()
 
 
 class CropMap(NamedTuple):
@@ -52,28 +52,28 @@ class CropMap(NamedTuple):
 
     @property
     def start(self) -> np.ndarray:
-        """Where the crop's first voxel is in the volume."""
+        """Position of the crop's first voxel in the volume."""
         return self.center - self.matrix @ ((np.array(self.size) - 1) / 2)
 
     @property
     def is_on_grid(self) -> bool:
-        """Whether its voxels are voxels of the volume, perhaps mirrored."""
+        """Whether crop voxels are voxels of the volume, possibly mirrored."""
         signs = np.diag(self.matrix)
         return np.array_equal(self.matrix, np.diag(np.sign(signs))) and np.array_equal(self.start, np.rint(self.start))
 
     def to_crop(self, points: np.ndarray) -> np.ndarray:
-        """Crop positions (..., 3) of volume positions."""
+        """Convert volume positions (..., 3) to crop positions."""
         return (points - self.center) @ np.linalg.inv(self.matrix).T + (np.array(self.size) - 1) / 2
 
 
 class VolumeSamples(TransformedDataset):
-    """The samples that a loader process reads.
+    """Samples that a loader process reads.
 
     Args:
-        crop_size: (depth, height, width) of training crops; None serves whole volumes.
+        crop_size: (depth, height, width) of training crops; None: whole volumes.
         augmentation: of training crops.
-        mirrored: for each landmark the one that takes its place when left and right are exchanged.
-        intensities: how they are scaled; or the two that become 0 and 1, None for each volume's own.
+        mirrored: for each landmark, index of the landmark that replaces it when left and right are exchanged.
+        intensities: scaling; or the two intensities that become 0 and 1, None for percentiles of each volume.
         notices: lines for the log.
     """
 
@@ -90,20 +90,22 @@ class VolumeSamples(TransformedDataset):
         self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
         self.augmentation = augmentation
         self.mirrored = list(mirrored)
-        given = isinstance(intensities, IntensityConfig)
-        self.intensities = intensities if given else IntensityConfig(window=intensities)
+        is_config = isinstance(intensities, IntensityConfig)
+        self.intensities = intensities if is_config else IntensityConfig(window=intensities)
         self.notices = notices
 
     @property
     def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
+        """Whether the dataset has labels."""
         return self.dataset.labeled
 
     @property
     def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
+        """Names of the outputs; None if the dataset has none."""
         return self.dataset.class_names
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
-        """One crop or volume.
+        """Return one crop or whole volume.
 
         Returns:
             ``volume`` float32 (1, depth, height, width), intensities mostly 0 to 1; ``points`` float32 (landmarks, 3),
@@ -124,21 +126,24 @@ class VolumeSamples(TransformedDataset):
         points = crop.to_crop(points)
         if crop.is_flipped:
             points = points[self.mirrored]
-        return {"volume": vary(volume, self.augmentation, generator)[None], "points": points.astype(np.float32)}
+        return {
+            "volume": augment_intensities(volume, self.augmentation, generator)[None],
+            "points": points.astype(np.float32),
+        }
 
     def _draw_map(self, decoded: DecodedVolume, points: np.ndarray, generator: np.random.Generator) -> CropMap:
-        wanted = self.augmentation
-        matrix = draw_matrix(wanted, decoded.geometry.spacing, generator)
-        is_flipped = bool(generator.random() < wanted.flip)
+        augmentation = self.augmentation
+        matrix = draw_matrix(augmentation, decoded.geometry.spacing, generator)
+        is_flipped = bool(generator.random() < augmentation.flip)
         if is_flipped:
             matrix[:, 2] *= -1.0
         center = self._draw_center(decoded.array.shape, points, generator)
-        if not wanted.turns:
-            center = on_grid(center, self.crop_size)
+        if not augmentation.turns:
+            center = snap_to_grid(center, self.crop_size)
         return CropMap(center, matrix, self.crop_size, is_flipped)
 
     def _draw_center(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Far enough inside the volume that the crop does not stick out, if the volume is large enough."""
+        """Draw a center such that the crop stays inside the volume, if the volume is large enough."""
         size = np.array(self.crop_size)
         low, high = center_range(shape, size)
         center = generator.uniform(low, np.maximum(high, low))
@@ -150,53 +155,60 @@ class VolumeSamples(TransformedDataset):
         return np.clip(center, low, high)
 
 
-def draw_matrix(wanted: AugmentationConfig, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A rotation and a scale in millimeters as a matrix of voxels, float64 (3, 3); order z, y, x."""
-    angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
-    scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
+def draw_matrix(augmentation: AugmentationConfig, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draw a rotation and a scale in millimeters; return their matrix for voxels z, y, x, float64 (3, 3)."""
+    angles = np.deg2rad(generator.uniform(-1, 1, 3) * augmentation.rotation_degrees)
+    scale = 1.0 + generator.uniform(-1, 1) * augmentation.scale
     return rotation(angles) * scale * spacing / spacing[:, None]
 
 
 def center_range(shape: Sequence[int], size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest center with which a crop does not stick out, if the volume is large enough; else the volume's
-    middle is between them."""
+    """Return the smallest and largest center for which a crop stays inside a volume.
+
+    If the volume is smaller than the crop, its middle is between them.
+    """
     low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
     middle = (np.array(shape) - 1) / 2
     return np.minimum(low, middle), np.maximum(high, middle)
 
 
-def on_grid(center: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """The center moved so that a crop's voxels are the volume's, and nothing is interpolated."""
+def snap_to_grid(center: np.ndarray, size: Sequence[int]) -> np.ndarray:
+    """Move a center such that crop voxels coincide with the volume's and nothing is interpolated."""
     half = (np.array(size) - 1) / 2
     return np.floor(center) + (half - np.floor(half))
 
 
-def vary(volume: np.ndarray, wanted: AugmentationConfig, generator: np.random.Generator) -> np.ndarray:
-    """float32 of the same shape: intensities changed at random. Ranges of blur, resolution and gamma are those of F.
-    Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 4: deviations of 0.5 to 1 voxel, half the
-    resolution at least, exponents of 0.7 to 1.5, a quarter of them of the inverted intensities."""
-    contrast, brightness = generator.uniform(-1, 1, 2) * wanted.intensity_jitter
-    if wanted.intensity_jitter:
+def augment_intensities(
+    volume: np.ndarray, augmentation: AugmentationConfig, generator: np.random.Generator
+) -> np.ndarray:
+    """Change intensities at random; return float32 of the same shape.
+
+    Source of the ranges of blur, resolution and gamma: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18,
+    supplementary note 4. Deviations are 0.5 to 1 voxel, resolutions 0.5 to 1, exponents 0.7 to 1.5; a quarter of the
+    exponents apply to inverted intensities.
+    """
+    contrast, brightness = generator.uniform(-1, 1, 2) * augmentation.intensity_jitter
+    if augmentation.intensity_jitter:
         volume = volume * np.float32(1.0 + contrast) + np.float32(brightness)
-    if wanted.noise:
-        deviation = np.float32(generator.random() * wanted.noise)
+    if augmentation.noise:
+        deviation = np.float32(generator.random() * augmentation.noise)
         volume = volume + deviation * generator.standard_normal(volume.shape, dtype=np.float32)
-    if wanted.blur and generator.random() < wanted.blur:
+    if augmentation.blur and generator.random() < augmentation.blur:
         volume = blur(volume, generator.uniform(0.5, 1.0))
-    if wanted.low_resolution and generator.random() < wanted.low_resolution:
+    if augmentation.low_resolution and generator.random() < augmentation.low_resolution:
         volume = coarsen(volume, generator.uniform(0.5, 1.0))
-    if wanted.gamma and generator.random() < wanted.gamma:
+    if augmentation.gamma and generator.random() < augmentation.gamma:
         exponent = generator.uniform(0.7, 1.0) if generator.random() < 0.5 else generator.uniform(1.0, 1.5)
-        volume = with_gamma(volume, exponent, generator.random() < 0.25)
+        volume = apply_gamma(volume, exponent, generator.random() < 0.25)
     return volume.astype(np.float32)
 
 
 def cut(array: np.ndarray, crop: CropMap, outside: float) -> np.ndarray:
-    """float32 intensities at the voxels of a crop, interpolated linearly where they are between voxels.
+    """Return float32 intensities at the voxels of a crop, interpolated linearly between voxels.
 
     Args:
         array: (depth, height, width).
-        outside: intensity of what lies outside the array.
+        outside: intensity outside the array.
     """
     start, signs = crop.start, np.diag(crop.matrix)
     if crop.is_on_grid:
@@ -205,10 +217,10 @@ def cut(array: np.ndarray, crop: CropMap, outside: float) -> np.ndarray:
 
 
 def cut_labels(array: np.ndarray, crop: CropMap) -> np.ndarray:
-    """The labels of a crop's voxels, each that of the nearest voxel of ``array``, of its dtype; 0 outside of it."""
+    """Return the labels at the voxels of a crop, nearest neighbor, dtype of ``array``; 0 outside."""
     if crop.is_on_grid:
-        found = _slice(array, crop.start.astype(int), np.diag(crop.matrix).astype(int), crop.size, 0)
-        return found.astype(array.dtype)
+        labels = _slice(array, crop.start.astype(int), np.diag(crop.matrix).astype(int), crop.size, 0)
+        return labels.astype(array.dtype)
     steps = [np.arange(length, dtype=np.float32) for length in crop.size]
     matrix, index, inside = crop.matrix.astype(np.float32), np.int64(0), np.array(True)
     for axis, length in enumerate(array.shape):
@@ -240,7 +252,7 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: CropMap, outside: f
     steps = [np.arange(length, dtype=np.float32) for length in crop.size]
     corners = np.array(np.meshgrid(*[(0, length - 1) for length in crop.size], indexing="ij")).reshape(3, -1)
     reached = start[:, None] + crop.matrix @ corners
-    # Only the part of the volume that the crop touches is read; one extra voxel on each side is "outside".
+    # Read only the part of the volume that the crop touches; one extra voxel on each side is "outside".
     low = np.clip(np.floor(reached.min(axis=1)).astype(int) - 1, -1, np.array(array.shape))
     high = np.clip(np.ceil(reached.max(axis=1)).astype(int) + 2, 0, np.array(array.shape) + 1)
     high = np.maximum(high, low + 2)
@@ -268,8 +280,8 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: CropMap, outside: f
 
 
 def blur(volume: np.ndarray, deviation: float) -> np.ndarray:
-    """Smoothed with a Gaussian of this deviation in voxels, cut off at three; the border is repeated outside."""
-    weights = gaussian(deviation)
+    """Smooth a volume with a Gaussian of this deviation in voxels, cut off at three; borders are repeated."""
+    weights = gaussian_weights(deviation)
     for axis in range(3):
         length = volume.shape[axis]
         total = np.zeros_like(volume)
@@ -280,23 +292,27 @@ def blur(volume: np.ndarray, deviation: float) -> np.ndarray:
 
 
 def coarsen(volume: np.ndarray, share: float) -> np.ndarray:
-    """As a scan with ``share`` of the voxels along each axis would look: every so-manieth voxel, with straight lines
-    between them. (nnU-Net has cubic splines there.)"""
+    """Simulate a scan with ``share`` of the voxels along each axis: subsample, then interpolate linearly.
+
+    nnU-Net interpolates with cubic splines instead.
+    """
     for axis, length in enumerate(volume.shape):
-        kept = np.unique(np.rint(np.linspace(0, length - 1, max(2, round(share * length)))).astype(int))
-        after = np.clip(np.searchsorted(kept, np.arange(length), side="right"), 1, max(len(kept) - 1, 1)) % len(kept)
-        first, second = kept[after - 1], kept[after]
+        sampled = np.unique(np.rint(np.linspace(0, length - 1, max(2, round(share * length)))).astype(int))
+        after = np.clip(np.searchsorted(sampled, np.arange(length), side="right"), 1, max(len(sampled) - 1, 1)) % len(
+            sampled
+        )
+        first, second = sampled[after - 1], sampled[after]
         part = ((np.arange(length) - first) / np.maximum(second - first, 1)).astype(np.float32)
-        part = part.reshape([-1 if own == axis else 1 for own in range(3)])
+        part = part.reshape([-1 if other == axis else 1 for other in range(3)])
         volume = volume.take(first, axis=axis) * (1 - part) + volume.take(second, axis=axis) * part
     return volume
 
 
-def with_gamma(volume: np.ndarray, exponent: float, is_inverted: bool) -> np.ndarray:
-    """Intensities, as shares of their range, to the power of ``exponent``; with the mean and deviation of before.
+def apply_gamma(volume: np.ndarray, exponent: float, is_inverted: bool) -> np.ndarray:
+    """Raise intensities, scaled to their range, to the power of ``exponent``; mean and deviation are preserved.
 
     Args:
-        is_inverted: the power is taken of the negative intensities.
+        is_inverted: whether to apply the power to the negative intensities.
     """
     sign = np.float32(-1.0 if is_inverted else 1.0)
     values = volume * sign

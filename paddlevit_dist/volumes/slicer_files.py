@@ -1,5 +1,4 @@
-"""Landmarks as 3D Slicer keeps them: point lists in .fcsv and .mrk.json files, which specify their own coordinate
-system."""
+"""Landmarks of 3D Slicer: point lists in .fcsv and .mrk.json files, which specify their own coordinate system."""
 
 import csv
 import io
@@ -17,16 +16,16 @@ _SCHEMA = (
 )
 _SPACES = {"RAS": "ras", "0": "ras", "LPS": "lps", "1": "lps", "IJK": "ijk", "2": "ijk"}
 _HEADER = re.compile(r"#\s*(coordinatesystem|columns)\s*=\s*(.*)", re.IGNORECASE)
-_DEFINED_STATUS = "2"  # in the first of two columns without a name at the end of a row, which Slicer 5 adds
+_DEFINED_STATUS = "2"  # first of two unnamed columns that Slicer 5 adds at the end of a row
 _MISSING_STATUS = ("undefined", "preview", "missing")
 
 
 class LandmarkRow(NamedTuple):
-    """A landmark as read from a file.
+    """A landmark of a file, before its values are parsed.
 
     Attributes:
         where: file and line, for messages.
-        values: x, y and z as read, or anything else where they are not three.
+        values: x, y and z as read, or any other value if there are not three.
         space: "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but
             does not.
     """
@@ -38,29 +37,29 @@ class LandmarkRow(NamedTuple):
 
 
 class LandmarkPoint(NamedTuple):
-    """A landmark to write: ``position`` x, y, z as text, in the file's coordinate system."""
+    """A landmark for output: ``position`` is x, y, z as text, in the file's coordinate system."""
 
     name: str
     position: tuple[str, str, str]
     description: str
 
 
-def fcsv_rows(file: str, text: str) -> list[LandmarkRow]:
-    """Rows of an .fcsv file; a point that is not placed has the values None.
+def parse_fcsv(file: str, text: str) -> list[LandmarkRow]:
+    """Parse the rows of an .fcsv file; a point that is not placed has the values None.
 
     Raises:
-        UserError: no columns for name and position, an unknown coordinate system, or a short row.
+        UserError: columns for name or position are missing, the coordinate system is unknown, or a row is too short.
     """
     columns, space, rows = COLUMNS.split(","), "unknown", []
     reader = csv.reader(io.StringIO(text, newline=""))
     for cells in reader:
         where = f"{file}, line {reader.line_num}"
         if cells and cells[0].lstrip().startswith("#"):
-            found = _HEADER.match(",".join(cells).strip())
-            if found and found.group(1).lower() == "columns":
-                columns = [column.strip() for column in found.group(2).split(",")]
-            elif found:
-                space = _space(where, found.group(2).strip())
+            match = _HEADER.match(",".join(cells).strip())
+            if match and match.group(1).lower() == "columns":
+                columns = [column.strip() for column in match.group(2).split(",")]
+            elif match:
+                space = _space(where, match.group(2).strip())
         elif any(cell.strip() for cell in cells):
             rows.append(_fcsv_row(where, columns, cells, space))
     return rows
@@ -76,20 +75,22 @@ def _fcsv_row(where: str, columns: list[str], cells: list[str], space: str) -> L
     return LandmarkRow(where, cells[columns.index("label")].strip(), values, space)
 
 
-def markups_rows(file: str, stored: Any) -> list[LandmarkRow]:
-    """Rows of a parsed .mrk.json file, of all its point lists; a point that is not placed has the values None.
+def parse_markups(file: str, stored: Any) -> list[LandmarkRow]:
+    """Parse the rows of all point lists of a .mrk.json file; a point that is not placed has the values None.
 
     Raises:
-        UserError: it holds something other than point lists, or an unknown coordinate system, unit or status.
+        UserError: the file contains other markups than point lists, or an unknown coordinate system, unit or status.
     """
     markups = stored.get("markups") if isinstance(stored, dict) else None
     if not isinstance(markups, list) or not all(isinstance(markup, dict) for markup in markups):
-        raise UserError(f'{file}: no list "markups" in it; expected a point list that Slicer saved as .mrk.json')
+        raise UserError(f'{file}: it has no list "markups"; expected a point list that Slicer saved as .mrk.json')
     rows = []
     for markup in markups:
         kind, units = markup.get("type"), markup.get("coordinateUnits", "mm")
         if kind != "Fiducial":
-            raise UserError(f"{file}: holds a {kind}, expected point lists (type Fiducial); save only those in it")
+            raise UserError(
+                f"{file}: contains a {kind}, expected point lists (type Fiducial); save only point lists to it"
+            )
         if (units[0] if isinstance(units, list) and units else units) != "mm":
             raise UserError(f"{file}: coordinateUnits is {units!r}, expected mm; convert the coordinates")
         space = _space(file, markup.get("coordinateSystem", "LPS"))  # the format's own default
@@ -101,7 +102,7 @@ def markups_rows(file: str, stored: Any) -> list[LandmarkRow]:
 
 
 def _place(file: str, point: Any) -> Any:
-    """The position of a control point, three times None if it has none."""
+    """Return the position of a control point, three times None if it has none."""
     status, position = point.get("positionStatus", "defined"), point.get("position")
     if status != "defined" and status not in _MISSING_STATUS:
         expected = ", ".join(("defined", *_MISSING_STATUS))
@@ -116,8 +117,8 @@ def _space(where: str, value: Any) -> str:
     return space
 
 
-def fcsv_text(points: Sequence[LandmarkPoint], convention: str) -> str:
-    """Content of an .fcsv file, in millimeters of a convention ("ras" or "lps")."""
+def format_fcsv(points: Sequence[LandmarkPoint], convention: str) -> str:
+    """Format an .fcsv file, with positions in a convention's millimeters ("ras" or "lps")."""
     text = io.StringIO(newline="")
     header = ["# Markups fiducial file version = 4.13", f"# CoordinateSystem = {convention.upper()}"]
     text.write("\n".join([*header, f"# columns = {COLUMNS}"]) + "\n")
@@ -127,8 +128,8 @@ def fcsv_text(points: Sequence[LandmarkPoint], convention: str) -> str:
     return text.getvalue()
 
 
-def markups_text(points: Sequence[LandmarkPoint], convention: str) -> str:
-    """Content of a .mrk.json file, in millimeters of a convention ("ras" or "lps")."""
+def format_markups(points: Sequence[LandmarkPoint], convention: str) -> str:
+    """Format a .mrk.json file, with positions in a convention's millimeters ("ras" or "lps")."""
     controls = [
         {
             "id": str(number),

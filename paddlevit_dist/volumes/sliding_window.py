@@ -18,24 +18,27 @@ def predict(
     overlap: float,
     weights: str = "linear",
 ) -> paddle.Tensor:
-    """Weighted mean of the maps of all windows, in which a voxel counts less the nearer it is to its window's border.
+    """Compute the weighted mean of the maps of all windows.
+
+    A voxel counts less the closer it is to its window's border.
 
     Args:
-        model: (batch, channels, *window) to (batch, maps, *window).
-        volume: (channels, depth, height, width), at least one voxel each way; a volume smaller than a window is
-            zero-padded.
+        model: maps (batch, channels, *window) to (batch, maps, *window).
+        volume: (channels, depth, height, width), at least one voxel along each axis; zero-padded if smaller than a
+            window.
         window: (depth, height, width).
         overlap: fraction of a window that its neighbor also covers, below 1.
         weights: "linear", or "gaussian" with a deviation of an eighth of the window.
+
     Returns:
         (maps, depth, height, width).
     """
     size = volume.shape[1:]
-    missing = [max(0, wanted - length) for wanted, length in zip(window, size)]
+    missing = [max(0, side_length - length) for side_length, length in zip(window, size)]
     if any(missing):
         padding = [side for width in reversed(missing) for side in (0, width)]  # Paddle counts from the last axis
         volume = F.pad(volume.unsqueeze(0), padding, mode="constant", value=0.0, data_format="NCDHW").squeeze(0)
-    starts = [window_starts(length, wanted, overlap) for length, wanted in zip(volume.shape[1:], window)]
+    starts = [window_starts(length, side_length, overlap) for length, side_length in zip(volume.shape[1:], window)]
     places = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
     weight = _product([constant(line_weights, int(length), weights) for length in window])
     total = None
@@ -45,31 +48,30 @@ def predict(
         maps = model(paddle.stack([volume[(slice(None), *part)] for part in slices]))
         if total is None:
             total = paddle.zeros([maps.shape[1], *volume.shape[1:]], dtype=maps.dtype)
-        for part, own in zip(slices, maps):
+        for part, window_maps in zip(slices, maps):
             where = (slice(None), *part)
-            total[where] = total[where] + own * weight
-    # The places form a grid, so the sum of their weights is a product, too: no second copy of all maps is needed.
-    for axis, (size_here, length, own) in enumerate(zip(volume.shape[1:], window, starts)):
-        line = np.zeros(size_here, dtype=np.float32)
-        for start in own:
+            total[where] = total[where] + window_maps * weight
+    # Windows form a grid, so the sum of their weights is a product: no second copy of all maps is needed.
+    for axis, (padded_length, length, axis_starts) in enumerate(zip(volume.shape[1:], window, starts)):
+        line = np.zeros(padded_length, dtype=np.float32)
+        for start in axis_starts:
             line[start : start + length] += line_weights(length, weights)
         total.divide_(to_device(line).reshape([-1 if other == axis else 1 for other in range(3)]))
     return total[:, : size[0], : size[1], : size[2]]
 
 
 def window_starts(length: int, window: int, overlap: float) -> list[int]:
-    """First voxels of as few evenly spread windows as cover ``length`` voxels with at least this overlap."""
+    """Return the first voxels of the fewest evenly spread windows that cover ``length`` voxels with this overlap."""
     step = max(1, int(window * (1 - overlap)))
     count = max(0, -(-(length - window) // step)) + 1
     return [int(round(start)) for start in np.linspace(0, length - window, count)]
 
 
 def line_weights(length: int, kind: str) -> np.ndarray:
-    """float32 (length,): weights along one axis, which fall from the center of a window, where they are 1, to its ends,
-    where they are small but not 0.
+    """Return window weights along one axis, float32 (length,): 1 at the center, small but above 0 at the ends.
 
-    "gaussian" is that of F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, whose deviation is an eighth of the
-    window, here about its exact middle.
+    Source of "gaussian": F. Isensee et al., 2021, "nnU-Net", Nature Methods 18. The deviation is an eighth of the
+    window; here it is centered exactly.
     """
     if kind == "gaussian":
         steps = (np.arange(length) - (length - 1) / 2) / (length / 8)
@@ -81,18 +83,18 @@ def line_weights(length: int, kind: str) -> np.ndarray:
 def mirror_model(
     model: Callable[[paddle.Tensor], paddle.Tensor], axes: Sequence[int]
 ) -> Callable[[paddle.Tensor], paddle.Tensor]:
-    """A model whose maps are the mean of those of its input and of all its mirror images, 2 ** axes in all.
+    """Average a model's maps over its input and all mirror images of it, 2 ** axes in total.
 
     Args:
         axes: 0 depth, 1 height, 2 width.
     """
-    chosen = [[axis + 2 for place, axis in enumerate(axes) if bits >> place & 1] for bits in range(2 ** len(axes))]
+    flips = [[axis + 2 for place, axis in enumerate(axes) if bits >> place & 1] for bits in range(2 ** len(axes))]
 
     def mean(windows: paddle.Tensor) -> paddle.Tensor:
         total = model(windows)
-        for flipped in chosen[1:]:
+        for flipped in flips[1:]:
             total = total + paddle.flip(model(paddle.flip(windows, flipped)), flipped)
-        return total / len(chosen)
+        return total / len(flips)
 
     return mean if axes else model
 

@@ -1,4 +1,4 @@
-"""Decoded volumes on disk, memory-mapped: a compressed file is decoded once, not in every epoch."""
+"""Memory-mapped cache of decoded volumes: a compressed file is decoded once, not in every epoch."""
 
 import hashlib
 import json
@@ -11,26 +11,26 @@ import numpy as np
 
 from ..data.checked_files import DamagedCacheError, checked_file, read_checked, verify, write_array
 from ..runtime.errors import UserError
-from .geometry import VolumeGeometry, canonical, check_voxels, resample, resampled_shape
+from .geometry import VolumeGeometry, check_voxels, resample, resampled_shape, to_canonical
 from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
 from .reading import list_parts, read_header, read_volume
 from .settings import MAX_VOXELS
 
-_VERSION = 6  # of what is kept of a volume
-_SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as is; others become float32
+_VERSION = 6  # version of the cached files
+_SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # unchanged dtypes; others become float32
 _PERCENTILES = (0.5, 99.5)
-_SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
+_SAMPLED_VOXELS = 1 << 20  # enough to estimate the percentiles
 
 
 class DecodedVolume(NamedTuple):
-    """A volume ready for use.
+    """A decoded volume.
 
     Attributes:
-        array: (depth, height, width), memory-mapped where it comes from a file; axes are aligned with the world's
-            (right, anterior, superior).
-        geometry: of the array.
-        window: the intensities of its percentiles 0.5 and 99.5.
-        moments: mean and standard deviation of the intensities; the latter is never 0.
+        array: (depth, height, width), memory-mapped if it comes from a file; axes are aligned with the world's (right,
+            anterior, superior).
+        geometry: geometry of the array.
+        window: percentiles 0.5 and 99.5 of the intensities.
+        moments: mean and standard deviation of the intensities; the deviation is never 0.
     """
 
     array: np.ndarray
@@ -40,30 +40,33 @@ class DecodedVolume(NamedTuple):
 
 
 class DecodedStore:
-    """Keeps decoded volumes in a folder.
+    """Cache of decoded volumes in a folder.
 
     Args:
         folder: created if needed.
         spacing: millimeters (depth, height, width) to resample to, or None.
-        max_voxels: of a volume, as it is stored and as it is resampled.
+        max_voxels: limit for a volume, as stored and as resampled.
     """
 
     def __init__(self, folder: Path, spacing: Sequence[float] | None, max_voxels: int = MAX_VOXELS) -> None:
         self.folder = folder
         self.max_voxels = max_voxels
         self.spacing = None if spacing is None else [float(length) for length in spacing]
-        self._meaning: list[Any] = []  # of the numbers in files, plain values
-        self._verified: set[str] = set()  # by this process
+        self._meaning: list[Any] = []  # meaning of the numbers in files, as plain values
+        self._verified: set[str] = set()  # keys that this process has verified
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_verified": set()}
 
     def get(self, file: str, within: str = VOLUME, channels: Sequence[str] = ()) -> DecodedVolume:
-        """The volume of a file, decoded now if it is new or has changed, or if its decoded copy is damaged, at whose
-        checksum each process looks once.
+        """Return the volume of a file, decoded first if its copy is missing, outdated or damaged.
+
+        Each process verifies the checksum of a copy once.
 
         Args:
-            within, channels: as of ``read_decoded``; by default the volume has no other channel.
+            within: region of the moments, see ``read_decoded``.
+            channels: files of all channels; by default the volume has no other channel.
+
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.
         """
@@ -76,7 +79,7 @@ class DecodedStore:
         )
 
     def _read_kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
-        """Read what is known of a decoded volume, and its voxels."""
+        """Read the facts and the voxels of a decoded volume."""
         stem = self.folder / self._key(file, *within)
         facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")
         if stem.name not in self._verified and not _belong_together(facts, array):
@@ -84,25 +87,25 @@ class DecodedStore:
         self._verified.add(stem.name)
         try:
             return json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
-        except (DamagedCacheError, OSError, ValueError) as error:  # since this process has looked at it
+        except (DamagedCacheError, OSError, ValueError) as error:  # damaged after this process verified it
             raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
 
     def _key(self, file: str, *within: str) -> str:
-        parts = [(part, os.stat(part)) for one in (file, *within[1:]) for part in list_parts(one)]
+        parts = [(part, os.stat(part)) for channel in (file, *within[1:]) for part in list_parts(channel)]
         states = [(os.path.basename(part), state.st_size, state.st_mtime_ns) for part, state in parts]
         facts = [_VERSION, os.path.abspath(file), states, self.spacing, *self._meaning, *within[:1]]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
     def _decode(self, file: str, facts: Path, target: Path, *within: str) -> None:
-        voxels, affine, known = self._read(file, *within)
+        voxels, affine, extra = self._read(file, *within)
         self.folder.mkdir(parents=True, exist_ok=True)
         checksum = write_array(target, voxels)
-        stored = {"file": os.path.abspath(file), "affine": affine.tolist(), **known, "checksum": checksum}
+        stored = {"file": os.path.abspath(file), "affine": affine.tolist(), **extra, "checksum": checksum}
         with checked_file(facts) as out:
             out.write(json.dumps(stored).encode("utf-8"))
 
     def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Voxels and affine as ``read_upright`` gives them, and what else is kept of a volume."""
+        """Read voxels and affine, see ``read_upright``, and further facts to store."""
         decoded = read_decoded(file, self.spacing, self.max_voxels, *within[:1], channels=within[1:])
         return decoded.array, decoded.geometry.affine, {"window": decoded.window, "moments": decoded.moments}
 
@@ -110,25 +113,25 @@ class DecodedStore:
 def read_decoded(
     file: str, spacing_mm: Sequence[float] | None, max_voxels: int, within: str = VOLUME, channels: Sequence[str] = ()
 ) -> DecodedVolume:
-    """A volume without a store; arguments and errors as of ``read_upright``.
+    """Read a volume without a store; see ``read_upright`` for the other arguments and errors.
 
     Args:
-        within: what its moments are of, see ``nonzero``: VOLUME, all voxels as they are resampled; BOX, those in the
-            box, as they are stored; MASK, those that are not zero: these are normalized already, and the moments 0, 1.
-        channels: the files of all channels, whose voxels decide what is not zero; all are turned as the first one.
+        within: region of the moments, see ``nonzero``. VOLUME: all voxels after resampling. BOX: voxels in the box,
+            before resampling. MASK: nonzero voxels, which are normalized, so that the moments are 0 and 1.
+        channels: files of all channels, whose voxels determine the mask; axes are reordered as in the first file.
     """
     first = next(iter(channels), file)
     voxels, affine = read_stored(file, max_voxels, first=first)
-    own = None
+    region_moments = None
     if within != VOLUME:
         mask = nonzero_mask([read_stored(channel, max_voxels, first=first)[0] for channel in channels])
-        own = moments(voxels[compute_box(mask)] if within == BOX else voxels[mask][None])
-    if own is not None and within == MASK:
-        normal = (voxels.astype(np.float32) - np.float32(own[0])) / np.float32(own[1])
-        voxels, own = np.where(mask, normal, np.float32(0)), (0.0, 1.0)
+        region_moments = moments(voxels[compute_box(mask)] if within == BOX else voxels[mask][None])
+    if region_moments is not None and within == MASK:
+        normal = (voxels.astype(np.float32) - np.float32(region_moments[0])) / np.float32(region_moments[1])
+        voxels, region_moments = np.where(mask, normal, np.float32(0)), (0.0, 1.0)
     voxels, affine = at_spacing(file, voxels, affine, spacing_mm, max_voxels, are_labels=False)
     return DecodedVolume(
-        voxels, VolumeGeometry(voxels.shape, affine), percentile_window(voxels), own or moments(voxels)
+        voxels, VolumeGeometry(voxels.shape, affine), percentile_window(voxels), region_moments or moments(voxels)
     )
 
 
@@ -136,37 +139,39 @@ def read_upright(
     file: str,
     spacing_mm: Sequence[float] | None,
     max_voxels: int,
-    classes_of: Callable[[str, np.ndarray], np.ndarray],
+    to_classes: Callable[[str, np.ndarray], np.ndarray],
     first: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
+    """Read the classes of a file (depth, height, width) along the world's axes, contiguous, and their affine (4, 4).
 
     Args:
         spacing_mm: millimeters (depth, height, width) to resample to, or None.
-        max_voxels: as it is stored and as it is resampled.
-        classes_of: makes classes of the file's numbers.
+        max_voxels: limit, as stored and as resampled.
+        to_classes: converts the file's numbers to classes.
         first: see ``read_stored``.
+
     Raises:
         UserError: see ``read_volume``.
     """
-    return at_spacing(file, *read_stored(file, max_voxels, classes_of, first), spacing_mm, max_voxels, are_labels=True)
+    return at_spacing(file, *read_stored(file, max_voxels, to_classes, first), spacing_mm, max_voxels, are_labels=True)
 
 
 def read_stored(
     file: str,
     max_voxels: int,
-    classes_of: Callable[[str, np.ndarray], np.ndarray] | None = None,
+    to_classes: Callable[[str, np.ndarray], np.ndarray] | None = None,
     first: str | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Read the voxels of a file, or their classes, along the world's axes, at their own spacing, and their affine.
+    """Read the voxels of a file, or their classes, along the world's axes at the stored spacing, and their affine.
 
     Args:
-        first: a file that lies where this one does, to whose header the axes are turned: where two axes are equally
-            near to one of the world's, the last digits of each header would choose between them. None: its own header.
+        first: file with the same geometry whose header determines the axis order; None: the file's own header.
+            Otherwise the last digits of each header would decide between two axes that are equally close to a world
+            axis.
     """
     voxels, header = read_volume(file, max_voxels)
     geometry = header.geometry if first in (None, file) else read_header(first, max_voxels).geometry
-    return canonical(voxels if classes_of is None else classes_of(file, voxels), geometry.affine)
+    return to_canonical(voxels if to_classes is None else to_classes(file, voxels), geometry.affine)
 
 
 def at_spacing(
@@ -177,7 +182,7 @@ def at_spacing(
     max_voxels: int,
     are_labels: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what ``read_stored`` returns at another spacing, contiguous; arguments as of ``read_upright``."""
+    """Resample the result of ``read_stored`` to another spacing; see ``read_upright`` for the arguments."""
     if spacing_mm is not None:
         spacing = np.array(spacing_mm, dtype=np.float64)
         why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"
@@ -187,22 +192,23 @@ def at_spacing(
 
 
 def _belong_together(facts: Path, array: Path) -> bool:
-    """Whether both are intact, and the facts are those of this array."""
+    """Return whether both files are intact and belong together."""
     try:
         return bool(json.loads(read_checked(facts))["checksum"] == verify(array))
-    except DamagedCacheError:  # a right checksum is that of what this program has written
+    except DamagedCacheError:  # files with a valid checksum were written by this program
         return False
 
 
 def percentile_window(voxels: np.ndarray) -> tuple[float, float]:
-    """Two intensities between which almost all of the volume lies; never equal."""
+    """Return two different intensities that enclose almost all of the volume."""
     every = max(1, voxels.size // _SAMPLED_VOXELS)
     low, high = np.percentile(voxels.reshape(-1)[::every].astype(np.float64), _PERCENTILES)
     return float(low), float(high if high > low else low + 1.0)
 
 
 def moments(voxels: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of all intensities; 1 in place of a deviation of 0."""
+    """Return mean and standard deviation of all intensities; a deviation of 0 becomes 1."""
     mean = float(voxels.mean(dtype=np.float64))
-    squares = sum(float(np.square(plane - mean, dtype=np.float64).sum()) for plane in voxels)  # none of a whole volume
+    # Plane by plane, to save memory
+    squares = sum(float(np.square(plane - mean, dtype=np.float64).sum()) for plane in voxels)
     return mean, (squares / voxels.size) ** 0.5 or 1.0

@@ -1,7 +1,7 @@
-"""A residual U-Net in three dimensions.
+"""Residual U-Net in three dimensions.
 
-Source: O. Çiçek et al., 2016, "3D U-Net", arXiv 1606.06650, for the shape of the network, with the residual blocks of
-K. He et al., 2016, arXiv 1512.03385, and skip connections that are added instead of concatenated.
+Source: O. Çiçek et al., 2016, "3D U-Net", arXiv 1606.06650, for the shape of the network. Residual blocks follow K. He
+et al., 2016, arXiv 1512.03385, and skip connections are added instead of concatenated.
 """
 
 from collections.abc import Callable
@@ -31,25 +31,27 @@ class UNetBlock(nn.Layer):
         self.norm2 = _NORMS[norm](channels)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Run a forward pass on a volume (batch, channels, depth, height, width)."""
         inner = self.activation(self.norm1(self.conv1(x)))
         return self.activation(x + self.norm2(self.conv2(inner)))
 
 
 class UNetLevel(nn.Layer):
-    """The blocks of one resolution."""
+    """Blocks of one resolution."""
 
     def __init__(self, channels: int, blocks: int, norm: str, activation: str) -> None:
         super().__init__()
         self.blocks = nn.LayerList([UNetBlock(channels, norm, activation) for _ in range(blocks)])
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Run a forward pass on a volume (batch, channels, depth, height, width)."""
         for block in self.blocks:
             x = block(x)
         return x
 
 
 class ResolutionChange(nn.Layer):
-    """A convolution with normalization that halves (stride 2) or keeps the resolution."""
+    """Convolution with normalization that halves (stride 2) or keeps the resolution."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str) -> None:
         super().__init__()
@@ -57,22 +59,23 @@ class ResolutionChange(nn.Layer):
         self.norm = _NORMS[norm](outputs)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Run a forward pass on a volume (batch, channels, depth, height, width)."""
         return self.norm(self.conv(x))
 
 
 class UNet3D(Model):
-    """Maps a volume to one map per class, of the same size.
+    """Network that maps a volume to one map per class, of the same size.
 
     Args:
-        num_classes: maps; 0 gives the features.
-        in_channels: of the volume.
+        num_classes: maps; 0 returns the features.
+        in_channels: channels of the volume.
         width: channels of the first level; level k has ``width * 2**k``.
         depth: levels below the first, each of half the resolution.
-        blocks: residual blocks per level, on the way down and on the way up.
+        blocks: residual blocks per level, in the encoder and in the decoder.
         norm: "batch" or "instance".
         activation: "relu", or "leaky_relu" with a slope of 0.01 below 0.
-        supervised: how many levels below the first have a head of their own, whose maps a forward pass in training
-            mode gives too, at most ``depth`` - 1 (C.-Y. Lee et al., 2015, "Deeply-Supervised Nets", arXiv 1409.5185).
+        supervised: levels below the first with a separate head, whose maps are also returned in training mode; at most
+            ``depth`` - 1 (C.-Y. Lee et al., 2015, "Deeply-Supervised Nets", arXiv 1409.5185).
     """
 
     works_on = "volumes of any size"
@@ -90,9 +93,9 @@ class UNet3D(Model):
         supervised: int = 0,
     ) -> None:
         super().__init__()
-        for what, name, known in (("norm", norm, _NORMS), ("activation", activation, _ACTIVATIONS)):
-            if name not in known:
-                raise UserError(f"unet3d: {what} '{name}' is not known; expected one of {', '.join(known)}")
+        for what, name, choices in (("norm", norm, _NORMS), ("activation", activation, _ACTIVATIONS)):
+            if name not in choices:
+                raise UserError(f"unet3d: unknown {what} '{name}'; expected one of {', '.join(choices)}")
         if min(width, depth, blocks) < 1:
             raise UserError(f"unet3d: width {width}, depth {depth} and blocks {blocks} must be at least 1")
         if not 0 <= supervised < depth:
@@ -118,7 +121,7 @@ class UNet3D(Model):
             nn.initializer.Normal(std=0.01)(head.weight)
 
     def layer_groups(self) -> list[list[str]]:
-        """The stem, each level of the way down and of the way up with what leads to it, and the head."""
+        """Return the parameter names of the stem, each level with its resolution change, and the head."""
         down = [("encoder.0.",), *((f"down.{level}.", f"encoder.{level + 1}.") for level in range(self.depth))]
         up = [(f"up.{level}.", f"decoder.{level}.") for level in reversed(range(self.depth))]
         names = [name for name, _ in self.named_parameters()]
@@ -126,11 +129,11 @@ class UNet3D(Model):
         return [[name for name in names if name.startswith(part)] for part in parts]
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Features of the first level: (batch, in_channels, depth, height, width) to (batch, width, the same)."""
+        """Compute features (batch, width, depth, height, width) of (batch, in_channels, depth, height, width)."""
         return self._levels(x)[0]
 
     def _levels(self, x: paddle.Tensor) -> list[paddle.Tensor]:
-        """Features on the way up, the first level first, where level k has every 2**k-th voxel of the input."""
+        """Compute the decoder features, first level first; level k has every 2**k-th voxel of the input."""
         size = x.shape[2:]
         multiple = 2**self.depth
         padding: list[int] = []
@@ -145,21 +148,23 @@ class UNet3D(Model):
             skips.append(x)
             x = self.activation(down(x))
         x = self.encoder[self.depth](x)
-        found = []
+        features = []
         for level in reversed(range(self.depth)):
             # Channels are reduced before the resolution rises: an eighth of the work.
             x = F.interpolate(self.up[level](x), scale_factor=2, mode="nearest", data_format="NCDHW")
             x = as_dtype(x, skips[level].dtype)  # under mixed precision Paddle interpolates in float32
             x = self.decoder[level](self.activation(x + skips[level]))
-            found.insert(0, x)
+            features.insert(0, x)
         if not any(padding):
-            return found
-        ends = [[-(-length // 2**level) for length in size] for level in range(len(found))]
-        return [x[:, :, :depth, :height, :width] for x, (depth, height, width) in zip(found, ends)]
+            return features
+        ends = [[-(-length // 2**level) for length in size] for level in range(len(features))]
+        return [x[:, :, :depth, :height, :width] for x, (depth, height, width) in zip(features, ends)]
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor | list[paddle.Tensor]:
-        """Maps (batch, num_classes, depth, height, width) of a volume (batch, in_channels, depth, height, width); in
-        training mode with supervised levels a list, of which map k is of every 2**k-th voxel along each axis."""
+        """Compute maps (batch, num_classes, ...) of volumes (batch, in_channels, depth, height, width).
+
+        In training mode with supervised levels, returns a list; map k has every 2**k-th voxel along each axis.
+        """
         if not (self.training and len(self.side_heads)):
             return self.head(self.forward_features(x))
         first, *deeper = self._levels(x)

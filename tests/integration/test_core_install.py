@@ -15,7 +15,7 @@ from support.processes import ROOT, run_command, run_main, succeeded
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text
+from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv
 
 ROOMS = f"BASE: {settings.folder() / 'pointgroup_synthetic_rooms.yaml'}\nPOINTS: {{ROOMS: {{VAL: 2}}}}\n"
 
@@ -73,7 +73,7 @@ def test_results_are_scored_without_paddle_and_numba(commands, tmp_path):
         (tmp_path / f"{name}_points").mkdir()
         for number in range(3):
             points = [LandmarkPoint("nose", tuple(f"{value:.3f}" for value in rng.normal(0, 9, 3)), "")]
-            (tmp_path / f"{name}_points" / f"{number}.fcsv").write_text(fcsv_text(points, "ras"))
+            (tmp_path / f"{name}_points" / f"{number}.fcsv").write_text(format_fcsv(points, "ras"))
     (tmp_path / "truth.csv").write_text("image,label\na,cat\nb,dog\nc,cat\n")
     (tmp_path / "found.csv").write_text("image,cat,dog\na,0.9,0.1\nb,0.8,0.2\nc,0.7,0.3\n")
     (tmp_path / "rooms.yaml").write_text(ROOMS)

@@ -8,7 +8,7 @@ import paddle
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import sample_generator
 from paddlevit_dist.data.sampler import SampleKey
-from paddlevit_dist.debug.first_layer import FirstLayer
+from paddlevit_dist.debug.first_layer import FirstLayerFinder
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.steps import COUNTS
@@ -92,7 +92,7 @@ def told_of_a_rank(broken: int) -> list:
     run = SimpleNamespace(task=task, model=model, precision=TrainingPrecision(False))
     run.config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(ACCUM_ITER=1))
     run.datasets = {"train": SimpleNamespace(describe=str)}
-    look = FirstLayer(run)
+    look = FirstLayerFinder(run)
     look._keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
     look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
     return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.count_names, 12))

@@ -46,5 +46,5 @@ def evaluated(folder: Path, wrong: list[int], **keys: str) -> str:
         samples=SimpleNamespace(name="val {}".format),
         facts={},
     )
-    tables.write_beside(folder / "intervals.json", evaluation, {"epoch": 1})
+    tables.write_evaluated(folder / "intervals.json", evaluation, {"epoch": 1})
     return str(folder)

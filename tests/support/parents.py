@@ -25,19 +25,19 @@ def work(folder: str) -> None:
 
 
 def started(commands: list[list[str]]) -> list[Any]:
-    """Worker, processes, GPUs and ``apart`` of each launch of the commands."""
+    """Worker, processes, GPUs and ``in_child`` of each launch of the commands."""
     from paddlevit_dist.__main__ import main
     from paddlevit_dist.launch import devices, spawn
 
     calls: list[Any] = []
 
-    def launch_workers(worker: Any, arguments: Any, plan: Any, *_: Any, apart: bool = False, **__: Any) -> None:
-        calls.append([worker.__name__, plan.processes, plan.uses_gpu, apart])
-        if worker.__name__ == "run_way":  # what -selftest reads of it
-            way = sys.modules[worker.__module__].RunVariant(
+    def launch_workers(worker: Any, arguments: Any, plan: Any, *_: Any, in_child: bool = False, **__: Any) -> None:
+        calls.append([worker.__name__, plan.processes, plan.uses_gpu, in_child])
+        if worker.__name__ == "run_variant":  # what -selftest reads of it
+            variant = sys.modules[worker.__module__].RunVariant(
                 {"loss term 'loss' of update 1": np.array(1.0)}, None, False, {}, {}
             )
-            Path(arguments[3], "way.pickle").write_bytes(pickle.dumps(way))
+            Path(arguments[3], "variant.pickle").write_bytes(pickle.dumps(variant))
 
     with contextlib.ExitStack() as stack:
         for module, name, value in (

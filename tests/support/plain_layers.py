@@ -8,4 +8,4 @@ from paddlevit_dist.cpu_kernels import accelerate
 
 def plain_layers() -> AbstractContextManager:
     """Inside the block every layer computes as on a device without fast layers."""
-    return mock.patch.object(accelerate, "is_possible", return_value=False)
+    return mock.patch.object(accelerate, "is_available", return_value=False)

@@ -1,8 +1,8 @@
-"""Landmarks in volumes, found as the peaks of heatmaps.
+"""Landmark detection in volumes, from the peaks of heatmaps.
 
-- ``task``; ``dataset``: volumes with files of landmarks; ``mirroring``: left and right
-- ``heatmaps``: what is learned, and the positions of peaks; ``losses``; ``metrics``: scores
-- ``predictions``: what is written; ``scored``: anybody's results; ``figures``: of a report
+- ``task``: the task; ``dataset``: volumes with landmark files; ``mirroring``: left and right landmarks
+- ``heatmaps``: targets, and the positions of peaks; ``losses``; ``metrics``: scores
+- ``predictions``: output files; ``scored``: scores of existing results; ``figures``: figures of the report
 """
 
 from ...runtime.lazy_names import lazy_names

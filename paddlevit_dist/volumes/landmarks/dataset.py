@@ -1,4 +1,4 @@
-"""A folder of volumes, each with a landmark file next to it."""
+"""Dataset of a folder of volumes, each with a landmark file next to it."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,20 +11,20 @@ from ...runtime.errors import UserError
 from ...runtime.files import count_by_suffix
 from ...tasks.dataset import require_split
 from .. import dicom, landmark_files
-from ..dataset import AS_THEY_ARE, VolumeDataset, VolumeOptions
+from ..dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
 from ..geometry import VolumeGeometry, convert
 from ..nonzero import VOLUME
-from ..reading import VolumeHeader, case_name, common_spacing, list_parts, list_volumes, read_header, remarks_on
+from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_parts, list_volumes, read_header
 from ..store import DecodedStore, DecodedVolume, read_stored
 from .mirroring import propose_pairs
 
 _LAYOUT = (
-    "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
+    "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, next to each, "
     "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
 )
-_TRAINED = ("train", "val")  # must have landmarks; any other folder may go without
-_NEARLY_ALL = 0.9  # fraction of swapped volumes that triggers the notice
-_LOOSE = "loose DICOM files (put each series into a folder of its own)"
+_TRAINED = ("train", "val")  # splits that must have landmarks; other folders may have none
+_NEARLY_ALL = 0.9  # fraction of volumes with swapped sides that triggers the notice
+_LOOSE = "loose DICOM files (move each series to a separate folder)"
 
 
 class LandmarkCase(NamedTuple):
@@ -32,9 +32,9 @@ class LandmarkCase(NamedTuple):
 
     Attributes:
         name: file name without suffix.
-        file: its path; a folder for a DICOM series.
-        world: float64 (landmarks, 3), millimeters x, y, z to the right, to the front and upwards; NaN where missing.
-        convention: "ras" or "lps", in which its predictions are written.
+        file: path; a folder for a DICOM series.
+        world: float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing.
+        convention: "ras" or "lps", the convention of its predictions.
     """
 
     name: str
@@ -46,93 +46,103 @@ class LandmarkCase(NamedTuple):
 class LandmarkDataset(VolumeDataset):
     """Volumes of ``data_path``/train or /val.
 
-    All files' headers and landmarks are read and checked at once, in the order of their names; voxels on demand, and
-    from then on from a decoded copy in ``cache_folder``.
+    Headers and landmarks of all files are read and checked at once, in the order of their names. Voxels are read on
+    demand and then from a decoded copy in ``cache_folder``.
 
     Args:
         data_path: folder with train and val.
         split: "train", "val", or another folder, which needs no landmarks.
-        cache_folder: where decoded volumes go.
+        cache_folder: folder of decoded volumes.
         options: see ``VolumeOptions``.
+
     Raises:
-        UserError: a folder or file is missing or damaged, a landmark lies outside its volume, an affine is singular,
-            or spacings differ and no common one is given.
+        UserError: a folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or
+            spacings differ and no common one is set.
     """
 
     within: Sequence[str] = (VOLUME,)
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path, options: VolumeOptions = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path, options: VolumeOptions = DEFAULT_OPTIONS
     ) -> None:
-        folder = _existing(data_path, split)
+        folder = _find_split(data_path, split)
         self.root = os.path.dirname(folder)
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm, options.max_voxels)
         files = list_volumes(folder)
         if not files:
-            loose = f" but {_LOOSE}" if dicom.holds_dicom(folder) else ""
+            loose = f" but {_LOOSE}" if dicom.contains_dicom(folder) else ""
             others = count_by_suffix(_other_files(folder))
             loose = loose or (f", but {others}" if others else "")
-            raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
+            raise UserError(f"{folder} contains no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file, options.max_voxels) for file in files}
         self.spacing = common_spacing(headers, options.spacing_mm)
         self.labeled = split in _TRAINED or any(
             landmark_files.find_landmark_files(folder, case_name(file)) for file in files
         )
-        read = _read_case if self.labeled else _nothing_listed
-        listed = {file: read(folder, file) for file in files}
-        self.names = list(options.landmarks or _all_names(data_path, split, listed.values()))
+        read_landmarks = _read_case if self.labeled else _no_landmarks
+        listed = {file: read_landmarks(folder, file) for file in files}
+        self.names = list(options.landmarks or _collect_names(data_path, split, listed.values()))
         if not self.names:
             raise UserError(
-                f"{folder} has no landmark files, and neither have train and val beside it: name the model's landmarks "
-                "with VOLUMES.LANDMARKS, in their order"
+                f"{folder} has no landmark files, nor have train and val next to it: set VOLUMES.LANDMARKS to "
+                "the names of the model's landmarks, in their order"
             )
         self.cases = [_case(file, headers[file], listed[file], self.names, options, folder) for file in files]
-        self.notices = [*remarks_on(headers), *_notices(folder, split, self.cases, self.names)]
+        self.notices = [*format_remarks(headers), *_notices(folder, split, self.cases, self.names)]
 
     def __len__(self) -> int:
         return len(self.cases)
 
     def volume(self, index: int) -> DecodedVolume:
+        """Return the voxels and geometry of volume ``index``."""
         file = self.cases[index].file
         return self.store.get(file, self.within[0], (file,))
 
     def stored(self, index: int) -> list[np.ndarray]:
+        """Read the voxels of volume ``index`` at their stored spacing."""
         return [read_stored(self.cases[index].file, self.store.max_voxels)[0]]
 
     def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
+        """Return the voxel positions of the landmarks, (landmarks, 3), in the order z, y, x."""
         return geometry.voxels(self.cases[index].world)
 
     def world(self, index: int) -> np.ndarray:
+        """Return the landmarks in RAS millimeters, float64 (landmarks, 3); NaN where missing."""
         return self.cases[index].world
 
     def placed(self) -> list[int]:
+        """Count the volumes in which each landmark is present."""
         return np.sum([np.isfinite(case.world).all(axis=1) for case in self.cases], axis=0).tolist()
 
     def case(self, index: int) -> str:
+        """Return the name of volume ``index``."""
         return self.cases[index].name
 
     def convention(self, index: int) -> str:
+        """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
         return self.cases[index].convention
 
     def describe(self, index: int) -> str:
+        """Return the path of volume ``index``, for messages."""
         return self.cases[index].file
 
     def listed(self) -> dict[str, Iterable[Any]]:
+        """Return the facts that identify the dataset, by name."""
         return {
             **super().listed(),
             "landmarks": [np.round(case.world, 2) + 0.0 for case in self.cases],
-        }  # 0.01 mm: processors round
+        }  # 0.01 mm: the last digits differ between processors
 
 
 def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:
     return landmark_files.read(landmark_files.find(folder, case_name(file)))
 
 
-def _nothing_listed(folder: str, file: str) -> landmark_files.FileLandmarks:
+def _no_landmarks(folder: str, file: str) -> landmark_files.FileLandmarks:
     return landmark_files.FileLandmarks({}, None)
 
 
-def _existing(data_path: str | None, split: str) -> str:
+def _find_split(data_path: str | None, split: str) -> str:
     if data_path is None:
         raise UserError(f"dataset landmarks needs -data_path=<folder>, {_LAYOUT}")
     root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
@@ -146,9 +156,9 @@ def _existing(data_path: str | None, split: str) -> str:
     return folder
 
 
-def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.FileLandmarks]) -> list[str]:
-    """Names in the files of this split, of train and of val, so that a model has the same outputs for each."""
-    names = {name for found in listed for name in found.positions}
+def _collect_names(data_path: Any, split: str, listed: Iterable[landmark_files.FileLandmarks]) -> list[str]:
+    """Collect the names in the files of this split, train and val, so that a model has the same outputs for each."""
+    names = {name for landmarks in listed for name in landmarks.positions}
     for other in set(_TRAINED) - {split}:
         folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), other)
         if os.path.isdir(folder):
@@ -179,7 +189,7 @@ def _case(
         point = position[::-1] if space == "ijk" else header.geometry.voxels(convert(position, space))
         if not header.geometry.contains(point):
             raise UserError(
-                f"{source}: landmark '{name}' lies outside {os.path.basename(file)}: voxel ({_round(point)}) of "
+                f"{source}: landmark '{name}' is outside {os.path.basename(file)}: voxel ({_round(point)}) of "
                 f"{' x '.join(map(str, header.geometry.shape[::-1]))} (x, y, z)"
                 f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )
@@ -188,11 +198,11 @@ def _case(
 
 
 def _space(source: str, stated: str | None, convention: str, options: VolumeOptions) -> str:
-    """Return what the coordinates of a landmark file are: "ras" or "lps" millimeters, or "ijk", voxels."""
+    """Return the unit of a landmark file's coordinates: "ras" or "lps" millimeters, or "ijk" voxels."""
     if stated == "unknown":
         if options.coordinate_system == "file":
             raise UserError(
-                f"{source} does not say its coordinate system; add the line '# CoordinateSystem = LPS' (or RAS), or "
+                f"{source} has no coordinate system; add the line '# CoordinateSystem = LPS' (or RAS), or "
                 "set VOLUMES.COORDINATE_SYSTEM"
             )
         return convention
@@ -202,13 +212,13 @@ def _space(source: str, stated: str | None, convention: str, options: VolumeOpti
 
 
 def _advice(position: np.ndarray, space: str, header: VolumeHeader, is_stated: bool) -> str:
-    """Say what may be wrong with a position outside; ``space`` and ``position`` as ``_case`` uses them."""
+    """Format advice on a position outside its volume; see ``_case`` for ``space`` and ``position``."""
     other = {"ras": "lps", "lps": "ras"}.get(space)
-    turned = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
+    fits_other = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
     if is_stated:
-        guess = "; with x and y negated it would lie inside" if turned else ""
-        return f"{guess}; the file says its coordinate system itself: does it belong to this volume?"
-    guess = f"; read as {other.upper()} instead of {space.upper()} it would lie inside" if turned else ""
+        guess = "; with x and y negated it would be inside" if fits_other else ""
+        return f"{guess}; the file specifies its coordinate system: does it belong to this volume?"
+    guess = f"; read as {other.upper()} instead of {space.upper()} it would be inside" if fits_other else ""
     return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.COORDINATE_SYSTEM, or leave its coordinates empty"
 
 
@@ -217,46 +227,46 @@ def _round(point: np.ndarray) -> str:
 
 
 def _find_exchanged(folder: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
-    """A notice if nearly all volumes have the left one of two landmarks to the right of the right one."""
+    """Return a notice if the left one of two landmarks is to the right of the right one in nearly all volumes."""
     pairs = [pair.partition(":")[::2] for pair in propose_pairs(names)]
     rows = [(names.index(left), names.index(right)) for left, right in pairs]
-    known = exchanged = 0
+    compared = exchanged = 0
     for case in cases:
         ahead = np.array([case.world[left, 0] - case.world[right, 0] for left, right in rows])  # x grows to the right
         ahead = ahead[np.isfinite(ahead)]
-        known += len(ahead) > 0
+        compared += len(ahead) > 0
         exchanged += len(ahead) > 0 and bool((ahead > 0).mean() > 0.5)
-    if not known or exchanged < _NEARLY_ALL * known:
+    if not compared or exchanged < _NEARLY_ALL * compared:
         return []
     return [
-        f"note: {folder}: in {exchanged:,} of {known:,} volumes landmarks named left lie to the right of those named "
-        f"right ({', '.join(map(':'.join, pairs))}); check VOLUMES.COORDINATE_SYSTEM (ras or lps), the names, and the "
-        "orientation of the volumes"
+        f"note: {folder}: in {exchanged:,} of {compared:,} volumes landmarks named left are to the right of landmarks "
+        f"named right ({', '.join(map(':'.join, pairs))}); check VOLUMES.COORDINATE_SYSTEM (ras or lps), the names, "
+        "and the orientation of the volumes"
     ]
 
 
 def _other_files(folder: str) -> list[str]:
-    """The visible files in a folder that are neither volumes nor landmarks."""
-    known = {part for file in list_volumes(folder) for part in list_parts(file)}
-    known.update(os.path.join(folder, name) for name in landmark_files.list_files(folder))
-    return [file for file in dicom.files_in(folder) if file not in known]
+    """List the visible files in a folder that are neither volumes nor landmarks."""
+    used = {part for file in list_volumes(folder) for part in list_parts(file)}
+    used.update(os.path.join(folder, name) for name in landmark_files.list_files(folder))
+    return [file for file in dicom.list_regular_files(folder) if file not in used]
 
 
 def _notices(folder: str, split: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
-    """Notices on what is probably, but not certainly, a mistake."""
+    """Return notices on probable mistakes."""
     notices = []
-    known = {case.name for case in cases}
-    unused = [file for file in landmark_files.list_files(folder) if landmark_files.get_case(file) not in known]
+    case_names = {case.name for case in cases}
+    unused = [file for file in landmark_files.list_files(folder) if landmark_files.get_case(file) not in case_names]
     if unused:
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
-        notices.append(f"note: {folder}: no volume belongs to {', '.join(unused[:3])}{more}; not used")
+        notices.append(f"note: {folder}: no volume matches {', '.join(unused[:3])}{more}; not used")
     others = _other_files(folder)
-    if dicom.holds_dicom(folder):
-        notices.append(f"note: {folder} holds {_LOOSE}; not used")
+    if dicom.contains_dicom(folder):
+        notices.append(f"note: {folder} contains {_LOOSE}; not used")
     elif others:
-        notices.append(f"note: {folder} also holds {count_by_suffix(others)}; not used")
-    placed = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
-    never = [name for name, is_placed in zip(names, placed) if not is_placed]
-    if never and split == "train":
-        notices.append(f"note: {folder}: no volume has a position of {', '.join(never)}: it cannot be learned")
+        notices.append(f"note: {folder} also contains {count_by_suffix(others)}; not used")
+    is_present = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
+    absent = [name for name, present in zip(names, is_present) if not present]
+    if absent and split == "train":
+        notices.append(f"note: {folder}: no volume has a position of {', '.join(absent)}: the model cannot learn it")
     return [*notices, *_find_exchanged(folder, cases, names)]

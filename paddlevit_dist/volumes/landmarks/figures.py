@@ -1,4 +1,4 @@
-"""Figures about landmarks for the report: how far they are off, and the volumes with the largest errors."""
+"""Figures of landmarks for the report: error distributions and the volumes with the largest errors."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from ..images import orthogonal_slices
 from .metrics import RADII_MM
 
 _SHOWN = 12  # volumes
-_MOST_LINES = 7  # of a chart, beside that of all, for as many colors; the others are in the table
+_MOST_LINES = 7  # landmarks in a chart, limited by the colors; the table has all
 _MOST_ROWS = 1_000
 
 
@@ -19,7 +19,7 @@ class LandmarkRecord(NamedTuple):
 
     Attributes:
         errors: float32 (landmarks,), millimeters; NaN where the truth is unknown.
-        voxels: float32 (landmarks, 3), positions found, z, y, x.
+        voxels: float32 (landmarks, 3), predicted positions z, y, x.
     """
 
     errors: np.ndarray
@@ -29,10 +29,10 @@ class LandmarkRecord(NamedTuple):
 def landmark_figures(
     samples: Any, records: Sequence[tuple[int, LandmarkRecord]], names: Sequence[str], spacing: Sequence[float]
 ) -> list[Figure]:
-    """Tables, curves and the hardest volumes, worst first.
+    """Create the tables, the error curves and the gallery of the hardest volumes, worst first.
 
     Args:
-        samples: ``VolumeSamples``, some of which are read again.
+        samples: ``VolumeSamples``, used to read the hardest volumes again.
         names: of the landmarks.
         spacing: millimeters (depth, height, width).
     """
@@ -50,34 +50,45 @@ def landmark_figures(
 
 def _landmarks(errors: np.ndarray, names: Sequence[str]) -> FigureTable:
     rows = []
-    for name, own in [*zip(names, errors.T), ("all", errors.reshape(-1))]:
-        known = own[np.isfinite(own)]
-        if not len(known):
+    for name, landmark_errors in [*zip(names, errors.T), ("all", errors.reshape(-1))]:
+        finite = landmark_errors[np.isfinite(landmark_errors)]
+        if not len(finite):
             rows.append((name, *[None] * (5 + len(RADII_MM)), 0))
             continue
-        figures = (known.mean(), known.std(), np.median(known), np.percentile(known, 95), known.max())
-        rates = [100 * float((known <= radius).mean()) for radius in RADII_MM]
-        rows.append((name, *(round(float(value), 3) for value in (*figures, *rates)), len(known)))
-    of_radii = [f"% within {radius:g} mm" for radius in RADII_MM]
-    columns = ("landmark", "mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm", *of_radii, "volumes")
+        figures = (finite.mean(), finite.std(), np.median(finite), np.percentile(finite, 95), finite.max())
+        rates = [100 * float((finite <= radius).mean()) for radius in RADII_MM]
+        rows.append((name, *(round(float(value), 3) for value in (*figures, *rates)), len(finite)))
+    radius_columns = [f"% within {radius:g} mm" for radius in RADII_MM]
+    columns = (
+        "landmark",
+        "mean mm",
+        "deviation mm",
+        "median mm",
+        "95 % below mm",
+        "largest mm",
+        *radius_columns,
+        "volumes",
+    )
     return FigureTable("Radial errors", columns, rows)
 
 
 def _curves(errors: np.ndarray, names: Sequence[str]) -> Chart:
-    known = [own[np.isfinite(own)] for own in errors.T]
-    worst = sorted((n for n, own in enumerate(known) if len(own)), key=lambda n: -float(known[n].mean()))[:_MOST_LINES]
-    lines = {"all": _cumulative(errors[np.isfinite(errors)]), **{names[n]: _cumulative(known[n]) for n in worst}}
-    left = f", of the {_MOST_LINES} worst of {len(names)} landmarks and of all" if len(names) > _MOST_LINES else ""
-    note = f"How many percent were found within a distance{left}."
+    finite = [landmark_errors[np.isfinite(landmark_errors)] for landmark_errors in errors.T]
+    worst = sorted(
+        (n for n, landmark_errors in enumerate(finite) if len(landmark_errors)), key=lambda n: -float(finite[n].mean())
+    )[:_MOST_LINES]
+    lines = {"all": _cumulative(errors[np.isfinite(errors)]), **{names[n]: _cumulative(finite[n]) for n in worst}}
+    scope = f", of the {_MOST_LINES} worst of {len(names)} landmarks and of all" if len(names) > _MOST_LINES else ""
+    note = f"Percent of landmarks with an error up to a distance{scope}."
     return Chart("Distribution of the errors", "radial error, mm", "found within, %", lines, note=note)
 
 
 def _cumulative(errors: np.ndarray) -> tuple[list[float], list[float]]:
-    """Steps of the distribution function, from 0, at most 200 of them."""
+    """Return the distribution function of errors as steps from 0, at most 200."""
     ordered = np.sort(errors)
     shares = 100 * np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
-    places = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), 200)).astype(int)) if len(ordered) else []
-    x, y = ordered[places], shares[places]
+    indices = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), 200)).astype(int)) if len(ordered) else []
+    x, y = ordered[indices], shares[indices]
     return [0.0, *map(float, x)], [0.0, *map(float, y)]
 
 
@@ -116,14 +127,12 @@ def _gallery(
         index, record = records[place]
         worst = _worst(errors[place])
         sample = samples.sample(index, np.random.default_rng(0))
-        true, found = sample["points"].astype(np.float64), record.voxels.astype(np.float64)
+        true, predicted = sample["points"].astype(np.float64), record.voxels.astype(np.float64)
         center = None if worst is None else true[worst]
-        drawn = orthogonal_slices(sample["volume"][0], spacing, found, true, center, shows_sides=True, names=names)
-        said = "no landmark is known"
+        drawn = orthogonal_slices(sample["volume"][0], spacing, predicted, true, center, shows_sides=True, names=names)
+        caption = "no landmark is known"
         if worst is not None:
-            said = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"
-        images.append((drawn, f"{cases[place]}\n{said}"))
-    note = (
-        "Those with the largest mean error; slices through the landmark with the largest; found in red, true in green."
-    )
+            caption = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"
+        images.append((drawn, f"{cases[place]}\n{caption}"))
+    note = "Volumes with the largest mean error; slices through the worst landmark; predictions in red, truth in green."
     return Gallery("Hardest volumes", images, note)

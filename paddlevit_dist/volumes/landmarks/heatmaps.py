@@ -1,10 +1,10 @@
-"""Heatmaps of landmarks, as dense arrays or as the product of three short factors, and the positions of their peaks.
+"""Heatmaps of landmarks, dense or as the product of three short factors, and the positions of their peaks.
 
-A Gaussian of three axes is the product of three Gaussians of one, so a landmark's whole map is determined by depth +
-height + width numbers. The losses work on these factors and never build the dense map.
+A Gaussian of three axes is the product of three Gaussians of one axis, so depth + height + width numbers determine a
+landmark's whole map. The losses use these factors and never build the dense map.
 
-Positions are voxel indices in the order z, y, x, with the center of voxel 0 at 0; NaN stands for a missing landmark,
-whose map is 0.
+Positions are voxel indices in the order z, y, x, with the center of voxel 0 at 0. NaN marks a missing landmark, whose
+map is 0.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import paddle
 
 from ...runtime.transfers import constant
 
-_SMALLEST = 1e-6  # of the logarithm's argument
+_SMALLEST = 1e-6  # lower bound of the logarithm's argument
 
 
 class HeatmapFactors(NamedTuple):
@@ -26,97 +26,105 @@ class HeatmapFactors(NamedTuple):
     width: paddle.Tensor  # (batch, landmarks, width)
 
     def power(self, exponent: int) -> "HeatmapFactors":
-        """Factors of the maps raised to a power."""
+        """Return the factors of the maps raised to a power."""
         return HeatmapFactors(*(factor**exponent for factor in self))
 
     def dense(self) -> paddle.Tensor:
-        """The maps, (batch, landmarks, depth, height, width)."""
-        # As products of matrices: several times as fast as broadcasting on the CPU.
+        """Compute the maps, (batch, landmarks, depth, height, width)."""
+        # Matrix products are several times as fast as broadcasting on the CPU.
         plane = paddle.matmul(self.depth.unsqueeze(-1), self.height.unsqueeze(-2))  # (batch, landmarks, depth, height)
         batch, landmarks, depth, height = plane.shape
         maps = paddle.matmul(plane.reshape([batch, landmarks, depth * height, 1]), self.width.unsqueeze(-2))
         return maps.reshape([batch, landmarks, depth, height, self.width.shape[-1]])
 
     def integral(self) -> paddle.Tensor:
-        """Sum of each map over its voxels, (batch, landmarks)."""
+        """Sum each map over its voxels, (batch, landmarks)."""
         return self.depth.sum(axis=-1) * self.height.sum(axis=-1) * self.width.sum(axis=-1)
 
 
 def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequence[float]) -> HeatmapFactors:
-    """Gaussians ``exp(-d^2 / 2)``, d the distance from the landmark in deviations: 1 at its exact, sub-voxel position.
+    """Compute the factors of Gaussians, which are 1 at the exact, sub-voxel position of the landmark.
+
+    The value is ``exp(-d^2 / 2)``, where d is the distance from the landmark in deviations.
 
     Args:
-        points: float32 or float64 (batch, landmarks, 3); they may lie outside.
-        shape: (depth, height, width) of the maps, which cut the Gaussians off.
+        points: float32 or float64 (batch, landmarks, 3); positions may be outside.
+        shape: (depth, height, width) of the maps, which truncate the Gaussians.
         sigma: deviation in voxels, (depth, height, width).
     """
     offsets, present = _offsets(points, shape, truncates=False)
-    deviations = constant(_repeat, tuple(map(float, sigma)), _whole(shape), _name(points))
-    return _split(paddle.exp(-0.5 * (offsets / deviations) ** 2) * present, shape)
+    deviations = constant(_repeat, tuple(map(float, sigma)), _to_ints(shape), _dtype_name(points))
+    return _split_axes(paddle.exp(-0.5 * (offsets / deviations) ** 2) * present, shape)
 
 
 def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> HeatmapFactors:
-    """The same maps as ``radius_heatmaps``, up to the last bit of float32; see there."""
+    """Compute the factors of the maps of ``radius_heatmaps``, equal up to the last bit of float32."""
     offsets, present = _offsets(points, shape, truncates=True)
     sigma = (2 * radius + 1) / 6
     inside = (offsets.abs() <= radius).astype(points.dtype)
-    return _split(paddle.exp(offsets * offsets * (-0.5 / sigma**2)) * inside * present, shape)
+    return _split_axes(paddle.exp(offsets * offsets * (-0.5 / sigma**2)) * inside * present, shape)
 
 
 def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Distances along each axis of its voxels from the landmarks, with the three axes concatenated to save operations:
-    (batch, landmarks, depth + height + width). And 1 or 0 where a landmark is present or missing: (batch, landmarks,
-    1)."""
-    known = is_known(points)
-    places = paddle.where(known, points, paddle.zeros_like(points))
+    """Compute the distances of all voxels from the landmarks along each axis.
+
+    The three axes are concatenated to save operations.
+
+    Returns:
+        Distances (batch, landmarks, depth + height + width); 1 or 0 where a landmark is present or missing, (batch,
+        landmarks, 1).
+    """
+    is_finite = is_known(points)
+    positions = paddle.where(is_finite, points, paddle.zeros_like(points))
     if truncates:
-        places = paddle.trunc(places)
-    axes = constant(_repeat, (0, 1, 2), _whole(shape), "int64")
-    voxels = constant(_number_voxels, _whole(shape), _name(points))
-    offsets = voxels - paddle.index_select(places, axes, axis=-1)
-    return offsets, known.all(axis=-1, keepdim=True).astype(points.dtype)
+        positions = paddle.trunc(positions)
+    axes = constant(_repeat, (0, 1, 2), _to_ints(shape), "int64")
+    voxels = constant(_number_voxels, _to_ints(shape), _dtype_name(points))
+    offsets = voxels - paddle.index_select(positions, axes, axis=-1)
+    return offsets, is_finite.all(axis=-1, keepdim=True).astype(points.dtype)
 
 
 def is_known(points: paddle.Tensor) -> paddle.Tensor:
-    """Whether each number is finite, bool. (``paddle.isfinite`` makes the host wait for a GPU, twice.)"""
+    """Return whether each number is finite, bool; unlike ``paddle.isfinite`` without waiting for a GPU."""
     return points - points == 0
 
 
 def _repeat(values: tuple[float, ...], shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """A value for each axis, at every voxel of it, with the axes concatenated: (depth + height + width,)."""
+    """Repeat a value per axis for each of its voxels, axes concatenated: (depth + height + width,)."""
     return np.repeat(np.asarray(values, dtype), shape)
 
 
 def _number_voxels(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """The index of every voxel of the three axes, (depth + height + width,)."""
+    """Return the index of every voxel of the three axes, concatenated: (depth + height + width,)."""
     return np.concatenate([np.arange(length) for length in shape]).astype(dtype)
 
 
-def _whole(shape: Sequence[int]) -> tuple[int, ...]:
+def _to_ints(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(length) for length in shape)
 
 
-def _name(tensor: paddle.Tensor) -> str:
-    """NumPy's name of a tensor's dtype."""
+def _dtype_name(tensor: paddle.Tensor) -> str:
+    """Return NumPy's name of a tensor's dtype."""
     return str(tensor.dtype).rpartition(".")[2]
 
 
-def _split(lines: paddle.Tensor, shape: Sequence[int]) -> HeatmapFactors:
-    return HeatmapFactors(*paddle.split(lines, list(_whole(shape)), axis=-1))
+def _split_axes(lines: paddle.Tensor, shape: Sequence[int]) -> HeatmapFactors:
+    return HeatmapFactors(*paddle.split(lines, list(_to_ints(shape)), axis=-1))
 
 
 def gaussian_heatmaps(
     points: paddle.Tensor, shape: Sequence[int], sigma_mm: Sequence[float], spacing_mm: Sequence[float] = (1, 1, 1)
 ) -> paddle.Tensor:
-    """Dense Gaussian heatmaps, built on the device of ``points``.
+    """Compute dense Gaussian heatmaps on the device of ``points``.
 
     Args:
         points: float32 or float64 (landmarks, 3), or (batch, landmarks, 3).
         shape: (depth, height, width).
         sigma_mm: deviation along depth, height and width.
-        spacing_mm: of the voxels, along depth, height and width.
+        spacing_mm: spacing of the voxels along depth, height and width.
+
     Returns:
-        (landmarks, depth, height, width), with the batch in front if the points have one.
+        (landmarks, depth, height, width), with a leading batch axis if the points have one.
     """
     sigma = [float(s) / float(step) for s, step in zip(sigma_mm, spacing_mm)]
     batched = points if points.ndim == 3 else points.unsqueeze(0)
@@ -127,20 +135,22 @@ def gaussian_heatmaps(
 def radius_heatmaps(
     points: np.ndarray, shape: Sequence[int], radius: int, channels: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Heatmaps as CenterNet's ``draw_umich_gaussian`` makes them in two dimensions, in three and to the same bits.
+    """Compute heatmaps bit-identical to CenterNet's ``draw_umich_gaussian``, extended to three dimensions.
 
-    Around the voxel that the position is truncated to lies a cube of 2 * radius + 1 voxels, cut off at the border, with
-    a Gaussian of deviation (2 * radius + 1) / 6; values below machine epsilon are 0, and where several landmarks share
-    a channel the larger value wins.
+    Positions are truncated to voxels. A cube of 2 * radius + 1 voxels around each, cut off at the border, contains a
+    Gaussian of deviation (2 * radius + 1) / 6. Values below machine epsilon are 0; if several landmarks share a
+    channel, the larger value wins.
+
+    Source: X. Zhou et al., 2019, "Objects as Points", arXiv 1904.07850, section 3.
 
     Args:
         points: (landmarks, 3).
         shape: (depth, height, width).
         radius: in voxels, at least 0.
-        channels: the channel of each landmark; None gives each its own.
+        channels: the channel of each landmark; None: a separate channel for each.
+
     Returns:
         float32 (channels, depth, height, width).
-    Source: X. Zhou et al., 2019, "Objects as Points", arXiv 1904.07850, section 3.
     """
     points = np.asarray(points, dtype=np.float64).reshape(-1, 3)
     channels = list(range(len(points))) if channels is None else list(channels)
@@ -161,7 +171,7 @@ def radius_heatmaps(
 
 
 def gaussian_cube(radius: int) -> np.ndarray:
-    """float64 (2 * radius + 1,) * 3: a Gaussian with 1 at its center voxel; values below machine epsilon are 0."""
+    """Return a Gaussian, float64 (2 * radius + 1,) * 3: 1 at its center voxel, 0 where below machine epsilon."""
     steps = np.arange(-radius, radius + 1, dtype=np.float64)
     z, y, x = np.ix_(steps, steps, steps)
     sigma = (2 * radius + 1) / 6
@@ -173,17 +183,18 @@ def gaussian_cube(radius: int) -> np.ndarray:
 def decode(
     maps: paddle.Tensor, method: str = "quadratic", reach: Sequence[int] = (3, 3, 3)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Position and confidence of the peak of each map.
+    """Compute position and confidence of the peak of each map.
 
     Args:
-        maps: float32 (landmarks, depth, height, width), 0 to 1 for the most part.
+        maps: float32 (landmarks, depth, height, width), mostly 0 to 1.
         method: "quadratic": along each axis the vertex of the parabola through the logarithms of the peak and its two
-            neighbors, which is exact for a Gaussian; "soft_argmax": mean position of the voxels around the peak,
-            weighted by their values, which is less sensitive to noise.
-        reach: of the mean, in voxels on each side (depth, height, width); three deviations leave it unbiased.
+            neighbors, exact for a Gaussian; "soft_argmax": mean position of the voxels around the peak, weighted by
+            their values, less sensitive to noise.
+        reach: voxels of the mean on each side (depth, height, width); three deviations make it unbiased.
+
     Returns:
-        Voxel positions float64 (landmarks, 3) in the order z, y, x, and the values of the peaks, limited to 0 to 1,
-        float64 (landmarks,).
+        Voxel positions float64 (landmarks, 3) in the order z, y, x; peak values clipped to 0 to 1, float64
+        (landmarks,).
     """
     landmarks, *shape = maps.shape
     flat = maps.reshape([landmarks, -1])
@@ -194,7 +205,7 @@ def decode(
         center = np.array(np.unravel_index(peak, shape))
         low = np.maximum(center - reach, 0)
         high = np.minimum(center + reach + 1, shape)
-        # Only this neighborhood leaves the device.
+        # Only this neighborhood is copied from the device.
         block = maps[number, low[0] : high[0], low[1] : high[1], low[2] : high[2]].numpy().astype(np.float64)
         refine = {"quadratic": _vertex, "soft_argmax": _mean_position}[method]
         points[number] = low + refine(block, center - low)
@@ -203,7 +214,7 @@ def decode(
 
 
 def _vertex(block: np.ndarray, peak: np.ndarray) -> np.ndarray:
-    """The vertex of a parabola along each axis; the peak's own index if it is at the border."""
+    """Return the vertex of a parabola along each axis, or the peak's index if it is at the border."""
     result = peak.astype(np.float64)
     logarithm = np.log(np.maximum(block, _SMALLEST))
     for axis in range(3):
@@ -217,7 +228,7 @@ def _vertex(block: np.ndarray, peak: np.ndarray) -> np.ndarray:
 
 
 def _mean_position(block: np.ndarray, peak: np.ndarray) -> np.ndarray:
-    """Weighted mean over the largest part of the block that is symmetric about the peak along each axis."""
+    """Return the weighted mean position over the largest part of the block that is symmetric about the peak."""
     reach = np.minimum(peak, np.array(block.shape) - 1 - peak)
     part = block[tuple(slice(p - r, p + r + 1) for p, r in zip(peak, reach))]
     weights = np.maximum(part, 0.0)

@@ -1,7 +1,7 @@
-"""Losses between predicted heatmaps and those of landmarks, which stay factorised.
+"""Losses between predicted and target heatmaps, with targets as factors.
 
-Everything that a loss needs of the target maps h is a sum of (field x power of h) over the voxels, and a power of a
-Gaussian is a Gaussian: three small matrix products instead of maps as large as the prediction.
+Everything that a loss needs from the target maps h is a sum of (field x power of h) over the voxels, and a power of a
+Gaussian is a Gaussian. Three small matrix products replace maps as large as the prediction.
 """
 
 import math
@@ -17,19 +17,20 @@ _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta
 
 
 def contract(field: paddle.Tensor, targets: Sequence[HeatmapFactors]) -> list[paddle.Tensor]:
-    """Sums over the voxels of a field times each of several maps.
+    """Sum a field times each of several maps over the voxels.
 
     Args:
         field: (batch, landmarks, depth, height, width).
         targets: maps as factors.
+
     Returns:
-        One (batch, landmarks) for each of the targets.
+        One tensor (batch, landmarks) for each target.
     """
     batch, landmarks, depth, height, width = field.shape
-    of_width = paddle.stack([target.width for target in targets], axis=-1)  # (batch, landmarks, width, maps)
+    widths = paddle.stack([target.width for target in targets], axis=-1)  # (batch, landmarks, width, maps)
     sums = []
-    with autocast.off():  # sums over voxels, though they are products
-        rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), of_width)
+    with autocast.off():  # these matrix products are sums over voxels
+        rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), widths)
         rows = rows.reshape([batch, landmarks, depth, height, len(targets)])
         for number, target in enumerate(targets):
             planes = paddle.matmul(rows[..., number], target.height.unsqueeze(-1)).squeeze(-1)
@@ -44,12 +45,13 @@ def _total(field: paddle.Tensor) -> paddle.Tensor:
 
 
 def weighted_squared_error(maps: paddle.Tensor, target: HeatmapFactors, peak_weight: float) -> paddle.Tensor:
-    """``sum of (1 + peak_weight * h) * (p - h)^2`` over the voxels of each map.
+    """Compute ``sum of (1 + peak_weight * h) * (p - h)^2`` over the voxels of each map.
 
     Args:
         maps: predictions p, float32 (batch, landmarks, depth, height, width).
         target: maps h.
-        peak_weight: how much more a voxel under a peak counts than one far away.
+        peak_weight: extra weight of a voxel at a peak.
+
     Returns:
         (batch, landmarks).
     """
@@ -65,15 +67,20 @@ def weighted_squared_error(maps: paddle.Tensor, target: HeatmapFactors, peak_wei
 
 
 def focal_loss(logits: paddle.Tensor, target: HeatmapFactors, points: paddle.Tensor) -> paddle.Tensor:
-    """``-(1 - p)^2 log p`` at the landmark's voxel and ``-(1 - h)^4 p^2 log(1 - p)`` elsewhere, p = sigmoid(logits).
+    """Compute CornerNet's focal loss of each map.
+
+    With p = sigmoid(logits), a voxel costs ``-(1 - p)^2 log p`` at the landmark and ``-(1 - h)^4 p^2 log(1 - p)``
+    elsewhere.
+
+    Source: H. Law and J. Deng, 2018, "CornerNet", arXiv 1808.01244, equation 1.
 
     Args:
         logits: float32 (batch, landmarks, depth, height, width).
         target: maps h.
-        points: (batch, landmarks, 3), for the voxel of each landmark; outside or missing ones have none.
+        points: (batch, landmarks, 3); landmarks outside or missing have no voxel.
+
     Returns:
         (batch, landmarks).
-    Source: H. Law and J. Deng, 2018, "CornerNet", arXiv 1808.01244, equation 1.
     """
     batch, landmarks = logits.shape[:2]
     share = F.sigmoid(logits)
@@ -81,28 +88,28 @@ def focal_loss(logits: paddle.Tensor, target: HeatmapFactors, points: paddle.Ten
     powers = [target.power(k) for k in range(1, _NEAR + 1)]
     terms = [(-1) ** k * math.comb(_NEAR, k) * s for k, s in enumerate(contract(absent, powers), start=1)]
     loss = _total(absent) + paddle.add_n(terms)  # (1 - h)^4 by the binomial theorem
-    place, is_inside = find_voxel(points, logits.shape[2:])  # (batch, landmarks)
-    own = paddle.take_along_axis(logits.reshape([batch * landmarks, -1]), place.reshape([-1, 1]), axis=1)
-    own = own.reshape([batch, landmarks])
+    index, is_inside = find_voxel(points, logits.shape[2:])  # (batch, landmarks)
+    peak_logits = paddle.take_along_axis(logits.reshape([batch * landmarks, -1]), index.reshape([-1, 1]), axis=1)
+    peak_logits = peak_logits.reshape([batch, landmarks])
     nearness = 1.0
-    for factor, index in zip(target, _unravel(place, logits.shape[2:])):
-        nearness = nearness * paddle.take_along_axis(factor, index.unsqueeze(-1), axis=-1).squeeze(-1)
-    p = F.sigmoid(own)
-    here = (1 - p) ** _FOCUS * F.softplus(-own)  # -(1 - p)^2 log p
-    counted = (1 - nearness) ** _NEAR * p**_FOCUS * F.softplus(own)  # this voxel's part of the sum above
-    return loss + is_inside * (here - counted)
+    for factor, axis_index in zip(target, _unravel(index, logits.shape[2:])):
+        nearness = nearness * paddle.take_along_axis(factor, axis_index.unsqueeze(-1), axis=-1).squeeze(-1)
+    p = F.sigmoid(peak_logits)
+    peak_loss = (1 - p) ** _FOCUS * F.softplus(-peak_logits)  # -(1 - p)^2 log p
+    counted = (1 - nearness) ** _NEAR * p**_FOCUS * F.softplus(peak_logits)  # this voxel's part of the sum above
+    return loss + is_inside * (peak_loss - counted)
 
 
 def find_voxel(points: paddle.Tensor, shape: Sequence[int]):
-    """Flat index of the voxel nearest to each point, 0 where there is none, and 1.0 or 0.0 for whether there is."""
+    """Find the flat index of the voxel nearest to each point, 0 if outside, and a mask of 1.0 or 0.0."""
     nearest = paddle.round(points)
     is_in_reach = [nearest[..., axis] < int(length) for axis, length in enumerate(shape)]
     is_inside = (is_known(points) & (nearest >= 0) & paddle.stack(is_in_reach, axis=-1)).all(axis=-1)
     safe = paddle.where(is_inside.unsqueeze(-1).expand_as(points), nearest, paddle.zeros_like(points)).astype("int64")
-    place = (safe[..., 0] * shape[1] + safe[..., 1]) * shape[2] + safe[..., 2]
-    return place, is_inside.astype(points.dtype)
+    index = (safe[..., 0] * shape[1] + safe[..., 1]) * shape[2] + safe[..., 2]
+    return index, is_inside.astype(points.dtype)
 
 
-def _unravel(place: paddle.Tensor, shape: Sequence[int]) -> list[paddle.Tensor]:
+def _unravel(index: paddle.Tensor, shape: Sequence[int]) -> list[paddle.Tensor]:
     plane = shape[1] * shape[2]
-    return [place // plane, (place % plane) // shape[2], place % shape[2]]
+    return [index // plane, (index % plane) // shape[2], index % shape[2]]

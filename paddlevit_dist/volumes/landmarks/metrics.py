@@ -15,8 +15,11 @@ _SUMS = 3  # columns before the hits: count, sum, sum of squares
 
 
 class LandmarkMetrics(Metrics):
-    """Mean radial error, its standard deviation over landmarks and volumes (dividing by their number), and the success
-    detection rates: shares of landmarks found within 2, 2.5, 3 and 4 mm. Missing landmarks do not count."""
+    """Mean radial error, its standard deviation, and success detection rates.
+
+    The deviation is over landmarks and volumes (dividing by their number). Rates are the percentages of landmarks found
+    within 2, 2.5, 3 and 4 mm. Missing landmarks do not count.
+    """
 
     lists = ("_volumes", "_places", "_worlds")
 
@@ -24,27 +27,28 @@ class LandmarkMetrics(Metrics):
         super().__init__()
         self.names = list(names)
         self.state = {"table": np.zeros((len(self.names), _SUMS + len(RADII_MM)))}
-        self._volumes: list[np.ndarray] = []  # a table of each
+        self._volumes: list[np.ndarray] = []  # sums of each volume
         self._places: list[np.ndarray] = []
         self._worlds: list[str] = []
 
     def update(self, errors_mm: np.ndarray, places: np.ndarray | None = None, world: str = "") -> None:
-        """Add one volume: float64 (landmarks,), NaN where the landmark is missing.
+        """Add the errors of one volume.
 
         Args:
-            places: float64 (landmarks, 7), x, y, z in mm of where each was found and of where it is, and how sure that
-                is; None: unknown.
+            errors_mm: float64 (landmarks,), NaN where the landmark is missing.
+            places: float64 (landmarks, 7): predicted x, y, z in mm, true x, y, z in mm, and confidence; None: unknown.
             world: the convention of ``places``, such as "RAS".
         """
         self._places.append(np.full((len(self.names), len(_PLACES)), np.nan) if places is None else places)
         self._worlds.append(world)
-        known = np.isfinite(errors_mm)
-        errors = np.where(known, errors_mm, 0.0)
-        hits = [(known & (errors <= radius)).astype(np.float64) for radius in RADII_MM]
-        self._volumes.append(np.stack([known.astype(np.float64), errors, errors**2, *hits], axis=1))
+        is_present = np.isfinite(errors_mm)
+        errors = np.where(is_present, errors_mm, 0.0)
+        hits = [(is_present & (errors <= radius)).astype(np.float64) for radius in RADII_MM]
+        self._volumes.append(np.stack([is_present.astype(np.float64), errors, errors**2, *hits], axis=1))
         self.state["table"] += self._volumes[-1]
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
+        """Compute the values from summed counts."""
         table = state["table"]
         values = describe(table.sum(axis=0))
         for name, row in zip(self.names, table):
@@ -53,30 +57,37 @@ class LandmarkMetrics(Metrics):
         return values
 
     def per_sample(self) -> list[np.ndarray]:
-        """The table of each volume, float64 (volumes, landmarks, 7); places, of the same shape, and their worlds, text
-        (volumes,), see ``update``."""
+        """Return the arrays of all volumes.
+
+        Returns:
+            Sums float64 (volumes, landmarks, 7); positions of the same shape, see ``update``; conventions, text
+            (volumes,).
+        """
         places = np.array(self._places).reshape(-1, len(self.names), len(_PLACES))
         tables = np.array(self._volumes).reshape(-1, *self.state["table"].shape)
         return [tables, places, np.array(self._worlds, "U8")]
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Compute the values of resampled volumes, one for each row of ``weights``."""
         flat = table[0].reshape(len(table[0]), -1)
         sums = weighted_sums(weights, flat).reshape(len(weights), *table[0].shape[1:])
         values = _describe(sums.sum(axis=1))
-        for place, name in enumerate(self.names):
-            values.update({f"{name} {key}": value for key, value in _describe(sums[:, place]).items()})
+        for index, name in enumerate(self.names):
+            values.update({f"{name} {key}": value for key, value in _describe(sums[:, index]).items()})
         return values
 
     def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
+        """Return the number of landmarks for each value that is a proportion."""
         counts = dict(zip(self.names, table[0][:, :, 0].sum(axis=0).astype(int).tolist()))
-        own = {f"{name} {rate_name(radius)}": n for name, n in counts.items() for radius in RADII_MM if n}
-        return {**{rate_name(radius): sum(counts.values()) for radius in RADII_MM}, **own}
+        rates_by_landmark = {f"{name} {rate_name(radius)}": n for name, n in counts.items() for radius in RADII_MM if n}
+        return {**{rate_name(radius): sum(counts.values()) for radius in RADII_MM}, **rates_by_landmark}
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
+        """Return the sums of each volume for comparisons of runs."""
         return SampleTable("landmarks", self.names, {"sums": table[0]})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
-        """Errors of each volume, and of each landmark its error, where it was found and is, and how sure that was."""
+        """Return errors, positions and confidences of each volume and landmark, by column."""
         sums, places, worlds = table
         values: dict[str, Sequence[Any]] = dict(_describe(sums.sum(axis=1)))
         for number, name in enumerate(self.names):
@@ -85,18 +96,19 @@ class LandmarkMetrics(Metrics):
         return {**values, "world": worlds.tolist()}
 
     def summary(self, values: dict[str, float]) -> str:
+        """Format the main values as one log line."""
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)
         interval = self.format_interval("mre_mm", 3)
         return f"mre {values['mre_mm']:.4f} mm{interval} sd {values['sd_mm']:.4f} mm sdr {rates}"
 
 
 def rate_name(radius: float) -> str:
-    """Key of the success detection rate within so many millimeters."""
+    """Return the key of the success detection rate within ``radius`` millimeters."""
     return f"sdr_{radius:g}mm"
 
 
 def describe(row: np.ndarray) -> dict[str, float]:
-    """Figures of one row of sums: (count, sum, sum of squares, hits for each radius)."""
+    """Compute the values of one row of sums: (count, sum, sum of squares, hits for each radius)."""
     count = max(row[0], 1.0)
     mean = row[1] / count
     values = {"mre_mm": mean, "sd_mm": math.sqrt(max(row[2] / count - mean**2, 0.0))}
@@ -106,16 +118,16 @@ def describe(row: np.ndarray) -> dict[str, float]:
 
 
 def _describe(rows: np.ndarray) -> dict[str, np.ndarray]:
-    """``describe`` of each of several rows of sums (draws, 7), without the count; not a number where it is 0."""
+    """Compute ``describe`` for rows of sums (draws, 7), without the count; NaN where the count is 0."""
     count, total, squares, *hits = rows.T
     mean = quotient(total, count)
     values = {"mre_mm": mean, "sd_mm": np.sqrt(np.maximum(quotient(squares, count) - mean**2, 0.0))}
-    values.update({rate_name(radius): 100.0 * quotient(found, count) for radius, found in zip(RADII_MM, hits)})
+    values.update({rate_name(radius): 100.0 * quotient(hit_count, count) for radius, hit_count in zip(RADII_MM, hits)})
     return values
 
 
 def build_rows(metrics_state: dict[str, Any], names: list[str]) -> list[list[Any]]:
-    """A table for people: name, count, mean, deviation and rates of each landmark and, last, of all."""
+    """Build the table of per_landmark.csv: name, values and count of each landmark and, last, of all."""
     table = metrics_state["table"]
     lines = [*zip(names, table), ("all", table.sum(axis=0))]
     return [[name, *(f"{value:.6g}" for value in describe(row).values())] for name, row in lines if row[0]]

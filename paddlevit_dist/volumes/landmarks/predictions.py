@@ -1,4 +1,4 @@
-"""Predictions for volumes, and the files they are written to."""
+"""Predicted landmarks of volumes, and their output files."""
 
 import csv
 import io
@@ -15,21 +15,21 @@ from ...runtime.printing import cell
 from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ..geometry import VolumeGeometry, convert
 from ..images import orthogonal_slices
-from ..slicer_files import LandmarkPoint, fcsv_text, markups_text
+from ..slicer_files import LandmarkPoint, format_fcsv, format_markups
 from .metrics import RADII_MM, LandmarkMetrics, build_rows, rate_name
 
 _COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
 
 
-class FoundLandmarks(NamedTuple):
-    """The landmarks of one volume.
+class LandmarkPrediction(NamedTuple):
+    """Predicted landmarks of one volume.
 
     Attributes:
-        index: of the volume in its dataset.
-        geometry: of the volume.
+        index: index of the volume in its dataset.
+        geometry: geometry of the volume.
         voxels: float64 (landmarks, 3), positions z, y, x in voxels.
         confidences: float (landmarks,), the values of the peaks.
-        volume: float32 (depth, height, width), in which they were found.
+        volume: float32 (depth, height, width), the network's input.
     """
 
     index: int
@@ -40,12 +40,12 @@ class FoundLandmarks(NamedTuple):
 
     @property
     def world(self) -> np.ndarray:
-        """The same positions in millimeters, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
+        """Positions in RAS millimeters, float64 (landmarks, 3): x to the right, y to the front, z up."""
         return self.geometry.world(self.voxels)
 
 
 class LandmarkGroundTruth(NamedTuple):
-    """The truth about a volume that is evaluated.
+    """Ground truth of an evaluated volume.
 
     Attributes:
         errors: float64 (landmarks,), millimeters; NaN where the truth is unknown.
@@ -57,13 +57,14 @@ class LandmarkGroundTruth(NamedTuple):
 
 
 class LandmarkWriter(PredictionWriter):
-    """Writes point lists for Slicer and an image of each volume; of an evaluation also ``landmarks.csv`` and
-    ``per_landmark.csv``.
+    """Writer of point lists for Slicer and an image of each volume.
+
+    An evaluation also writes ``landmarks.csv`` and ``per_landmark.csv``.
 
     Args:
-        folder: must exist.
+        folder: existing folder.
         names: of the landmarks.
-        cases: name of each volume's files, and the convention ("ras" or "lps") that its positions are written in.
+        cases: file name of each volume, and the convention ("ras" or "lps") of its positions.
     """
 
     writes_evaluations = True
@@ -73,12 +74,13 @@ class LandmarkWriter(PredictionWriter):
         self.names = list(names)
         self.cases = list(cases)
 
-    def write(self, index: int, prediction: FoundLandmarks, truth: LandmarkGroundTruth | None = None) -> Row:
+    def write(self, index: int, prediction: LandmarkPrediction, truth: LandmarkGroundTruth | None = None) -> Row:
+        """Write the files of one volume and return their names."""
         case, convention = self.cases[index]
         points = build_points(prediction, self.names, convention)
         files = {"fcsv": f"{case}.fcsv", "mrk_json": f"{case}.mrk.json", "picture": f"{case}.png"}
-        _write(self.folder / files["fcsv"], fcsv_text(points, convention))
-        _write(self.folder / files["mrk_json"], markups_text(points, convention))
+        _write(self.folder / files["fcsv"], format_fcsv(points, convention))
+        _write(self.folder / files["mrk_json"], format_markups(points, convention))
         volume, places = np.asarray(prediction.volume), None if truth is None else truth.places
         spacing = prediction.geometry.spacing
         drawn = orthogonal_slices(volume, spacing, prediction.voxels, places, shows_sides=True, names=self.names)
@@ -87,20 +89,27 @@ class LandmarkWriter(PredictionWriter):
         return files
 
     def summarize(
-        self, index: int, prediction: FoundLandmarks, truth: LandmarkGroundTruth | None = None
+        self, index: int, prediction: LandmarkPrediction, truth: LandmarkGroundTruth | None = None
     ) -> list[list[str]] | None:
-        """Rows of ``landmarks.csv``."""
+        """Return the rows of ``landmarks.csv``, None without ground truth."""
         if truth is None:
             return None
         case, convention = self.cases[index]
         points = build_points(prediction, self.names, convention)
         return [
-            [cell(case), cell(point.name), *point.position, f"{sure:.4f}", "" if math.isnan(error) else f"{error:.4f}"]
+            [
+                cell(case),
+                cell(point.name),
+                *point.position,
+                f"{confidence:.4f}",
+                "" if math.isnan(error) else f"{error:.4f}",
+            ]
             + [convention.upper()]
-            for point, sure, error in zip(points, prediction.confidences, truth.errors)
+            for point, confidence, error in zip(points, prediction.confidences, truth.errors)
         ]
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Write the tables of an evaluation and return lines for the log."""
         if not self.cases:
             return []
         lines = [f"point lists for Slicer (.fcsv, .mrk.json) and an image of each volume are in {self.folder}"]
@@ -112,18 +121,18 @@ class LandmarkWriter(PredictionWriter):
         if rows:
             _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
-            of_names = build_rows(metrics.state, list(map(cell, self.names)))
-            _write_csv(self.folder / "per_landmark.csv", header, of_names)
+            landmark_rows = build_rows(metrics.state, list(map(cell, self.names)))
+            _write_csv(self.folder / "per_landmark.csv", header, landmark_rows)
             worlds = " and ".join(sorted({row[7] for row in rows}))
             lines.insert(0, f"wrote {len(rows)} positions in world millimeters ({worlds}) to {self.folder}")
         return lines
 
 
-def build_points(found: FoundLandmarks, names: Sequence[str], convention: str) -> list[LandmarkPoint]:
-    """The landmarks of a volume as they are written: millimeters with four digits, in a convention."""
+def build_points(prediction: LandmarkPrediction, names: Sequence[str], convention: str) -> list[LandmarkPoint]:
+    """Build the output points of a volume: millimeters with four digits, in a convention."""
     return [
-        LandmarkPoint(name, tuple(f"{value:.4f}" for value in place), f"confidence {sure:.4f}")
-        for name, place, sure in zip(names, convert(found.world, convention), found.confidences)
+        LandmarkPoint(name, tuple(f"{value:.4f}" for value in position), f"confidence {confidence:.4f}")
+        for name, position, confidence in zip(names, convert(prediction.world, convention), prediction.confidences)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The task: finding landmarks in volumes with heatmaps."""
+"""Task: landmark detection in volumes with heatmaps."""
 
 import math
 import shlex
@@ -20,25 +20,25 @@ from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPo
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
-from ..geometry import VolumeGeometry, convert, require_same_spacing, three_digits
+from ..geometry import VolumeGeometry, convert, require_same_spacing, round_spacing
 from ..images import orthogonal_slices
 from ..inputs import InputVolumes, VolumeInputs, find_volumes
 from ..intensities import IntensityConfig
-from ..nonzero import per_channel, recorded, settle
+from ..nonzero import read_region, regions_per_channel, set_region
 from ..samples import AugmentationConfig, VolumeSamples
 from ..settings import LandmarkSettings
 from .figures import LandmarkRecord, landmark_figures
 from .heatmaps import HeatmapFactors, decode, gaussian_factors, is_known, radius_factors
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
-from .mirroring import choose_pairs, forgotten_pairs, mirror_order
-from .predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter, build_points
+from .mirroring import choose_pairs, mirror_order, note_missing_pairs
+from .predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter, build_points
 
-_RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
+_RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
 
 class LandmarkDetection(Task):
-    """Trains and evaluates a network that maps a volume to one heatmap per landmark."""
+    """Task that trains and evaluates a network with one heatmap per landmark."""
 
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
@@ -52,53 +52,60 @@ class LandmarkDetection(Task):
         super().__init__(config)
         self.names: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
-        self.within: str | None = None  # what z_score is of, see ``nonzero``
-        self._cases: list[tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
+        self.within: str | None = None  # region of z_score, see ``nonzero``
+        self._cases: list[tuple[str, str]] = []  # evaluated volumes: name, convention of predictions
 
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> VolumeSamples:
+        """Open a split and return its samples."""
         volumes = self.config.VOLUMES
         dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
-        self._take_facts(dataset)
+        self._load_dataset_meta(dataset)
         is_training = self.trains_on(split)
-        notices = [*dataset.notices, *settle(self, dataset, self._intensities().kinds, is_training)]
+        notices = [*dataset.notices, *set_region(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
-            self._cases = _write(dataset)
-        augmentation = AugmentationConfig.of(volumes)
+            self._cases = _list_cases(dataset)
+        augmentation = AugmentationConfig.from_config(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
         if is_training:
             pairs = choose_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
-            notices += forgotten_pairs(volumes.FLIP, pairs, self.names)
+            notices += note_missing_pairs(volumes.FLIP, pairs, self.names)
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
 
     def describe_samples(self, samples: Any) -> str:
-        said = super().describe_samples(samples)
-        if not isinstance(samples, VolumeSamples):  # a program's own
-            return said
+        """Format the number of volumes and, for each landmark, the number of volumes that have it."""
+        text = super().describe_samples(samples)
+        if not isinstance(samples, VolumeSamples):  # custom samples
+            return text
         placed = zip(self.names, samples.dataset.placed())
-        return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
+        return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
 
-    def _take_facts(self, dataset: Any) -> None:
+    def _load_dataset_meta(self, dataset: Any) -> None:
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
-        wanted = self.config.MODEL.NUM_CLASSES
-        if wanted is not None and wanted != len(dataset.names):
+        num_classes = self.config.MODEL.NUM_CLASSES
+        if num_classes is not None and num_classes != len(dataset.names):
             raise UserError(
-                f"MODEL.NUM_CLASSES (-num_classes) is {wanted}, but there are {len(dataset.names)} landmarks; leave it "
-                "out, or name the landmarks in VOLUMES.LANDMARKS"
+                f"MODEL.NUM_CLASSES (-num_classes) is {num_classes}, but there are {len(dataset.names)} landmarks; "
+                "remove it, or list the landmarks in VOLUMES.LANDMARKS"
             )
         self.spacing, self.names = dataset.spacing, list(dataset.names)
 
     def _intensities(self) -> IntensityConfig:
-        return IntensityConfig.of(self.config.VOLUMES, 1, self.within)
+        return IntensityConfig.from_config(self.config.VOLUMES, 1, self.within)
 
     def check_sample(self, sample: dict[str, np.ndarray]) -> None:
-        require_finite({name: value for name, value in sample.items() if name != "points"})  # NaN: one is missing
+        """Check that all numbers but the landmarks are finite."""
+        # Without points, where NaN marks a missing landmark.
+        require_finite({name: value for name, value in sample.items() if name != "points"})
 
     def collate(self, samples: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Crops as they are; whole volumes zero-padded to the largest, and their ``sizes`` (batch, 3)."""
+        """Stack samples to a batch.
+
+        Crops have one size. Whole volumes are zero-padded to the largest, and ``sizes`` (batch, 3) has their shapes.
+        """
         volumes = [sample["volume"] for sample in samples]
         batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
         sizes = np.array([volume.shape[1:] for volume in volumes], dtype=np.int64)
@@ -111,36 +118,42 @@ class LandmarkDetection(Task):
         return batch
 
     def counts(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
+        """Count the landmarks of a batch."""
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
     def preprocess_signature(self) -> dict[str, Any]:
-        """Orientation, voxel spacing, intensities, and which landmark each output is."""
-        about = self._intensities().about()
-        window = about.pop("intensity_window")
+        """Return orientation, voxel spacing, intensity scaling, and the landmark of each output."""
+        scaling = self._intensities().about()
+        window = scaling.pop("intensity_window")
         return {
             "orientation": "RAS",
-            "spacing_mm": [three_digits(length) for length in self.spacing.tolist()],
+            "spacing_mm": [round_spacing(length) for length in self.spacing.tolist()],
             "intensity_window": "percentiles" if window is None else window,
-            **about,
+            **scaling,
             "landmarks": list(self.names),
         }
 
     def mismatch_hint(self, name: str, theirs: Any) -> str:
-        if name == "landmarks" and set(self.names) <= set(theirs):  # the files never name some of them
-            return f"name all that the weights know with VOLUMES.LANDMARKS {shlex.quote(', '.join(theirs))}"
+        """Return advice if the setting ``name`` of weights differs from this run's."""
+        if name == "landmarks" and set(self.names) <= set(theirs):  # some landmarks are in no file
+            return f"set all landmarks of the weights with VOLUMES.LANDMARKS {shlex.quote(', '.join(theirs))}"
         return super().mismatch_hint(name, theirs)
 
     # ---- training ----------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
+        """Create the configured model."""
         volumes = self.config.VOLUMES
-        other = {"norm": volumes.UNET_NORM, "activation": volumes.UNET_ACTIVATION}  # somebody's model may know neither
+        options = {
+            "norm": volumes.UNET_NORM,
+            "activation": volumes.UNET_ACTIVATION,
+        }  # a custom model may accept neither
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or len(self.names),
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
-            **{name: value for name, value in other.items() if value not in ("batch", "relu")},
+            **{name: value for name, value in options.items() if value not in ("batch", "relu")},
         )
         if volumes.LOSS == "focal":
             model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))
@@ -149,34 +162,36 @@ class LandmarkDetection(Task):
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
+        """Compute the loss of a batch of crops."""
         points = batch["points"]  # (batch, landmarks, 3)
         maps = model(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
         target = self.target(points, maps.shape[2:])
         if self.config.VOLUMES.LOSS == "focal":
             losses = focal_loss(maps, target, points)  # (batch, landmarks)
         else:
-            losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self.cost_of_nothing()
+            losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self.zero_map_cost()
         present = is_known(points).all(axis=-1).astype("float32")
         return {"heatmap": LossTerm((losses * present).sum(), present.sum())}
 
     def target(self, points: paddle.Tensor, shape: Sequence[int]) -> HeatmapFactors:
-        """Heatmaps of positions (batch, landmarks, 3), as factors."""
+        """Compute the target heatmaps of positions (batch, landmarks, 3), as factors."""
         volumes = self.config.VOLUMES
         if volumes.HEATMAP == "radius":
             return radius_factors(points, shape, volumes.RADIUS)
         return gaussian_factors(points, shape, self._sigma().tolist())
 
     def _sigma(self) -> np.ndarray:
-        """Deviation of the heatmaps in voxels, (depth, height, width)."""
+        """Return the deviation of the heatmaps in voxels, (depth, height, width)."""
         volumes = self.config.VOLUMES
         if volumes.HEATMAP == "radius":
             return np.full(3, (2 * volumes.RADIUS + 1) / 6)
         return np.array(volumes.SIGMA_MM) / self.spacing
 
-    def cost_of_nothing(self) -> float:
-        """Compute what a map of zeros costs for a landmark inside, so that the loss depends on no deviation and size.
+    def zero_map_cost(self) -> float:
+        """Compute the loss of a map of zeros for a landmark inside the crop.
 
-        The integral of a Gaussian's k-th power is (2 pi / k)^(3/2) times the product of its deviations.
+        Dividing by it makes losses independent of deviation and size. The integral of a Gaussian's k-th power is (2 pi
+        / k)^(3/2) times the product of its deviations.
         """
         weight = self.config.VOLUMES.PEAK_WEIGHT
         volume = float(np.prod(self._sigma()))
@@ -185,48 +200,59 @@ class LandmarkDetection(Task):
     # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> LandmarkMetrics:
+        """Create the metrics of an evaluation."""
         return LandmarkMetrics(self.names)
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
+        """Predict a batch of volumes and add its errors to the metrics."""
         points = batch["points"].numpy().astype(np.float64)
         predictions = self.predict_step(model, batch)
         truths, records = [], []
-        for found, places in zip(predictions, points):
-            true = found.geometry.world(places)
-            errors = np.linalg.norm(found.world - true, axis=-1)
-            convention = self._cases[found.index][1]
-            written = [convert(found.world, convention), convert(true, convention), found.confidences[:, None]]
-            step.metrics.update(errors, np.concatenate(written, axis=1), convention.upper())
-            truths.append(LandmarkGroundTruth(errors, places))
+        for prediction, true_voxels in zip(predictions, points):
+            true = prediction.geometry.world(true_voxels)
+            errors = np.linalg.norm(prediction.world - true, axis=-1)
+            convention = self._cases[prediction.index][1]
+            columns = [
+                convert(prediction.world, convention),
+                convert(true, convention),
+                prediction.confidences[:, None],
+            ]
+            step.metrics.update(errors, np.concatenate(columns, axis=1), convention.upper())
+            truths.append(LandmarkGroundTruth(errors, true_voxels))
             if step.keeps_records:
-                records.append(LandmarkRecord(errors.astype(np.float32), found.voxels.astype(np.float32)))
+                records.append(LandmarkRecord(errors.astype(np.float32), prediction.voxels.astype(np.float32)))
         if step.writer is not None:
             step.writer.add(predictions, truths)
         return (lambda: records) if step.keeps_records else None
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Create the tables and images of the report."""
         if not records or not isinstance(samples, VolumeSamples):
             return []
         return landmark_figures(samples, records, self.names, self.spacing)
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[FoundLandmarks]:
-        """The landmarks of each volume."""
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[LandmarkPrediction]:
+        """Predict the landmarks of each volume."""
         results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
             geometry = VolumeGeometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
             volume = self._volume(batch, number)
-            results.append(FoundLandmarks(index, geometry, *self.find(model, volume), volume[0]))
+            results.append(LandmarkPrediction(index, geometry, *self.find(model, volume), volume[0]))
         return results
 
     def _volume(self, batch: dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
-        """One volume of a batch without its padding, (1, depth, height, width)."""
+        """Return one volume of a batch without its padding, (1, depth, height, width)."""
         depth, height, width = batch["sizes"][number].numpy().tolist()
         return batch["volume"][number, :, :depth, :height, :width]
 
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Voxel positions (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
+        """Find the landmarks in a volume (1, depth, height, width).
+
+        Returns:
+            Voxel positions (landmarks, 3), and confidences (landmarks,).
+        """
         volumes = self.config.VOLUMES
         maps = sliding_window.predict(
             self._compute_maps(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS
@@ -238,28 +264,30 @@ class LandmarkDetection(Task):
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")
 
-    def load_meta(self, learned: CheckpointMeta) -> None:
-        names, spacing = learned.class_names or learned.input.get("landmarks"), learned.input.get("spacing_mm")
+    def load_meta(self, meta: CheckpointMeta) -> None:
+        """Load names, spacing and input settings from the record of weights."""
+        names, spacing = meta.class_names or meta.input.get("landmarks"), meta.input.get("spacing_mm")
         spacing = self.config.VOLUMES.SPACING_MM or spacing
         if not names or not spacing:
             raise UserError(
-                "the weights do not say which landmarks they find at which spacing: give the run's folder, or weights "
+                "the weights do not record their landmarks and spacing: pass the run's folder, or weights "
                 "with their about.yaml"
             )
         self.names, self.spacing = list(names), np.array(spacing, dtype=np.float64)
-        self.within = recorded(learned.input)
+        self.within = read_region(meta.input)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
+        """Open the volumes in files and folders for prediction."""
         volumes = self.config.VOLUMES
         files, unreadable = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, self.names, self.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
-        dataset.within = per_channel(self._intensities().within, self._intensities().kinds)
-        self._cases = _write(dataset)
+        dataset.within = regions_per_channel(self._intensities().within, self._intensities().kinds)
+        self._cases = _list_cases(dataset)
         samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(self.names)), self._intensities())
         return VolumeInputs(samples, unreadable)
 
-    def prediction_rows(self, prediction: FoundLandmarks) -> list[Row]:
-        """A row for each landmark, in millimeters of the volume's own convention."""
+    def prediction_rows(self, prediction: LandmarkPrediction) -> list[Row]:
+        """Return a row for each landmark, in millimeters of the volume's convention."""
         convention = self._cases[prediction.index][1]
         rows = zip(build_points(prediction, self.names, convention), prediction.confidences)
         return [
@@ -273,24 +301,26 @@ class LandmarkDetection(Task):
         ]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> LandmarkWriter:
+        """Create the writer of prediction files."""
         return LandmarkWriter(folder, self.names, self._cases)
 
     def export_parts(self) -> ExportParts:
+        """Return the input, the output and the description of an exported network."""
         sigma = None if self.spacing is None else self._sigma()
         return export_parts(self.config.VOLUMES, self._intensities(), self.names, self.spacing, sigma)
 
     # ---- images ----------------------------------------------------------------------------------------------
 
     def images(self, samples: VolumeSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """Three slices of each crop of a batch, with the landmarks inside it."""
-        return [self._look_at(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
+        """Render three slices of each crop of a batch, with the landmarks inside it."""
+        return [self._render_slices(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
 
     def evaluation_images(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Three slices of whole volumes."""
-        readings = [samples.sample(index, np.random.default_rng(0)) for index in indices]
-        return [self._look_at(reading["volume"][0], reading["points"]) for reading in readings]
+        """Render three slices of whole volumes."""
+        volume_samples = [samples.sample(index, np.random.default_rng(0)) for index in indices]
+        return [self._render_slices(sample["volume"][0], sample["points"]) for sample in volume_samples]
 
-    def _look_at(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
+    def _render_slices(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
         geometry = VolumeGeometry(volume.shape, np.eye(4))
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
@@ -298,5 +328,5 @@ class LandmarkDetection(Task):
         return drawn, f"{count} of {len(self.names)} landmarks"
 
 
-def _write(dataset: VolumeDataset) -> list[tuple[str, str]]:
+def _list_cases(dataset: VolumeDataset) -> list[tuple[str, str]]:
     return [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]

@@ -1,8 +1,8 @@
 """Segmentation of volumes: a class for each voxel.
 
-- ``task``, ``settings``: the task and its keys; ``prediction``: new volumes, and what is written of them
-- ``dataset``: what a dataset is, and where labels are kept; ``nnunet``, ``phantoms``: datasets
-- ``samples``: training crops and whole volumes; ``metrics``: scores; ``figures``: of a report
+- ``task``, ``settings``: the task and its keys; ``prediction``: new volumes and output files
+- ``dataset``: base classes of datasets, cache of label maps; ``nnunet``, ``phantoms``: datasets
+- ``samples``: training crops and whole volumes; ``metrics``: scores; ``figures``: figures of the report
 """
 
 from ...runtime.lazy_names import lazy_names

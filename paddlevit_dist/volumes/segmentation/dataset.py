@@ -1,4 +1,4 @@
-"""The contract of a dataset of volumes with label maps, and where decoded label maps are kept."""
+"""Base classes of datasets of volumes with label maps, and the cache of decoded label maps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,43 +15,43 @@ from ..settings import MAX_VOXELS
 from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
 from .settings import VolumeSegmentationSettings
 
-IGNORED = 255  # of a voxel without a class; so a dataset has at most 255 classes
-_PLACES = 500  # voxels of each class that are kept, to draw training crops around
+IGNORED = 255  # label of a voxel without a class; a dataset has at most 255 classes
+_PLACES = 500  # stored voxels of each class, as centers of training crops
 
 
 class SegmentationOptions(NamedTuple):
-    """How a dataset is read; see the keys VOLUMES.* of the same names."""
+    """Settings for reading a dataset; fields correspond to the keys VOLUMES.*."""
 
     spacing_mm: Sequence[float] | None = None
     max_voxels: int = MAX_VOXELS
     fold: int = 0
 
 
-AS_THEY_ARE = SegmentationOptions()
+DEFAULT_OPTIONS = SegmentationOptions()
 
 
 class LabelSource(NamedTuple):
-    """Where the labels of a volume belong.
+    """Reference volume of a label map.
 
     Attributes:
-        file: the volume of its first channel; None: it was drawn.
-        geometry: of that file, with its axes as they are stored.
+        file: file of its first channel; None: a synthetic volume.
+        geometry: geometry of that file, with the stored order of axes.
     """
 
     file: str | None
     geometry: VolumeGeometry
 
 
-_NEARLY_WHOLE = 1e-3  # of a label: a slope of 1.0000000591, as some tools write, is off by less
+_NEARLY_WHOLE = 1e-3  # largest deviation of a label from an integer; some tools write a slope of 1.0000000591
 
 
 class LabelMap(NamedTuple):
-    """The classes of a volume's voxels.
+    """Classes of a volume's voxels.
 
     Attributes:
         array: uint8 (depth, height, width), classes from 0 or ``IGNORED``; axes are aligned with the world's.
-        geometry: of the array.
-        places: by class, without the background, int (at most 500, 3): some of its voxels z, y, x.
+        geometry: geometry of the array.
+        places: by class, without the background, some of its voxels z, y, x: int (at most 500, 3).
     """
 
     array: np.ndarray
@@ -59,80 +59,88 @@ class LabelMap(NamedTuple):
     places: Mapping[int, np.ndarray]
 
     @classmethod
-    def of(cls, array: np.ndarray, geometry: VolumeGeometry) -> "LabelMap":
-        """With places that are the same on every machine."""
+    def from_array(cls, array: np.ndarray, geometry: VolumeGeometry) -> "LabelMap":
+        """Create a label map; the drawn voxels are the same on every machine."""
         places, generator = {}, np.random.default_rng(0)
         occurring = np.bincount(array.reshape(-1), minlength=IGNORED + 1) > 0
         for label in np.flatnonzero(occurring[1:IGNORED]) + 1:
-            found = np.flatnonzero(array == label)
-            if len(found) > _PLACES:
-                found = found[np.sort(generator.integers(0, len(found), _PLACES))]
-            places[int(label)] = np.stack(np.unravel_index(found, array.shape), axis=1)
+            voxels = np.flatnonzero(array == label)
+            if len(voxels) > _PLACES:
+                voxels = voxels[np.sort(generator.integers(0, len(voxels), _PLACES))]
+            places[int(label)] = np.stack(np.unravel_index(voxels, array.shape), axis=1)
         return cls(array, geometry, places)
 
 
 class SegmentedVolumes(Dataset):
-    """Volumes of one or several channels, and a class for each voxel: ``read(index)`` gives ``(channels, labels)``.
+    """Base class of datasets of volumes with one or several channels and a class for each voxel.
 
-    Class 0 is the background.
+    ``read(index)`` returns ``(channels, labels)``. Class 0 is the background.
     """
 
     holds = "volumes with label maps"
     groups_by = SUBJECT
     class_names: list[str] = []
-    #: the number that files have for each class
+    #: number of each class in the files
     numbers: list[int] = []
     #: names of the channels, such as "CT"
     channels: list[str] = ["intensity"]
-    #: (depth, height, width), millimeters, at which volumes are read
+    #: target spacing, millimeters (depth, height, width)
     spacing: np.ndarray
-    #: of each channel what its moments are of, as the task says, see ``nonzero``; None: always of the whole volume
+    #: region of each channel's mean and deviation, set by the task, see ``nonzero``; None: always the whole volume
     within: Sequence[str] | None = None
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path | None, options: SegmentationOptions = AS_THEY_ARE
+        self,
+        data_path: str | None,
+        split: str,
+        cache_folder: Path | None,
+        options: SegmentationOptions = DEFAULT_OPTIONS,
     ) -> None:
         raise NotImplementedError
 
     @classmethod
     def open(cls, config: VolumeSegmentationSettings, split: str, cache_folder: Path) -> "SegmentedVolumes":
+        """Open a split with the DATA and VOLUMES keys of a configuration."""
         volumes = config.VOLUMES
         options = SegmentationOptions(volumes.SPACING_MM, volumes.MAX_VOXELS, volumes.FOLD)
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     @property
     def num_classes(self) -> int:  # type: ignore[override]
+        """Number of classes with the background."""
         return len(self.class_names)
 
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
-        """The channels of volume ``index``, of one geometry, and the labels of their voxels; None without labels."""
+        """Read the channels of volume ``index``, which have one geometry, and the labels; None without labels."""
         raise NotImplementedError
 
     def stored_labels(self, index: int) -> LabelMap | None:
-        """The labels as they are stored, at their own spacing, without being resampled; None without labels. By default
-        those of ``read``."""
+        """Return the labels at their stored spacing, without resampling; None without labels.
+
+        By default the labels of ``read``.
+        """
         return self.read(index)[1]
 
     def stored(self, index: int) -> list[np.ndarray]:
-        """The channels as they are stored, likewise."""
+        """Return the channels at their stored spacing, without resampling; by default the channels of ``read``."""
         return [np.asarray(channel.array) for channel in self.read(index)[0]]
 
     def source(self, index: int) -> LabelSource:
-        """Where the labels of volume ``index`` belong."""
+        """Return the file and geometry of the labels of volume ``index``."""
         raise NotImplementedError
 
     def case(self, index: int) -> str:
-        """Name of volume ``index``: its file name without channel and suffix."""
+        """Return the name of volume ``index``: its file name without channel and suffix."""
         raise NotImplementedError
 
 
 class VolumeFiles(SegmentedVolumes):
-    """Such volumes in files.
+    """Volumes with label maps, in files.
 
     Attributes:
-        names: of the volumes.
-        files: those of each volume's channels.
-        headers: of the first file of each.
+        names: names of the volumes.
+        files: files of each volume's channels.
+        headers: header of the first file of each volume.
     """
 
     names: Sequence[str]
@@ -145,25 +153,29 @@ class VolumeFiles(SegmentedVolumes):
         return len(self.files)
 
     def stored(self, index: int) -> list[np.ndarray]:
+        """Read the channels of volume ``index`` at their stored spacing."""
         files = self.files[index]
         return [read_stored(file, self.max_voxels, first=files[0])[0] for file in files]
 
     def source(self, index: int) -> LabelSource:
+        """Return the file and geometry of the labels of volume ``index``."""
         return LabelSource(self.files[index][0], self.headers[index].geometry)
 
     def case(self, index: int) -> str:
+        """Return the name of volume ``index``."""
         return self.names[index]
 
     def describe(self, index: int) -> str:
+        """Return the path of volume ``index``, for messages."""
         return self.files[index][0]
 
 
 class LabelStore(DecodedStore):
-    """Keeps decoded label maps in a folder, as classes.
+    """Cache of decoded label maps in a folder, as classes.
 
     Args:
-        numbers: that files have for each class.
-        ignored: the number of a voxel without a class; None: all have one.
+        numbers: number of each class in the files.
+        ignored: number of voxels without a class; None: all voxels have one.
     """
 
     def __init__(
@@ -182,36 +194,38 @@ class LabelStore(DecodedStore):
         """Return the label map of a file.
 
         Args:
-            first: of the files of its volume, as of ``read_stored``.
+            file: file of the labels.
+            first: first file of the volume, see ``read_stored``.
+
         Raises:
-            UserError: as ``DecodedStore.get``; or a voxel has a number that is no class.
+            UserError: see ``DecodedStore.get``; or a voxel has a number that is not a class.
         """
         stored, array = self._read_kept(file, "labels", first)
-        places = {int(label): np.array(own, np.int64) for label, own in stored["places"].items()}
+        places = {int(label): np.array(voxels, np.int64) for label, voxels in stored["places"].items()}
         return LabelMap(array, VolumeGeometry(array.shape, np.array(stored["affine"])), places)
 
     def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         array, affine = read_upright(file, self.spacing, self.max_voxels, self._classes, within[1])
-        places = LabelMap.of(array, VolumeGeometry(array.shape, affine)).places
-        return array, affine, {"places": {label: own.tolist() for label, own in places.items()}}
+        places = LabelMap.from_array(array, VolumeGeometry(array.shape, affine)).places
+        return array, affine, {"places": {label: voxels.tolist() for label, voxels in places.items()}}
 
     def _classes(self, file: str, voxels: np.ndarray) -> np.ndarray:
-        """Return uint8 of the same shape. Numbers that a header scales may be a thousandth off a whole one."""
+        """Convert numbers to classes, uint8; numbers scaled by a header may differ from an integer by a thousandth."""
         numbers = np.array([*self.numbers, *([] if self.ignored is None else [self.ignored])])
         classes = np.array([*range(len(self.numbers)), IGNORED][: len(numbers)], np.uint8)
         order = np.argsort(numbers)
-        found = np.empty(voxels.shape, np.uint8)
-        for depth, own in enumerate(voxels):  # slice by slice: indices have 8 bytes for each voxel
-            if own.dtype.kind == "f":
-                whole = np.rint(own)
-                own = np.where(np.abs(own - whole) <= _NEARLY_WHOLE, whole, own)
-            place = np.minimum(np.searchsorted(numbers[order], own), len(numbers) - 1)
-            wrong = np.argwhere(numbers[order][place] != own)
-            if len(wrong):
-                y, x = wrong[0].tolist()
+        result = np.empty(voxels.shape, np.uint8)
+        for depth, plane in enumerate(voxels):  # slice by slice, since indices take 8 bytes per voxel
+            if plane.dtype.kind == "f":
+                whole = np.rint(plane)
+                plane = np.where(np.abs(plane - whole) <= _NEARLY_WHOLE, whole, plane)
+            index = np.minimum(np.searchsorted(numbers[order], plane), len(numbers) - 1)
+            unknown = np.argwhere(numbers[order][index] != plane)
+            if len(unknown):
+                y, x = unknown[0].tolist()
                 raise UserError(
-                    f"{file}: voxel {x}, {y}, {depth} (x, y, z from 0) has the label {own[y, x]}, which dataset.json "
-                    f"does not name ({', '.join(map(str, sorted(numbers.tolist())))}): add it there or correct the file"
+                    f"{file}: voxel {x}, {y}, {depth} (x, y, z from 0) has the label {plane[y, x]}, which is not in "
+                    f"dataset.json ({', '.join(map(str, sorted(numbers.tolist())))}): add it there or correct the file"
                 )
-            found[depth] = classes[order][place]
-        return found
+            result[depth] = classes[order][index]
+        return result

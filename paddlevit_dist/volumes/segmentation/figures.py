@@ -1,4 +1,4 @@
-"""Figures of an evaluation of volumes with label maps: scores of classes, and slices of those that go wrong."""
+"""Figures of an evaluation of label maps: scores of classes, and slices of the worst volumes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,49 +15,57 @@ from .metrics import COLUMNS, VolumeMetrics
 _SHOWN = 12  # volumes of the gallery
 _MOST_ROWS = 1_000
 _OPACITY = 0.5  # of a class's color
-_OF_CLASS = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
+_CLASS_VALUES = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
 
 
 def segmentation_figures(
     samples: Any,
     records: Sequence[tuple[int, np.ndarray]],
     class_names: Sequence[str],
-    again: Callable[[int], tuple[Any, np.ndarray]],
+    segment: Callable[[int], tuple[Any, np.ndarray]],
 ) -> list[Figure]:
-    """Tables of classes and volumes, and the hardest volumes, worst first.
+    """Create the tables of classes and volumes, and the gallery of the hardest volumes, worst first.
 
     Args:
-        records: of each volume its index and sums, see ``VolumeMetrics``.
-        again: what is found in a volume, a ``SegmentedVolume``, and its labels.
+        samples: samples of the evaluated dataset.
+        records: index and sums of each volume, see ``VolumeMetrics``.
+        class_names: the background first.
+        segment: predicts a volume again; returns a ``SegmentedVolume`` and its labels.
     """
     sums = np.stack([record for _, record in records])  # (volumes, classes - 1, columns)
     metrics = VolumeMetrics(class_names)
     totals = metrics.compute({"sums": sums.sum(axis=0)})
     rows = []
-    for place, name in enumerate(class_names[1:]):
-        shown = [totals.get(f"{what} {name}") for what in _OF_CLASS]
-        numbers = [int(sums[:, place, COLUMNS.index(what)].sum()) for what in ("labeled", "missed")]
-        rows.append((name, *(None if own is None else round(own, 4) for own in shown), *numbers))
-    note = "Dice: mean over volumes; pooled: of the voxels of all volumes. Missed: only labeled, or only predicted."
-    classes = FigureTable("Classes of voxels", ["class", *_OF_CLASS, "volumes with it", "missed in"], rows, note)
+    for index, name in enumerate(class_names[1:]):
+        values = [totals.get(f"{what} {name}") for what in _CLASS_VALUES]
+        numbers = [int(sums[:, index, COLUMNS.index(what)].sum()) for what in ("labeled", "missed")]
+        rows.append((name, *(None if value is None else round(value, 4) for value in values), *numbers))
+    note = "Dice: mean over volumes; pooled: over the voxels of all volumes. Missed: only labeled, or only predicted."
+    classes = FigureTable("Classes of voxels", ["class", *_CLASS_VALUES, "volumes with it", "missed in"], rows, note)
     columns = metrics.columns([sums])
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(index) for index, _ in records]
     rows = [
-        (names[place], *(round(float(own[place]), 4) if np.isfinite(own[place]) else None for own in columns.values()))
+        (
+            names[place],
+            *(round(float(column[place]), 4) if np.isfinite(column[place]) else None for column in columns.values()),
+        )
         for place in order[:_MOST_ROWS]
     ]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
     volumes = FigureTable("Volumes", ("volume", *columns), rows, note)
     images = []
     for place in [place for place in order[:_SHOWN] if columns["Dice"][place] < 1]:
-        found, labels = again(records[place][0])
-        spacing = step_lengths(found.spacing) * found.labels.shape / np.array(found.volume.shape)
-        wrong = (found.labels != labels) & (labels != IGNORED)
+        predicted, labels = segment(records[place][0])
+        spacing = step_lengths(predicted.spacing) * predicted.labels.shape / np.array(predicted.volume.shape)
+        wrong = (predicted.labels != labels) & (labels != IGNORED)
         center = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
-        views = [class_slices(found.volume, spacing, own, class_names, center) for own in (labels, found.labels)]
+        views = [
+            class_slices(predicted.volume, spacing, class_map, class_names, center)
+            for class_map in (labels, predicted.labels)
+        ]
         images.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
-    note = "Those with the lowest mean Dice of their classes: truth above, prediction below, through most errors."
+    note = "Volumes with the lowest mean Dice: truth above, prediction below; slices with the most errors."
     return [classes, volumes, *([Gallery("Hardest volumes", images, note)] if images else [])]
 
 
@@ -68,21 +76,26 @@ def class_slices(
     class_names: Sequence[str],
     center: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Axial, coronal and sagittal slices side by side under the colors of their classes, anterior or superior up, and
-    what the colors mean: uint8 (height, width, 3).
+    """Render axial, coronal and sagittal slices side by side with colored classes and a legend.
+
+    Anterior or superior is up.
 
     Args:
-        volume: float32 (depth, height, width), shown from its percentile 0.5 (black) to 99.5 (white).
-        spacing: of it, millimeters.
-        labels: uint8 (depth, height, width) of the same extent, perhaps with more or fewer voxels.
-        center: the voxel of ``labels`` that the slices go through; None: the middle of all that has a class.
+        volume: float32 (depth, height, width), shown from percentile 0.5 (black) to 99.5 (white).
+        spacing: spacing of the volume, millimeters.
+        labels: uint8 (depth, height, width) of the same extent; the number of voxels may differ.
+        class_names: the background first.
+        center: the voxel of ``labels`` that all slices contain; None: the middle of all voxels with a class.
+
+    Returns:
+        uint8 (height, width, 3).
     """
     if center is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))
         center = inside.mean(axis=0) if len(inside) else (np.array(labels.shape) - 1) / 2
     share = np.array(volume.shape) / labels.shape
     low, high = np.percentile(volume[:: max(1, len(volume) // 64)], (0.5, 99.5))
-    nearest = [((np.arange(n) + 0.5) / one).astype(int) for n, one in zip(volume.shape, share)]
+    nearest = [((np.arange(n) + 0.5) / axis_share).astype(int) for n, axis_share in zip(volume.shape, share)]
     colors = np.zeros((IGNORED + 1, 4), np.float32)
     colors[1 : len(class_names)] = np.insert(class_colors(len(class_names) - 1).astype(np.float32), 3, _OPACITY, 1)
     drawn = orthogonal_slices(

@@ -1,6 +1,9 @@
-"""nnU-Net's layout: ``imagesTr/NAME_0000.nii.gz`` and so on for each channel, ``labelsTr/NAME.nii.gz``, and
-``dataset.json`` with the names of channels and labels, as versions 1 and 2 write it; also that of the Medical
-Segmentation Decathlon, whose volumes of one channel have no number."""
+"""Datasets in nnU-Net's layout.
+
+``imagesTr/NAME_0000.nii.gz`` and so on for each channel, ``labelsTr/NAME.nii.gz``, and ``dataset.json`` with the names
+of channels and labels, as versions 1 and 2 write it. Also the layout of the Medical Segmentation Decathlon, whose
+volumes of one channel have no number.
+"""
 
 import os
 import re
@@ -17,15 +20,15 @@ from ...runtime.text_files import read_json
 from ...tasks.dataset import require_split
 from ...tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
-from ..reading import VolumeHeader, case_name, common_spacing, headers_in_one_place, list_volumes, remarks_on
+from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
 from ..store import DecodedStore, DecodedVolume
-from .dataset import AS_THEY_ARE, IGNORED, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
+from .dataset import DEFAULT_OPTIONS, IGNORED, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
-_Case = tuple[str, tuple[str, ...], str | None]  # name, a file for each channel, and that of the labels
+_Case = tuple[str, tuple[str, ...], str | None]  # name, file of each channel, file of the labels
 _FOLDERS = {"train": ("imagesTr", "labelsTr"), "val": ("imagesTr", "labelsTr"), "test": ("imagesTs", "labelsTs")}
 _CHANNEL = re.compile(r"(.+)_(\d{4})")
-_FOLDS, _SEED = 5, 12345  # of nnU-Net's own division
+_FOLDS, _SEED = 5, 12345  # nnU-Net's default split
 _LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each channel) and labelsTr/NAME.nii.gz"
 
 
@@ -33,9 +36,9 @@ class DatasetDescription(NamedTuple):
     """Contents of ``dataset.json``.
 
     Attributes:
-        channels: their names, in order.
-        labels: names of the classes by their numbers, the background first.
-        ignored: the number of voxels without a class, or None.
+        channels: names of the channels, in order.
+        labels: names of the classes by number, the background first.
+        ignored: number of voxels without a class, or None.
     """
 
     channels: list[str]
@@ -44,85 +47,88 @@ class DatasetDescription(NamedTuple):
 
 
 class NnUNet(VolumeFiles):
-    """The volumes of one fold, ``train`` or ``val``, or of ``test`` (imagesTs, which need no labels).
+    """Volumes of one fold, ``train`` or ``val``, or of ``test`` (imagesTs, which needs no labels).
 
-    Folds are those of ``splits_final.json`` beside ``dataset.json``, or else the same five that nnU-Net makes. All
-    headers are read and checked at once; voxels on demand, and then from a decoded copy in ``cache_folder``.
+    Folds are read from ``splits_final.json`` next to ``dataset.json``; without it, they are nnU-Net's default five. All
+    headers are read and checked at once; voxels are read on demand and then from a decoded copy in ``cache_folder``.
 
     Raises:
-        UserError: a folder or file is missing or damaged, labels do not lie where their volume does, or spacings
-            differ and no common one is given.
+        UserError: a folder or file is missing or damaged, labels and volume have different geometries, or spacings
+            differ and no common one is set.
     """
 
     def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path, options: SegmentationOptions = AS_THEY_ARE
+        self, data_path: str | None, split: str, cache_folder: Path, options: SegmentationOptions = DEFAULT_OPTIONS
     ) -> None:
-        root = self.root = _existing(data_path)
-        described = read_description(os.path.join(root, DESCRIPTION))
-        self.channels = described.channels
-        self.numbers, self.class_names = list(described.labels), list(described.labels.values())
+        root = self.root = _find_root(data_path)
+        description = read_description(os.path.join(root, DESCRIPTION))
+        self.channels = description.channels
+        self.numbers, self.class_names = list(description.labels), list(description.labels.values())
         require_split(
-            split, [name for name, own in _FOLDERS.items() if os.path.isdir(os.path.join(root, own[0]))], root
+            split, [name for name, folders in _FOLDERS.items() if os.path.isdir(os.path.join(root, folders[0]))], root
         )
         cases, self.notices = _cases(root, self.channels, split, options.fold)
         self.names, self.files, self._label_files = zip(*cases)
         self.labeled = None not in self._label_files
         headers: dict[str, VolumeHeader] = {}
-        for _, images, labels in tqdm(cases, desc="looking at headers", unit="volume", disable=None, leave=False):
-            headers.update(headers_in_one_place([*images, *filter(None, [labels])], options.max_voxels))
+        for _, images, labels in tqdm(cases, desc="reading headers", unit="volume", disable=None, leave=False):
+            headers.update(read_aligned_headers([*images, *filter(None, [labels])], options.max_voxels))
         self.headers = [headers[files[0]] for files in self.files]
         self.spacing = common_spacing({files[0]: headers[files[0]] for files in self.files}, options.spacing_mm)
-        self.notices += remarks_on(headers)
+        self.notices += format_remarks(headers)
         folder, self.max_voxels = Path(cache_folder) / "volumes", options.max_voxels
         self._store = DecodedStore(folder, options.spacing_mm, options.max_voxels)
         self._labels, self._stored = (
-            LabelStore(folder, spacing, options.max_voxels, self.numbers, described.ignored)
+            LabelStore(folder, spacing, options.max_voxels, self.numbers, description.ignored)
             for spacing in (options.spacing_mm, None)
         )
 
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
+        """Read the channels and labels of volume ``index``."""
         file = self._label_files[index]
         files = self.files[index]
         within = self.within or [VOLUME] * len(files)
-        channels = [self._store.get(channel, own, files) for channel, own in zip(files, within)]
+        channels = [self._store.get(channel, region, files) for channel, region in zip(files, within)]
         return channels, None if file is None else self._labels.labels(file, files[0])
 
     def stored_labels(self, index: int) -> LabelMap | None:
+        """Return the labels of volume ``index`` at their stored spacing; None without labels."""
         file = self._label_files[index]
         return None if file is None else self._stored.labels(file, self.files[index][0])
 
     def listed(self) -> dict[str, Iterable[Any]]:
+        """Return the facts that identify the dataset, by name."""
         shapes = [np.array(header.geometry.shape, "<i8") for header in self.headers]
         return {**super().listed(), "sizes": shapes}
 
 
-def _existing(data_path: str | None) -> str:
+def _find_root(data_path: str | None) -> str:
     if data_path is None:
         raise UserError(f"dataset nnunet needs -data_path=<folder> in the layout {_LAYOUT}")
     root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
     if not os.path.isfile(os.path.join(root, DESCRIPTION)):
-        below = [name for name in _names(root) if os.path.isfile(os.path.join(root, name, DESCRIPTION))]
-        hint = f"; give one of the folders in it: {shorten(', '.join(below), 200)}" if below else ""
+        subfolders = [name for name in _names(root) if os.path.isfile(os.path.join(root, name, DESCRIPTION))]
+        hint = f"; use one of its subfolders: {shorten(', '.join(subfolders), 200)}" if subfolders else ""
         raise UserError(f"data path {root} has no {DESCRIPTION}{hint or f'; expected the layout {_LAYOUT}'}")
     return root
 
 
 def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[list[_Case], list[str]]:
     images, labels = (os.path.join(root, name) for name in _FOLDERS[split])
-    found = group_channels(list_volumes(images), expected)
-    if not found:
-        raise UserError(f"{images} holds no volumes; expected the layout {_LAYOUT}")
-    truth = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
-    cases = [(name, files, truth.pop(name, None)) for name, files in found]
-    without = [name for name, _, own in cases if own is None]
-    if without and (split != "test" or len(without) < len(cases)):
+    volumes = group_channels(list_volumes(images), expected)
+    if not volumes:
+        raise UserError(f"{images} contains no volumes; expected the layout {_LAYOUT}")
+    label_files = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
+    cases = [(name, files, label_files.pop(name, None)) for name, files in volumes]
+    unlabeled = [name for name, _, label_file in cases if label_file is None]
+    if unlabeled and (split != "test" or len(unlabeled) < len(cases)):
         raise UserError(
-            f"{labels} has no labels of {len(without):,} of {len(cases):,} volumes in {os.path.basename(images)}: "
-            f"{shorten(', '.join(without), 200)}; add them, or take these volumes out"
+            f"{labels} has no labels for {len(unlabeled):,} of {len(cases):,} volumes in {os.path.basename(images)}: "
+            f"{shorten(', '.join(unlabeled), 200)}; add them, or remove these volumes"
         )
     notices = []
-    if truth:
-        notices.append(f"note: {labels}: no volume belongs to {shorten(', '.join(sorted(truth)), 200)}; not used")
+    if label_files:
+        notices.append(f"note: {labels}: no volume matches {shorten(', '.join(sorted(label_files)), 200)}; not used")
     if split == "test":
         return cases, notices
     names = [name for name, _, _ in cases]
@@ -136,10 +142,10 @@ def _names(folder: str) -> list[str]:
 
 
 def read_description(file: str) -> DatasetDescription:
-    """Read what a ``dataset.json`` says.
+    """Read a ``dataset.json``.
 
     Raises:
-        UserError: it cannot be read or says it otherwise than nnU-Net does.
+        UserError: the file cannot be read or is not in nnU-Net's format.
     """
     try:
         content = read_json(Path(file))
@@ -154,7 +160,7 @@ def read_description(file: str) -> DatasetDescription:
     names = {number: name for number, name in names.items() if number != ignored}
     if 0 not in names or not 2 <= len(names) <= IGNORED:
         raise UserError(
-            f'{file}: "labels" are {list(names)}, expected 0 for the background and 1 to {IGNORED - 1} more'
+            f'{file}: "labels" has the numbers {list(names)}, expected 0 for the background and 1 to {IGNORED - 1} more'
         )
     return DatasetDescription([str(channels[str(number)]) for number in range(len(channels))], names, ignored)
 
@@ -169,8 +175,8 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
     for name, number in labels.items():
         if isinstance(number, (list, tuple)):
             raise UserError(
-                f"{file}: label '{name}' is a region of several numbers ({list(number)}), which are not learned as "
-                "such here: name each number as a label of its own"
+                f"{file}: label '{name}' is a region of several numbers ({list(number)}), which is not "
+                "supported: define a separate label for each number"
             )
         if str(name).isdecimal() and isinstance(number, str):
             name, number = number, int(name)  # version 1
@@ -178,16 +184,18 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
             raise UserError(f"{expected}; label '{name}' has the number {number!r}")
         names[number] = str(name)
     if len(set(names.values())) < len(names):
-        raise UserError(f"{file}: two labels have one name ({', '.join(names.values())}); rename one")
+        raise UserError(f"{file}: two labels have the same name ({', '.join(names.values())}); rename one")
     return dict(sorted(names.items()))
 
 
 def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Volumes by name, each with the files of its channels in their order. A number that is no channel's, as in
-    ``scan_2024.nii.gz``, is part of a name, unless another file is channel 0 of that volume.
+    """Group files by volume, each with the files of its channels in order.
+
+    A number that is not a channel's, as in ``scan_2024.nii.gz``, is part of the name, unless another file is channel 0
+    of that volume.
 
     Raises:
-        UserError: a channel is missing, or there are more than there should be.
+        UserError: a channel is missing, or there are too many.
     """
     cases: dict[str, dict[int, str]] = {}
     names = set(map(case_name, files))
@@ -198,41 +206,50 @@ def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[
         name, number = (match[1], int(match[2])) if is_channel else (name, 0)
         other = cases.setdefault(name, {}).setdefault(number, file)
         if other != file:
-            raise UserError(f"{file} and {os.path.basename(other)} are channel {number} of one volume; rename one")
-    for name, own in cases.items():
-        missing = [number for number in range(len(channels)) if number not in own]
-        if missing or len(own) > len(channels):
-            some = own[min(own)]
-            what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(own)} files of {name}"
+            raise UserError(f"{file} and {os.path.basename(other)} are both channel {number} of one volume; rename one")
+    for name, channel_files in cases.items():
+        missing = [number for number in range(len(channels)) if number not in channel_files]
+        if missing or len(channel_files) > len(channels):
+            first = channel_files[min(channel_files)]
+            what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(channel_files)} files of {name}"
             raise UserError(
-                f"{os.path.dirname(some)} has {what} beside {os.path.basename(some)}: expected one for each of the "
+                f"{os.path.dirname(first)} has {what} next to {os.path.basename(first)}: expected one for each of the "
                 f"{len(channels)} channels ({', '.join(channels)})"
             )
-    return [(name, tuple(own[number] for number in range(len(channels)))) for name, own in sorted(cases.items())]
+    return [
+        (name, tuple(channel_files[number] for number in range(len(channels))))
+        for name, channel_files in sorted(cases.items())
+    ]
 
 
 def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
-    """Choose the volumes that ``split`` of a fold has: those that ``splits_final.json`` lists. Without that file those
-    that nnU-Net would draw, which are scikit-learn's ``KFold(5, shuffle=True, random_state=12345)`` of the sorted
-    names; where names say which volumes are of one subject, its subjects are drawn in that way."""
+    """Choose the volumes of a split of a fold.
+
+    They are listed in ``splits_final.json``. Without that file, nnU-Net's folds are reproduced: scikit-learn's
+    ``KFold(5, shuffle=True, random_state=12345)`` of the sorted names. If names identify subjects, subjects are split
+    instead of volumes.
+    """
     if os.path.isfile(file):
         listed = _listed_folds(file)
         if fold >= len(listed):
-            raise UserError(f"VOLUMES.FOLD {fold}: {file} has {len(listed)} folds, from 0")
+            raise UserError(f"VOLUMES.FOLD {fold}: {file} has {len(listed)} folds, numbered from 0")
         unknown = sorted(set(listed[fold][split]) - set(names))
         if unknown:
-            raise UserError(f"{file} lists {shorten(', '.join(unknown), 200)}, of which imagesTr has no volume")
+            raise UserError(f"{file} lists {shorten(', '.join(unknown), 200)}, but imagesTr has no such volume")
         if not listed[fold][split]:
-            raise UserError(f"{file}: fold {fold} has no volume in {split}; list one, or take another VOLUMES.FOLD")
+            raise UserError(f"{file}: fold {fold} has no volume in {split}; list one, or set another VOLUMES.FOLD")
         return set(listed[fold][split])
-    word, groups = find_groups(SUBJECT, names) or ("volume", names)
-    drawn = sorted(set(groups))
-    folds = min(_FOLDS, len(drawn))
+    unit, groups = find_groups(SUBJECT, names) or ("volume", names)
+    unique_groups = sorted(set(groups))
+    folds = min(_FOLDS, len(unique_groups))
     if folds < 2 or fold >= folds:
-        raise UserError(f"VOLUMES.FOLD {fold}: {len(drawn)} {word}s are divided into {folds} folds, from 0; at least 2")
-    order = np.arange(len(drawn))
+        raise UserError(
+            f"VOLUMES.FOLD {fold}: {len(unique_groups)} {unit}s give {folds} folds, numbered from 0; at least 2 are "
+            "needed"
+        )
+    order = np.arange(len(unique_groups))
     np.random.RandomState(_SEED).shuffle(order)
-    chosen = {drawn[place] for place in np.array_split(order, folds)[fold]}  # the first ones are larger
+    chosen = {unique_groups[index] for index in np.array_split(order, folds)[fold]}  # the first folds are larger
     held_out = {name for name, group in zip(names, groups) if group in chosen}
     return held_out if split == "val" else set(names) - held_out
 
@@ -240,23 +257,23 @@ def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
 def _listed_folds(file: str) -> list[dict[str, list[str]]]:
     try:
         folds: Any = read_json(Path(file))
-        return [{part: list(map(str, one[part])) for part in ("train", "val")} for one in folds]
+        return [{part: list(map(str, fold[part])) for part in ("train", "val")} for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]') from error
 
 
 def _note_subjects(file: str, names: Sequence[str], fold: int) -> list[str]:
-    """Note how a fold that ``choose_cases`` knows divides volumes of one subject, if names say that there are any."""
-    found = find_groups(SUBJECT, names)
-    if found is None:
+    """Note how a fold splits the volumes of one subject, if names identify subjects."""
+    groups = find_groups(SUBJECT, names)
+    if groups is None:
         return []
     if not os.path.isfile(file):
         return [
-            f"note: the {len(names):,} volumes are of {len(set(found[1])):,} subjects (sub-...), each on one side of a "
-            f"fold; nnU-Net's own folds divide volumes: {os.path.basename(file)} would set them"
+            f"note: the {len(names):,} volumes belong to {len(set(groups[1])):,} subjects (sub-...), each on one side "
+            f"of a fold; nnU-Net splits volumes instead: to use its folds, add {os.path.basename(file)}"
         ]
-    subject_of = dict(zip(names, found[1]))
-    train, val = ({subject_of.get(name, name) for name in _listed_folds(file)[fold][part]} for part in ("train", "val"))
+    subjects = dict(zip(names, groups[1]))
+    train, val = ({subjects.get(name, name) for name in _listed_folds(file)[fold][part]} for part in ("train", "val"))
     both = sorted(train & val)
-    said = f"{shorten(', '.join(both), 120)}: {len(both):,} of {len(val):,} subjects validated are trained on"
-    return [f"note: {file}, fold {fold}: volumes of one subject are in train and in val, {said}"] if both else []
+    counts = f"{shorten(', '.join(both), 120)}: {len(both):,} of {len(val):,} validated subjects are also in training"
+    return [f"note: {file}, fold {fold}: volumes of one subject are in train and in val, {counts}"] if both else []

@@ -1,4 +1,4 @@
-"""Predictions of a network that segments volumes for new ones: label maps as NIfTI, where the volumes lie."""
+"""Predictions for new volumes: label maps as NIfTI, with the geometry of the volumes."""
 
 import gzip
 import os
@@ -12,9 +12,9 @@ from PIL import Image
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ..geometry import as_stored, square, step_lengths
-from ..inputs import ReadableVolumes, read_new
-from ..reading import library
+from ..geometry import from_canonical, remove_shear, step_lengths
+from ..inputs import ReadableVolumes, read_at_spacing
+from ..reading import import_extra
 from ..store import DecodedVolume
 from .dataset import LabelMap, LabelSource, VolumeFiles
 from .figures import class_slices
@@ -24,16 +24,16 @@ _CLASSES = "classes.txt"
 
 
 class SegmentedVolume(NamedTuple):
-    """The classes of a volume's voxels.
+    """Predicted classes of a volume's voxels.
 
     Attributes:
-        index: of the volume.
-        labels: uint8 (depth, height, width), as labels are stored, along the world's axes.
-        volume: float32 (depth, height, width), the first channel as the network sees it.
-        spacing: the steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
+        index: index of the volume.
+        labels: uint8 (depth, height, width), stored size of the labels, along the world's axes.
+        volume: float32 (depth, height, width), first channel of the network's input.
+        spacing: steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
     """
 
-    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     labels: np.ndarray
     volume: np.ndarray
     spacing: np.ndarray
@@ -43,8 +43,8 @@ class NewVolumes(VolumeFiles):
     """Volumes without labels, each decoded when it is read.
 
     Args:
-        files: of one channel each; those of one volume have its name and _0000, _0001 and so on.
-        task: what ``load_meta`` knows.
+        files: files of one channel each; files of one volume have its name and _0000, _0001 and so on.
+        task: task after ``load_meta``.
     """
 
     labeled = False
@@ -57,31 +57,39 @@ class NewVolumes(VolumeFiles):
             folders.setdefault(os.path.dirname(file), []).append(file)
         volumes: list[tuple[str, Sequence[str]]] = []
         unreadable: list[tuple[str, str]] = []
-        for own in folders.values():
+        for folder_files in folders.values():
             try:
-                volumes += group_channels(own, self.channels)
+                volumes += group_channels(folder_files, self.channels)
             except UserError as error:
-                unreadable.append((own[0], str(error)))
-        found = ReadableVolumes(volumes, self.max_voxels)
-        self.names, self.files, self.headers = found.stems, found.files, found.headers
-        self.unreadable, self.notices = [*unreadable, *found.unreadable], found.notices
+                unreadable.append((folder_files[0], str(error)))
+        readable = ReadableVolumes(volumes, self.max_voxels)
+        self.names, self.files, self.headers = readable.stems, readable.files, readable.headers
+        self.unreadable, self.notices = [*unreadable, *readable.unreadable], readable.notices
 
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
+        """Read the channels of volume ``index``, which has no labels."""
         files, geometry = self.files[index], self.headers[index].geometry
-        read = (read_new(*each, geometry, self.spacing, self.max_voxels, files) for each in zip(files, self.within))
+        read = (
+            read_at_spacing(*arguments, geometry, self.spacing, self.max_voxels, files)
+            for arguments in zip(files, self.within)
+        )
         return list(read), None
 
     def stored_labels(self, index: int) -> LabelMap | None:
+        """Return None: the volumes have no labels."""
         return None
 
 
 class LabelWriter(PredictionWriter):
-    """Writes ``NAME.nii.gz`` for each volume, with the numbers that labels have in the training data, at the voxels of
-    its first file; and ``NAME.png``, three slices with the classes found.
+    """Writer of ``NAME.nii.gz`` for each volume, and ``NAME.png``, three slices with the predicted classes.
+
+    Label maps have the label numbers of the training data and the voxels of the volume's first file.
 
     Args:
-        folder: exists.
-        numbers: of the classes.
+        folder: existing folder.
+        dataset: dataset of the volumes.
+        class_names: the background first.
+        numbers: number of each class.
     """
 
     writes_evaluations = True
@@ -91,6 +99,7 @@ class LabelWriter(PredictionWriter):
         self.numbers = np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
 
     def write(self, index: int, prediction: SegmentedVolume, truth: Any = None) -> Row:
+        """Write the files of one volume and return their names."""
         name = self.dataset.case(index)
         write_labels(self.folder / f"{name}.nii.gz", self.numbers[prediction.labels], self.dataset.source(index))
         spacing = step_lengths(prediction.spacing) * prediction.labels.shape / np.array(prediction.volume.shape)
@@ -100,26 +109,31 @@ class LabelWriter(PredictionWriter):
         return {"labels": f"{name}.nii.gz", "picture": f"{name}.png"}
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Write the table of label numbers and return lines for the log."""
         if not any(True for _ in entries):
             return []
         lines = [f"{number}\t{name}\n" for number, name in zip(self.numbers.tolist(), self.class_names)]
         with atomic_file(self.folder / _CLASSES) as file:
             file.write("".join(lines).encode())
-        return [f"label maps (.nii.gz) are in {self.folder}; their numbers are explained in {_CLASSES}"]
+        return [f"label maps (.nii.gz) are in {self.folder}; {_CLASSES} lists the classes of their numbers"]
 
 
 def write_labels(file: Path, labels: np.ndarray, source: LabelSource) -> None:
-    """Write a label map as NIfTI, with the voxels and the affine of the file that it belongs to: its sform. Where that
-    has no qform, as ITK needs one beside a sheared sform, it is the place where ITK puts such a series itself.
+    """Write a label map as NIfTI with the voxels and the affine (sform) of its volume's file.
+
+    If the file has no qform, which ITK needs in addition to a sheared sform, the qform is the position that ITK itself
+    gives such a series.
 
     Args:
+        file: path of the output.
         labels: unsigned (depth, height, width), along the world's axes.
+        source: file and geometry of the volume.
     """
-    nibabel = library("nibabel", str(file))
-    array, affine, header = as_stored(labels, source.geometry.affine).T, source.geometry.affine, None
+    nibabel = import_extra("nibabel", str(file))
+    array, affine, header = from_canonical(labels, source.geometry.affine).T, source.geometry.affine, None
     kind = nibabel.Nifti1Image
     if source.file is not None and source.file.lower().endswith((".nii", ".nii.gz")):
-        stored = nibabel.load(source.file)  # with its own codes and unit of length
+        stored = nibabel.load(source.file)  # keeps the codes and the unit of length
         kind, affine, header = type(stored), stored.affine, stored.header.copy()
         header["cal_max"] = header["cal_min"] = 0
     image = kind(np.ascontiguousarray(array), affine, header, dtype=labels.dtype)
@@ -127,6 +141,6 @@ def write_labels(file: Path, labels: np.ndarray, source: LabelSource) -> None:
     if header is None:
         image.header.set_xyzt_units("mm")
     if image.header["sform_code"] and not image.header["qform_code"]:
-        image.set_qform(square(affine), 1)
+        image.set_qform(remove_shear(affine), 1)
     with atomic_file(file) as out:
         out.write(gzip.compress(image.to_bytes(), compresslevel=6, mtime=0))

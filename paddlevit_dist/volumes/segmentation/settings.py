@@ -1,4 +1,4 @@
-"""Configuration keys of the segmentation of volumes, beside those of all tasks with volumes."""
+"""Configuration keys of volume segmentation, in addition to the keys of all tasks with volumes."""
 
 from collections.abc import Iterator
 from typing import Literal, get_args
@@ -12,34 +12,41 @@ AXES = get_args(Axis)
 
 
 class SegmentationVolumeSection(settings.VolumeSection):
+    """Section VOLUMES of volume segmentation."""
+
     FOREGROUND_FRACTION: float = key(
-        0.33, "training: share of the crops that are drawn around a voxel of a class other than the background", SHARE
+        0.33, "training: fraction of crops that contain a drawn voxel of a class other than the background", SHARE
     )
-    DICE_WEIGHT: float = key(1.0, "training: weight of the Dice loss beside cross-entropy", AT_LEAST_0)
+    DICE_WEIGHT: float = key(1.0, "training: weight of the Dice loss; cross-entropy has the weight 1", AT_LEAST_0)
     DEEP_SUPERVISION: bool = key(
         False,
-        "training: levels of lower resolution have a loss too, of half the weight for each half of the resolution",
+        "training: add losses of the lower resolutions; each halving of the resolution halves the weight",
     )
-    FOLD: int = key(0, "which of nnU-Net's five splits into train and val", Range(low=0, high=999))
+    FOLD: int = key(
+        0, "index of the fold: split into train and val, by default one of nnU-Net's five", Range(low=0, high=999)
+    )
     MIRROR_AXES: list[Axis] = key(
         [],
-        "axes along which training crops are mirrored, each with a probability of one half; and with TEST_MIRROR "
-        "windows of evaluations",
+        "axes along which training crops are mirrored, each with a probability of one half; with TEST_MIRROR also "
+        "evaluation windows",
     )
     TEST_MIRROR: bool = key(
-        False, "evaluation: mean of the outputs for each window and its mirror images along MIRROR_AXES"
+        False, "evaluation: average the outputs of each window and its mirror images along MIRROR_AXES"
     )
     SURFACE_DISTANCES: bool = key(
-        True, "evaluation: also average and 95 % distance between true and predicted surfaces, in mm; needs SciPy"
+        True,
+        "evaluation: also compute average and 95 % distances between true and predicted surfaces, in mm; needs SciPy",
     )
 
 
 class VolumeSegmentationSettings(settings.VolumeSettings):
+    """Settings of volume segmentation."""
+
     VOLUMES: SegmentationVolumeSection
 
 
-def _find_unused(given: ConfigView[VolumeSegmentationSettings]) -> Iterator[IgnoredKeys]:
-    if not given.values.VOLUMES.MIRROR_AXES:
+def _find_unused(config: ConfigView[VolumeSegmentationSettings]) -> Iterator[IgnoredKeys]:
+    if not config.values.VOLUMES.MIRROR_AXES:
         yield IgnoredKeys(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 
 

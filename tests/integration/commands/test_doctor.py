@@ -8,7 +8,7 @@ from support.runs import PLAIN
 
 from paddlevit_dist import settings
 from paddlevit_dist.debug import doctor_checks
-from paddlevit_dist.debug.doctor_checks import CheckContext, DoctorCheck, carry_out
+from paddlevit_dist.debug.doctor_checks import CheckContext, DoctorCheck, run_checks
 from paddlevit_dist.launch import devices
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
@@ -20,15 +20,15 @@ def ends_with_a_signal(*arguments):
 
 def test_a_crash_of_a_device_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
-    monkeypatch.setattr(doctor_checks, "try_device", ends_with_a_signal)
+    monkeypatch.setattr(doctor_checks, "run_device_test", ends_with_a_signal)
     checkup = CheckContext(settings.load([PLAIN, "-dataset=digits"]).values, tmp_path, MACHINE)
 
     def fails(_):
         raise KeyError("a bug")
 
     checks = [*doctor_checks.CHECKS[-1:], DoctorCheck("fails", fails), DoctorCheck("needs", fails, ("devices",))]
-    carry_out(checkup, checks)
-    found = checkup.found
+    run_checks(checkup, checks)
+    found = checkup.results
     assert found["devices"].status == "failure" and "SIGSEGV" in found["devices"].text
     assert found["fails"].status == "failure" and found["fails"].text == "KeyError: 'a bug'"
-    assert found["needs"].status == "skipped" and found["needs"].text.endswith("'devices' has to be right first")
+    assert found["needs"].status == "skipped" and found["needs"].text.endswith("fix 'devices' first")

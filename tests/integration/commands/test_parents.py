@@ -17,9 +17,9 @@ def test_no_parent_computes_anything(tmp_path):
     found = json.loads(well(ended).out.splitlines()[-1])
     assert found["calls"] == [
         ["worker", 2, True, False],
-        ["run_way", 2, True, True],
-        ["run_way", 1, True, True],
-        ["run_way", 1, True, True],
+        ["run_variant", 2, True, True],
+        ["run_variant", 1, True, True],
+        ["run_variant", 1, True, True],
         ["worker", 2, True, False],
         ["worker", 2, True, False],
     ]

@@ -23,7 +23,10 @@ def command(*words):
 def test_inspect_data_draws_scenes_as_the_network_sees_them(tmp_path):
     words = f"POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.SPACING_M 0.15 -output={tmp_path}".split()
     ended = well(command("inspect", "data", f"-cfg={ROOT}/configs/minkunet_tutorial.yaml", *words))
-    told = [f"2 of 2 training scenes, 1 epoch: {tmp_path / 'data.png'}", "leaks: 0 of 24 scenes of val stand in train"]
+    told = [
+        f"2 of 2 training scenes, 1 epoch: {tmp_path / 'data.png'}",
+        "leaks: 0 of 24 scenes of val are also in train",
+    ]
     assert ended.out.splitlines() == told
     sheet = np.asarray(Image.open(tmp_path / "data.png"))
     assert 2 * 480 < sheet.shape[1] <= 1320 and (sheet != 255).any(axis=2).mean() > 0.1  # two views fit a laptop

@@ -82,7 +82,7 @@ def test_samples_of_a_group_are_compared_together(runs, capsys, tmp_path):
     """Given by a file, and known from the evaluations themselves."""
     run([*runs[:2], "-json"])
     (plain,) = json.loads(capsys.readouterr().out)["comparisons"]
-    names, listed = tables.read(runs[0]).names, tmp_path / "videos.csv"
+    names, listed = tables.read_table(runs[0]).names, tmp_path / "videos.csv"
     changed = [{row["sample"] for row in plain[kind]} for kind in ("fixed", "broken")]
     gains = [(name in changed[0]) - (name in changed[1]) for name in names]
     video = np.empty(300, int)
@@ -103,7 +103,7 @@ def test_samples_of_a_group_are_compared_together(runs, capsys, tmp_path):
 
     groups = read_groups(str(listed), names, "data")
     for number, folder in enumerate(runs[:2]):  # as an evaluation with -group leaves it
-        table, kept = tables.read(folder), groups._replace(names=np.roll(groups.names, number))
+        table, kept = tables.read_table(folder), groups._replace(names=np.roll(groups.names, number))
         (tmp_path / str(number)).mkdir()
         arrays = {"indices": np.arange(300), **table.arrays}
         tables._write(tmp_path / str(number) / tables.FILES[0], table.about, table.names, arrays, kept)
@@ -114,10 +114,8 @@ def test_samples_of_a_group_are_compared_together(runs, capsys, tmp_path):
     assert ", by 60 groups (video)\n" in capsys.readouterr().out
     run([str(tmp_path / "0"), str(tmp_path / "1"), f"-output={tmp_path / 'page.html'}"])
     shown = capsys.readouterr().out
-    assert (
-        f"warning: groups: {tmp_path / '1'} has others, by 60 groups (video); drawn are those of {tmp_path / '0'}"
-        in shown
-    )
+    warning = f"warning: groups: {tmp_path / '1'} has different ones, by 60 groups (video); used are the groups of "
+    assert f"{warning}{tmp_path / '0'}" in shown
     assert "of the same 300 samples, by 60 groups (video)" in (tmp_path / "page.html").read_text(encoding="utf-8")
     with pytest.raises(UserError, match="-group=video: there is no such file or column; expected a file"):
         run([*runs[:2], "-group=video"])
@@ -152,6 +150,6 @@ def test_a_table_is_whole_or_absent_and_off_with_intervals(tmp_path):
 def test_a_page_is_not_written_over_what_is_none(target, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.yaml").write_text("mine")
-    with pytest.raises(UserError, match=f"-output={target}: expected a file that ends in .html, or a folder that is"):
+    with pytest.raises(UserError, match=f"-output={target}: expected a file that ends in .html, or an existing folder"):
         run(["first", "second", f"-output={target}"])
     assert (tmp_path / "other.yaml").read_text() == "mine" and not (tmp_path / "not").exists()

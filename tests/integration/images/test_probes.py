@@ -10,7 +10,7 @@ from support.runs import events, last_line, refusal, run_main, well
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.debug.selftest import silent_training
+from paddlevit_dist.debug.selftest import build_silent_trainer
 from paddlevit_dist.images.classification.probes import LinearProbe
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
@@ -183,7 +183,7 @@ def test_a_look_at_a_training_computes_no_features(folder, tmp_path):
     words = [*DATA, *MODEL, f"-pretrained={folder}/weights.pdparams", f"-output={tmp_path}"]
     config = load(["-cfg=probe_linear", *words, "DATA.CACHE_FOLDER", str(tmp_path)]).values
     task = LinearProbe(config)
-    run = silent_training(config, task, task.build_dataset("train", tmp_path), tmp_path)
+    run = build_silent_trainer(config, task, task.build_dataset("train", tmp_path), tmp_path)
     batch = next(run.loader.epochs(1, 1))
     loss = task.train_step(run.model, batch, StepPosition(1, 0, 1))["loss"]
     assert float(loss.sum) == pytest.approx(loss.count * np.log(10), rel=1e-5)

@@ -23,7 +23,7 @@ def test_the_pairs_are_shown_side_by_side(leaking, tmp_path, command):
     words = ["inspect", command, *IMAGES, f"-data_path={leaking}", f"-output={tmp_path}"]
     ended = succeeded(run_command([sys.executable, "-m", "paddlevit_dist", *words]))
     (line,) = (line for line in ended.out.splitlines() if line.startswith("leaks: "))
-    assert "9 of 16 images of val stand in train (1 same file, 1 same content, 7 near duplicate)" in line
+    assert "9 of 16 images of val are also in train (1 same file, 1 same content, 7 near duplicate)" in line
     listed = json.loads((tmp_path / "leaks.json").read_text())["pairs"]
     assert len(listed) == 9 and all(Path(row["train"]).is_file() for row in listed)
     assert Image.open(tmp_path / "leaks.png").width > 2 * 200

@@ -8,7 +8,7 @@ from support.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist.settings import load
-from paddlevit_dist.volumes.nonzero import _of_weights
+from paddlevit_dist.volumes.nonzero import _read_checkpoint_region
 
 
 def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
@@ -19,17 +19,17 @@ def test_a_run_is_evaluated_and_continued_as_its_weights_were_trained(tmp_path):
     keys = (*tiny, "VOLUMES.NORMALIZE", "z_score", "VOLUMES.INTENSITY_WINDOW", "None", "DATA.NUM_WORKERS", "0")
     recipe = [f"-cfg={ROOT}/configs/volume_unet3d_phantoms.yaml", "-ngpus=1", "-batch_size=1", *keys]
     words = [*recipe, f"-data_path={data}", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"]
-    assert "z_score is of what is not zero" in succeeded(run_main(*words)).out
+    assert "z_score uses the nonzero voxels" in succeeded(run_main(*words)).out
     weights = tmp_path / "run" / "checkpoints" / "last"
     evaluation = [*recipe, f"-data_path={other}", "-eval", f"-pretrained={weights}", "-allow_changes", "-split=train"]
     said = succeeded(run_main(*evaluation, f"-output={tmp_path / 'eval'}")).out
-    assert "z_score is of what is not zero, holes filled" in said and "as the weights were trained" in said
+    assert "z_score uses the nonzero voxels with holes filled" in said and "setting of the weights" in said
     inspected = run_command(
         [sys.executable, "-m", "paddlevit_dist", "inspect", "data", f"-data_path={other}", *recipe[:1], *keys],
     )
-    assert "box around what is not zero: median 100 % of a volume" in succeeded(inspected).out
+    assert "box around nonzero voxels: median 100 % of a volume" in succeeded(inspected).out
 
     assert yaml.safe_load((weights / "about.yaml").read_text())["input"]["z_score"] == "mask"
-    assert _of_weights(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
-    assert _of_weights(load([*words, "-resume=auto"]).values, True) == "mask"
-    assert _of_weights(load(words).values, True) is None
+    assert _read_checkpoint_region(load([*evaluation, "-dataset=nnunet"]).values, False) == "mask"
+    assert _read_checkpoint_region(load([*words, "-resume=auto"]).values, True) == "mask"
+    assert _read_checkpoint_region(load(words).values, True) is None

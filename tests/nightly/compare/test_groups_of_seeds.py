@@ -51,7 +51,7 @@ def test_a_group_side_by_side_as_on_gpus_is_stopped_and_goes_on_and_a_failed_see
     os.killpg(group.pid, signal.SIGINT)  # as a terminal does
     ended = ended_by_itself(group, HANG_SECONDS)
     assert ended.code == 75, ended.out[-2000:] + ended.err
-    assert "2 of 2 seeds of group are unfinished, what they have trained is saved; the same command" in ended.err
+    assert "2 of 2 seeds of group are unfinished, and their checkpoints are saved; repeat the command" in ended.err
     assert "seed 1: group/seed_1, GPU 5: see log.txt there" in ended.out and "epoch 1/400" not in ended.out
     assert [row["state"] for row in make_group(tmp_path / "group")["seeds"]] == ["unfinished"] * 2
     for seed in (0, 1):

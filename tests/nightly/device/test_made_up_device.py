@@ -45,7 +45,7 @@ def test_rows_of_two_devices_are_normalized_together_without_a_float64_in_their_
 
 def test_doctor_names_the_device():
     out = well(run("doctor", HOST_DEVICE_COUNT="2")).out
-    assert f"none of CUDA's; 2 {NAME}(s) usable" in out and f"2 process(es) ({NAME}) compute right and agree" in out
+    assert f"no CUDA GPU; 2 {NAME}(s) usable" in out and f"2 process(es) ({NAME}) compute correctly and agree" in out
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from support.volume_files import write_landmarks, write_volume
 
-from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text, markups_text
+from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "tutorials" / "volumes.md").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ def write_the_volumes_of_the_page(folder: Path) -> None:
         place = {"eye_left": (sign * 4.0, sign * 6.0, 3.0), "eye_right": (sign * 20.0, sign * 6.0, 3.0), "chin": None}
         points = [LandmarkPoint(name, tuple(map(str, xyz)), "") for name, xyz in place.items() if xyz]
         if landmarks.endswith((".fcsv", ".mrk.json")):
-            text = fcsv_text(points, "lps") if landmarks.endswith(".fcsv") else markups_text(points, "lps")
+            text = format_fcsv(points, "lps") if landmarks.endswith(".fcsv") else format_markups(points, "lps")
             (folder / landmarks).write_text(text)
         else:
             write_landmarks(folder / landmarks, place)

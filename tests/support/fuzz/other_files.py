@@ -15,10 +15,10 @@ from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.content import find_run_settings
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.compare.formatting import correct, format_lines
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read as read_samples
-from paddlevit_dist.compare.tables import write_beside
+from paddlevit_dist.compare.formatting import add_findings, format_lines
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table as read_samples
+from paddlevit_dist.compare.tables import write_evaluated
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.logging.record import supersede
 from paddlevit_dist.runtime.errors import UserError
@@ -110,14 +110,14 @@ def make_samples(folder):
         )
         for name in ("first", "second"):
             (folder / kind / name).mkdir(parents=True, exist_ok=True)
-            write_beside(folder / kind / name / "intervals.json", evaluation, {"epoch": 1})
+            write_evaluated(folder / kind / name / "intervals.json", evaluation, {"epoch": 1})
     return sorted(folder.rglob("*.npz"))
 
 
 def compare_samples(folder):
     for kind in ("boxes", "classes"):
         tables = [read_samples(str(folder / kind / name)) for name in ("first", "second")]
-        (found,) = correct([compare(*tables)])
+        (found,) = add_findings([compare_tables(*tables)])
         assert 0 <= found["p"] <= 1 and format_lines(tables, [found], 2)
 
 

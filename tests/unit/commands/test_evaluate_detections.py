@@ -10,7 +10,7 @@ from support import coco_peer
 from support.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.commands import evaluate_detections, evaluate_results
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.images.run_lengths import encode, outline, parse_segmentation
@@ -399,5 +399,5 @@ def make_test_a_field_of_images_says_what_they_are(evaluate, tmp_path):
     assert said["scores"] == plain["scores"] and said["intervals"]["AP"] != plain["intervals"]["AP"]
     assert said["groups"] == {"by": "video_id", "number": 3, "source": str(tmp_path / "annotations.json")}
     assert "3 groups (below 30), cup in fewer than 10 groups" in told
-    assert read(str(tmp_path / "out")).groups.names.tolist() == ["0", "1", "2"] * 4
+    assert read_table(str(tmp_path / "out")).groups.names.tolist() == ["0", "1", "2"] * 4
     evaluate_detections.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-group=video_id"])

@@ -10,8 +10,8 @@ import paddle
 import pytest
 
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -170,12 +170,12 @@ def test_the_classes_of_a_data_set(tmp_path, capsys):
     assert f"\ntop-1 {100 * right / len(rows):.2f} [" in said and "ground truth: digits (val)" in said
     scores = json.loads((tmp_path / "out" / "scores.json").read_text())
     assert scores["scores"]["top-1"] == pytest.approx(100 * right / len(rows))
-    kept = read(str(tmp_path / "out"))
+    kept = read_table(str(tmp_path / "out"))
     assert kept.names == [digits.identity(row) for row in range(len(digits))]
     changed = kept._replace(arrays={**kept.arrays, "places": np.zeros(len(rows), np.int32)})
-    found = compare(kept, changed)
+    found = compare_tables(kept, changed)
     assert len(found["fixed"]) == len(rows) - right and not found["broken"]
-    assert found["warnings"] == [f"protocol, input: not known of {tmp_path / 'out'}, which this package did not make"]
+    assert found["warnings"] == [f"protocol, input: unknown for {tmp_path / 'out'}, the results of another program"]
 
 
 def test_what_is_not_finite_is_wrong_and_told(evaluate):

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.runtime.errors import UserError
 
@@ -132,7 +132,7 @@ def test_dice_and_boundaries_are_scored_as_in_an_evaluation(tmp_path, evaluate):
     values = metrics.compute(metrics.state)
     assert values.pop("pixels") == sum((one != 255).sum() for one in true)
     assert said["scores"] == pytest.approx(values, rel=1e-12)
-    table = read(str(tmp_path / "scored"))
+    table = read_table(str(tmp_path / "scored"))
     kept = metrics.to_sample_table(metrics.per_sample())
     assert sorted(table.arrays) == sorted(kept.arrays)
     for name, array in kept.arrays.items():
@@ -169,7 +169,7 @@ def test_two_folders_are_compared(tmp_path, evaluate):
     for name, maps in (("a", found), ("b", true)):
         write(tmp_path / "found", [np.where(one == 255, 0, one) for one in maps])
         scores.append(evaluate(f"-output={tmp_path / name}")[0]["scores"]["mIoU"])
-    row = compare(read(str(tmp_path / "a")), read(str(tmp_path / "b")))
+    row = compare_tables(read_table(str(tmp_path / "a")), read_table(str(tmp_path / "b")))
     assert scores[1] == 1 and row["difference"]["value"] == pytest.approx(1 - scores[0], abs=1e-5)
 
 

@@ -60,17 +60,17 @@ def test_the_permutation_test_is_the_share_of_ways_that_differ_as_much():
             for others in [[n for n in range(len(scores)) if n not in own]]
         ]
         expected = sum(way >= found - 1e-9 for way in ways) / len(ways)
-        assert groups.permutation_of_seeds(first, second)[0] == pytest.approx(expected)
+        assert groups.permutation_test(first, second)[0] == pytest.approx(expected)
 
 
 def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
     for sizes in ((3, 3), (4, 4), (3, 5)):
         low, high = [float(n) for n in range(sizes[0])], [100.0 + n for n in range(sizes[1])]
-        assert groups.permutation_of_seeds(low, high)[0] == pytest.approx(groups.smallest_p(*sizes))
-    assert groups.smallest_p(3, 3) == pytest.approx(0.1)
+        assert groups.permutation_test(low, high)[0] == pytest.approx(groups.compute_smallest_p(*sizes))
+    assert groups.compute_smallest_p(3, 3) == pytest.approx(0.1)
     generator = np.random.default_rng(1)
     first, second = generator.normal(0, 1, 15).tolist(), generator.normal(0.8, 1, 15).tolist()
-    p, test = groups.permutation_of_seeds(first, second)
+    p, test = groups.permutation_test(first, second)
     drawn = [generator.permutation([*first, *second]) for _ in range(20_000)]
     found = abs(np.mean(first) - np.mean(second))
     share = np.mean([abs(one[:15].mean() - one[15:].mean()) >= found for one in drawn])
@@ -82,16 +82,16 @@ def test_the_interval_covers_the_true_difference_and_noise_what_equal_groups_do(
     covered, within = 0, 0
     for _ in range(400):
         first, second = generator.normal(90, 0.5, 5).tolist(), generator.normal(91, 1.5, 4).tolist()
-        _, low, high = groups.difference(first, second)
+        _, low, high = groups.compute_difference(first, second)
         covered += low <= 1.0 <= high
         same = generator.normal(90, 0.5, 5)
-        within += abs(statistics.fmean(first) - same.mean()) <= groups.noise(first)
+        within += abs(statistics.fmean(first) - same.mean()) <= groups.compute_noise(first)
     assert 0.92 <= covered / 400 <= 0.985  # 0.95, within three deviations
     assert 0.90 <= within / 400 <= 0.98  # of one group's deviation alone it is less exact
 
 
 def test_welch_of_groups_that_do_not_vary_is_a_point():
-    assert groups.difference([1.0, 1.0], [2.0, 2.0]) == (1.0, 1.0, 1.0)
+    assert groups.compute_difference([1.0, 1.0], [2.0, 2.0]) == (1.0, 1.0, 1.0)
 
 
 def test_two_groups_in_the_terminal_and_as_json(tmp_path, capsys):
@@ -127,8 +127,10 @@ def test_ends_are_not_what_a_score_cannot_be(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert [found["of_first"][end] for end in ("low", "high")] == [0.0, 1.0]
     assert [found["difference"][end] for end in ("low", "high")] == [-1.0, 1.0] and found["noise"] == 1.0
-    assert groups.inside("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.inside("mre_mm", -3.0, 5.0, True) == (-3.0, 5.0)
-    assert groups.inside("own", -3.0, 5.0) == groups.inside("own", -3.0, 5.0, True) == (-3.0, 5.0)
+    assert groups.clip_to_range("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.clip_to_range(
+        "mre_mm", -3.0, 5.0, True
+    ) == (-3.0, 5.0)
+    assert groups.clip_to_range("own", -3.0, 5.0) == groups.clip_to_range("own", -3.0, 5.0, True) == (-3.0, 5.0)
     assert "differ by up to 1.0000 (95 %" in "\n".join(format_group(groups.read_group(shares[0])))
 
 
@@ -162,7 +164,7 @@ def test_three_and_three_seeds_are_too_few_whatever_they_score(tmp_path, capsys)
     )
     run([first, second])
     said = capsys.readouterr().out
-    assert "0.1  too few seeds" in said and "their smallest possible p is 0.1, of 4 and 4 0.029" in said
+    assert "0.1  too few seeds" in said and "their smallest possible p is 0.1; 4 and 4 can reach 0.029" in said
 
 
 @pytest.mark.parametrize(("score", "where"), [(90.5, "within"), (99.0, "above"), (80.0, "below")])
@@ -173,7 +175,7 @@ def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
         run(words)
         (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(single)]
         # t of 4 degrees, 2.776, times the deviation 0.3162 times sqrt(1 + 1/5)
-        assert f"best {score:.2f} in epoch 3: {where} [89.44, 91.36], where 95 % of single seeds" in line
+        assert f"best {score:.2f} in epoch 3: {where} [89.44, 91.36], the interval of 95 % of single seeds" in line
 
 
 @pytest.mark.parametrize("interval", [None, [], {"top-1": "x"}, {"top-1": ["a", "b"]}, {"loss": [1, 2]}, "text"])
@@ -202,18 +204,18 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
     group = write_group(tmp_path / "a", [90.0, 90.4])
     with pytest.raises(UserError, match="has 1 finished seed.s.: expected two or more"):
         run([group, write_group(tmp_path / "b", [90.0], unfinished=["unfinished"])])
-    with pytest.raises(UserError, match="score top-1 there, AP here"):
+    with pytest.raises(UserError, match="score AP instead of top-1"):
         run([group, write_group(tmp_path / "c", [0.5, 0.6], score="AP")])
-    with pytest.raises(UserError, match="nowhere is no folder"):
+    with pytest.raises(UserError, match="nowhere is not a folder"):
         run([group, str(tmp_path / "nowhere")])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="has no best top-1 of a training in metrics.jsonl"):
+    with pytest.raises(UserError, match="metrics.jsonl in .* has no best top-1 of a training run"):
         run([group, str(tmp_path / "empty")])
-    with pytest.raises(UserError, match="-output is for runs"):
+    with pytest.raises(UserError, match="-output does not apply to groups of seeds"):
         run([group, group, "-output=page.html"])
     for content in (b"", b"[]", b"{}", b'{"format": 1, "seeds": 3}', "{}".encode("utf-16")):
         (tmp_path / "a" / "seeds.json").write_bytes(content)
-        with pytest.raises(UserError, match="is no file of this version about several seeds"):
+        with pytest.raises(UserError, match="seeds.json is damaged or from another version"):
             run([group, group])
 
 
@@ -226,5 +228,5 @@ def test_a_single_run_s_interval_is_cut_and_settings_that_differ_are_told(tmp_pa
     (alone / "config.yaml").write_text("TRAIN: {BASE_LR: 0.004}\nSAVE: alone\nSEED: 0\n")
     run([group, str(alone)])
     said = capsys.readouterr().out
-    assert "100.00], where 95 % of single seeds" in said
+    assert "100.00], the interval of 95 % of single seeds" in said
     assert "settings that differ: TRAIN.BASE_LR 0.002 -> 0.004" in said

@@ -38,7 +38,7 @@ def test_fixed_and_broken_samples_are_shown_with_what_they_are_taken_for(tmp_pat
     for name, (pixels, said) in shown.items():
         index = int(name.removeprefix("val "))
         label = digits()[index][1]
-        assert said == f"{name}: {label}, taken for {(label + 1) % 10} {'before' if index % 2 == 0 else 'now'}"
+        assert said == f"{name}: {label}, predicted {(label + 1) % 10} {'before' if index % 2 == 0 else 'now'}"
         small = np.asarray(Image.fromarray(pixels).resize(digits()[0][0].shape[::-1], Image.Resampling.BOX), float)
         likeness = [np.corrcoef(small.ravel(), image.ravel())[0, 1] for image, _ in digits()]
         assert int(np.argmax(likeness)) == index

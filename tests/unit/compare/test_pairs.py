@@ -11,8 +11,8 @@ from support.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
 from paddlevit_dist.compare import pairs, tables
-from paddlevit_dist.compare.pairs import TablePair, compare, warnings
-from paddlevit_dist.compare.significance import mcnemar
+from paddlevit_dist.compare.pairs import TablePair, compare_tables, find_warnings
+from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
@@ -105,9 +105,9 @@ def make_table(
     samples = Named([names[row] for row in order])
     evaluation = SimpleNamespace(table=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
     folder.mkdir()
-    tables.write_beside(folder / "intervals.json", evaluation, {"epoch": 1})
-    table = tables.read(str(folder))
-    values = pairs.SORTS[table.about["kind"]].recompute([table.arrays], table.about["classes"])
+    tables.write_evaluated(folder / "intervals.json", evaluation, {"epoch": 1})
+    table = tables.read_table(str(folder))
+    values = pairs.SCORE_KINDS[table.about["kind"]].recompute([table.arrays], table.about["classes"])
     again = {name: column[0] for name, column in values(np.ones((1, len(order)))).items()}
     assert {name: again[name] for name in intervals} == pytest.approx({n: i.value for n, i in intervals.items()})
     return table
@@ -120,10 +120,10 @@ FIRST, SECOND = [0] * SAMPLES, [1] * SAMPLES
 def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind):
     score = KINDS[kind][2][0]
     order = np.random.default_rng(4).permutation(SAMPLES)
-    pair = TablePair.of(make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND, order))
+    pair = TablePair.match(make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND, order))
     swaps = np.random.default_rng(5).random((6, SAMPLES)) < 0.5
     swaps[0] = False
-    for swap, found in zip(swaps, pair.swapped()(swaps)):
+    for swap, found in zip(swaps, pair.build_swap_difference()(swaps)):
         ours = evaluated(kind, swap.astype(int).tolist())[1][score]
         theirs = evaluated(kind, (~swap).astype(int).tolist())[1][score]
         assert found == pytest.approx(theirs - ours, abs=1e-6)
@@ -132,9 +132,9 @@ def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
     first, second = make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND)
-    found = compare(first, second)
+    found = compare_tables(first, second)
     turned = make_table(tmp_path / "c", kind, SECOND, range(SAMPLES)[::-1])
-    again = compare(first, turned)
+    again = compare_tables(first, turned)
     ours, theirs = evaluated(kind, FIRST)[1], evaluated(kind, SECOND)[1]
     score = found["score"]
     assert found["difference"]["value"] == pytest.approx(theirs[score] - ours[score], abs=1e-4)
@@ -159,12 +159,12 @@ def test_the_interval_of_a_difference_is_that_of_a_slow_loop(tmp_path):
     normal = NormalDist()  # bias-corrected percentiles
     moved = 2 * normal.inv_cdf(np.mean(np.array(differences) < value))
     expected = np.quantile(differences, [normal.cdf(moved + normal.inv_cdf(share)) for share in (0.025, 0.975)])
-    found = compare(first, second)["difference"]
+    found = compare_tables(first, second)["difference"]
     assert [found["low"], found["high"]] == pytest.approx(expected.tolist(), rel=1e-4)
 
 
 def test_samples_that_changed_are_named(tmp_path):
-    found = compare(make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND))
+    found = compare_tables(make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND))
     right = []
     for model in (0, 1):
         logits = [np.random.default_rng([index, model]).normal(size=7) for index in range(SAMPLES)]
@@ -175,58 +175,60 @@ def test_samples_that_changed_are_named(tmp_path):
     broken = ["abcdefghijkl"[index] for index in range(SAMPLES) if right[0][index] and not right[1][index]]
     assert [row["sample"] for row in found["fixed"]] == fixed and [row["sample"] for row in found["broken"]] == broken
     assert found["fixed"][0]["class"] == "abcdefg"["abcdefghijkl".index(fixed[0]) % 7]
-    assert found["p"] == pytest.approx(mcnemar(len(fixed), len(broken)), rel=1e-5)
+    assert found["p"] == pytest.approx(mcnemar_test(len(fixed), len(broken)), rel=1e-5)
 
 
 def make_test_what_else_differs_is_warned(tmp_path):
     first = make_table(tmp_path / "a", "volumes", FIRST)
     second = make_table(tmp_path / "b", "volumes", SECOND, size=32, facts={"precision": "float16"})
-    said = warnings(first, second)
+    said = find_warnings(first, second)
     assert said == [
         f"protocol: precision is not set in {first.run}, float16 in {second.run}",
         f"input: DATA.IMAGE_SIZE is 16 in {first.run}, 32 in {second.run}",
     ]
     of_test = second._replace(about={**first.about, "split": "test"})
-    assert warnings(first, of_test) == [f"split: val in {first.run}, test in {second.run}"]
+    assert find_warnings(first, of_test) == [f"split: val in {first.run}, test in {second.run}"]
 
 
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
     first = make_table(tmp_path / "a", "volumes", FIRST)
-    with pytest.raises(UserError, match="task volumes there, images here"):
-        compare(first, make_table(tmp_path / "b", "images", SECOND))
-    with pytest.raises(UserError, match=r"2 of 12 are there only, 2 of 12 here only \(such as y\)"):
-        compare(first, make_table(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
-    with pytest.raises(UserError, match=r"1 of 12 are there only, 0 of 11 here only \(such as l\)"):
-        compare(first, make_table(tmp_path / "d", "volumes", SECOND, range(11)))
+    with pytest.raises(UserError, match="task images instead of volumes"):
+        compare_tables(first, make_table(tmp_path / "b", "images", SECOND))
+    with pytest.raises(UserError, match=r"2 of 12 are only in the first, 2 of 12 only in the second \(such as y\)"):
+        compare_tables(first, make_table(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
+    with pytest.raises(UserError, match=r"1 of 12 are only in the first, 0 of 11 only in the second \(such as l\)"):
+        compare_tables(first, make_table(tmp_path / "d", "volumes", SECOND, range(11)))
     other = dict(first.arrays, sums=first.arrays["sums"].copy())
     other["sums"][3, 0, 0] = 0
-    with pytest.raises(UserError, match="1 of 12 samples have other labels there, such as d"):
-        compare(first, first._replace(arrays=other))
+    with pytest.raises(UserError, match="1 of 12 samples have different labels, such as d"):
+        compare_tables(first, first._replace(arrays=other))
 
 
 def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
-    with pytest.raises(UserError, match=r"EVALUATION.INTERVAL writes; make one with: paddlevit-dist evaluate -cfg="):
-        tables.read(str(tmp_path))
+    with pytest.raises(
+        UserError, match=r"EVALUATION.INTERVAL writes; to write one, run: paddlevit-dist evaluate -cfg="
+    ):
+        tables.read_table(str(tmp_path))
     with pytest.raises(UserError, match="does not exist"):
-        tables.read(str(tmp_path / "gone"))
+        tables.read_table(str(tmp_path / "gone"))
     make_table(tmp_path / "a", "images", FIRST)
     file = tmp_path / "a" / "scored_samples.npz"
     with np.load(file) as arrays:
         changed = {**arrays, "labels": arrays["labels"] + 100}
     np.savez_compressed(file, **changed)
-    with pytest.raises(UserError, match="is no table of samples of this version"):
-        tables.read(str(tmp_path / "a"))
+    with pytest.raises(UserError, match="is damaged or from another version"):
+        tables.read_table(str(tmp_path / "a"))
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UserError, match="damaged"):
-        tables.read(str(tmp_path / "a"))
+        tables.read_table(str(tmp_path / "a"))
 
 
 def test_of_a_run_the_newer_table_is_taken(tmp_path):
     older = make_table(tmp_path / "a", "scenes", FIRST)
     newer = make_table(tmp_path / "b", "scenes", SECOND)
     (tmp_path / "a" / "scored_samples.npz").rename(tmp_path / "b" / "eval_scored_samples.npz")
-    assert older.about["time"] < newer.about["time"] == tables.read(str(tmp_path / "b")).about["time"]
-    assert tables.read(str(tmp_path / "b" / "eval_scored_samples.npz")).about["time"] == older.about["time"]
+    assert older.about["time"] < newer.about["time"] == tables.read_table(str(tmp_path / "b")).about["time"]
+    assert tables.read_table(str(tmp_path / "b" / "eval_scored_samples.npz")).about["time"] == older.about["time"]
 
 
 def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
@@ -243,6 +245,6 @@ def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
         samples=Named(names),
         facts={},
     )
-    tables.write_beside(tmp_path / "intervals.json", evaluation, {"epoch": 1})
+    tables.write_evaluated(tmp_path / "intervals.json", evaluation, {"epoch": 1})
     assert (tmp_path / "scored_samples.npz").stat().st_size < 1_000_000
-    assert tables.read(str(tmp_path)).names == names
+    assert tables.read_table(str(tmp_path)).names == names

@@ -15,7 +15,7 @@ from support.drawn_detections import NAMES as ANIMALS
 from support.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
-from paddlevit_dist.compare.per_sample import PerSample
+from paddlevit_dist.compare.per_sample import PerSampleWriter
 from paddlevit_dist.images.detection.detections import DetectedObjects, corners_to_boxes
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.intervals import means
@@ -218,10 +218,10 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         record=SimpleNamespace(log_and_print=said.append),
         task=SimpleNamespace(sample_name="images"),
     )
-    PerSample(run).evaluation_done({})
-    assert said == [f"a row for each of {len(names):,} images: {target}"]
+    PerSampleWriter(run).evaluation_done({})
+    assert said == [f"wrote a row for each of {len(names):,} images: {target}"]
     assert list(folder.iterdir()) == [target]
-    PerSample(run).evaluation_done({})
+    PerSampleWriter(run).evaluation_done({})
     assert said[1] == f"{said[0]} (replaces an earlier one)"
     return target
 
@@ -282,7 +282,7 @@ def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, s
         pytest.skip(str(error))
     for content in (b"name,truth\nx,a\n", b"", b"id,truth\r\n"):
         own.write_bytes(content)
-        with pytest.raises(UserError, match="no table of an earlier evaluation: choose another, or remove it"):
+        with pytest.raises(UserError, match="was not written by an earlier evaluation: choose another, or remove it"):
             config.load([f"-per_sample={own}", *words])
         assert own.read_bytes() == content
 
@@ -290,12 +290,12 @@ def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, s
 def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():
     task = SimpleNamespace(build_metrics=Metrics)
     settings = SimpleNamespace(PER_SAMPLE="a.csv", TASK="counting", DATA=SimpleNamespace(SPLIT="test"))
-    watcher = PerSample(
+    watcher = PerSampleWriter(
         SimpleNamespace(config=settings, task=task, evaluated=None, evaluation=SimpleNamespace(table=None))
     )
-    with pytest.raises(UserError, match="the metrics of task counting keep nothing of each sample"):
+    with pytest.raises(UserError, match="the metrics of task counting have no results for each sample"):
         watcher.evaluation_started(True)
     with pytest.raises(UserError, match="the samples of test have no labels"):
         watcher.evaluation_started(False)
-    with pytest.raises(UserError, match="keep nothing of each sample"):
+    with pytest.raises(UserError, match="have no results for each sample"):
         watcher.evaluation_done({})

@@ -6,7 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from paddlevit_dist.compare.significance import holm, mcnemar, permutation
+from paddlevit_dist.compare.significance import holm_correction, mcnemar_test, permutation_test
 
 DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
 
@@ -15,13 +15,13 @@ DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such tr
 def test_mcnemar_sums_the_binomial_distribution(fixed, broken):
     thrown = fixed + broken
     tail = sum(comb(thrown, k) for k in range(min(fixed, broken) + 1))
-    assert mcnemar(fixed, broken) == pytest.approx(min(1.0, 2 * tail / 2**thrown), rel=1e-9)
-    assert mcnemar(fixed, broken) == mcnemar(broken, fixed)
+    assert mcnemar_test(fixed, broken) == pytest.approx(min(1.0, 2 * tail / 2**thrown), rel=1e-9)
+    assert mcnemar_test(fixed, broken) == mcnemar_test(broken, fixed)
 
 
 def test_mcnemar_knows_fifty_thousand_images_that_changed():
-    assert mcnemar(25_000, 25_000) == pytest.approx(1.0)
-    assert 0.025 < mcnemar(24_770, 25_230) < 0.045  # 2.06 deviations from half
+    assert mcnemar_test(25_000, 25_000) == pytest.approx(1.0)
+    assert 0.025 < mcnemar_test(24_770, 25_230) < 0.045  # 2.06 deviations from half
 
 
 def of_sums(first: np.ndarray, second: np.ndarray):
@@ -40,30 +40,30 @@ def slow_p(first: np.ndarray, second: np.ndarray) -> float:
 
 def test_of_few_samples_all_swaps_are_enumerated():
     first, second = np.random.default_rng(0).integers(0, 4, (2, 9)).astype(float)  # with ties
-    assert permutation(of_sums(first, second), 9, 1000) == (slow_p(first, second), 512)
+    assert permutation_test(of_sums(first, second), 9, 1000) == (slow_p(first, second), 512)
 
 
 def test_answers_of_a_group_are_exchanged_together():
     first, second = np.random.default_rng(2).integers(0, 4, (2, 27)).astype(float)
     numbers = np.repeat(np.arange(9), 3)[np.random.default_rng(3).permutation(27)]
     sums = [np.bincount(numbers, answers) for answers in (first, second)]
-    assert permutation(of_sums(first, second), 27, 1000, numbers) == (slow_p(*sums), 512)
+    assert permutation_test(of_sums(first, second), 27, 1000, numbers) == (slow_p(*sums), 512)
 
 
 def test_of_more_samples_drawn_swaps_come_near_to_all():
     generator = np.random.default_rng(1)
     first = generator.normal(size=13)
     second = first + generator.normal(1.0, 1.0, 13)
-    expected, (found, swaps) = slow_p(first, second), permutation(of_sums(first, second), 13, 5000)
+    expected, (found, swaps) = slow_p(first, second), permutation_test(of_sums(first, second), 13, 5000)
     assert swaps == 5000 and 0.02 < expected < 0.5
     assert found == pytest.approx(expected, abs=4 * np.sqrt(expected / 5000))
-    assert permutation(of_sums(first, second), 13, 5000) == (found, swaps)
+    assert permutation_test(of_sums(first, second), 13, 5000) == (found, swaps)
 
 
 def test_holm_corrects_the_example_by_hand():
     # sorted: 0.005 x 4, 0.01 x 3, 0.03 x 2, and 0.04 x 1, which is raised to the one before it
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.5]) == [1.0, 1.0] and holm([0.3]) == [0.3] and holm([]) == []
+    assert holm_correction([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm_correction([0.6, 0.5]) == [1.0, 1.0] and holm_correction([0.3]) == [0.3] and holm_correction([]) == []
 
 
 def test_models_that_are_alike_differ_in_one_of_twenty_permutation_tests():
@@ -71,7 +71,7 @@ def test_models_that_are_alike_differ_in_one_of_twenty_permutation_tests():
     for _ in range(DRAWS):
         hard = generator.gamma(2.0, 1.0, 40)  # of each sample, for both
         first, second = hard + generator.gamma(1.0, 1.0, (2, 40))
-        below += permutation(of_sums(first, second), 40, 400)[0] < 0.05
+        below += permutation_test(of_sums(first, second), 40, 400)[0] < 0.05
     assert 0.03 <= below / DRAWS <= 0.07
 
 
@@ -80,5 +80,5 @@ def test_models_that_are_alike_differ_in_one_of_twenty_exact_tests():
     for _ in range(DRAWS):
         share = generator.beta(2, 1, 4000)  # of each image, how often it is right
         first, second = generator.random((2, 4000)) < share
-        below += mcnemar(int((second & ~first).sum()), int((first & ~second).sum())) < 0.05
+        below += mcnemar_test(int((second & ~first).sum()), int((first & ~second).sum())) < 0.05
     assert 0.03 <= below / DRAWS <= 0.07

@@ -11,7 +11,7 @@ import pytest
 from support.plain_layers import plain_layers
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
-from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_possible
+from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_available
 from paddlevit_dist.engine.trainer import build_model
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import ConvNeXtBlock as ConvNeXtBlock
@@ -24,7 +24,7 @@ from paddlevit_dist.losses import resized_cross_entropy
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.lazy_names import import_object
 
-pytestmark = pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
+pytestmark = pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")
 RELATIVE = 4e-6  # of the largest entry
 
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from paddlevit_dist.cpu_kernels import transforms
 from paddlevit_dist.cpu_kernels.operations import ImagePlanes, has_equal_operation
-from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform, can_resize, resized
+from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform, can_resize, resize_box
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 from paddlevit_dist.images.transforms.operations import OPERATIONS
 from paddlevit_dist.images.transforms.policies import AUTO_AUGMENT, AutoAugment, parse_rand_augment
@@ -25,8 +25,10 @@ def drawn_image(width, height, mode="RGB", seed=0):
 
 def assert_is_pillows(name, image, parameter, fill):
     assert has_equal_operation(name) == (name not in LEFT_TO_PILLOW)
-    changed = ImagePlanes.of(image).changed(name, parameter, fill)
-    np.testing.assert_array_equal(changed.pixels, ImagePlanes.of(OPERATIONS[name].apply(image, parameter, fill)).pixels)
+    changed = ImagePlanes.from_image(image).changed(name, parameter, fill)
+    np.testing.assert_array_equal(
+        changed.pixels, ImagePlanes.from_image(OPERATIONS[name].apply(image, parameter, fill)).pixels
+    )
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -38,8 +40,8 @@ def test_crops_equal_pillows_in_all_proportions(size, mode):
         width, height = (int(side) for side in draw.integers(2, 130, size=2))
         box = (3, 1, 3 + width, 1 + height) if number % 2 else (0, 0, width, height)
         assert can_resize(box)
-        expected = ImagePlanes.of(image.crop(box).resize((size, size), Image.Resampling.BICUBIC)).pixels
-        np.testing.assert_array_equal(resized(np.atleast_3d(np.array(image)), box, size), expected)
+        expected = ImagePlanes.from_image(image.crop(box).resize((size, size), Image.Resampling.BICUBIC)).pixels
+        np.testing.assert_array_equal(resize_box(np.atleast_3d(np.array(image)), box, size), expected)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
@@ -90,7 +92,7 @@ def test_the_transform_draws_and_does_the_same(augment, channels, mode):
 def test_a_pillow_that_scales_otherwise_is_left_to_itself(monkeypatch):
     kinds = CompiledTrainingTransform, TrainingTransform
     both = [kind(24, augment=parse_rand_augment("rand-m9-p1")) for kind in kinds]
-    monkeypatch.setattr(transforms, "order_of_passes", lambda: None)
+    monkeypatch.setattr(transforms, "find_pass_order", lambda: None)
     assert not can_resize((0, 0, 9, 9))
     for seed in range(5):
         arrays = [make(drawn_image(60, 50), np.random.default_rng(seed)) for make in both]

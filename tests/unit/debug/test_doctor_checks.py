@@ -9,7 +9,7 @@ from support.runs import PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_checks
-from paddlevit_dist.debug.doctor_checks import CheckContext, memory_of_machine, try_check
+from paddlevit_dist.debug.doctor_checks import CheckContext, read_memory, run_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.launch import devices
 from paddlevit_dist.runtime import device_kinds, paddle_versions
@@ -24,7 +24,7 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelled(tmp_p
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.0\n")
     (tmp_path / "broken-1.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = doctor_checks.versions(CheckContext(None, tmp_path, MACHINE))
+    found = doctor_checks.check_versions(CheckContext(None, tmp_path, MACHINE))
     assert found.status == "failure" and "paddlepaddle and paddlepaddle-gpu are both installed" in found.text
 
 
@@ -45,7 +45,7 @@ def see_gpus(monkeypatch, card: devices.GpuCard | None, is_usable: bool, has_cud
     monkeypatch.setattr(devices, "count_gpus", lambda: 2 * is_usable)
     monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: has_cuda)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return doctor_checks.gpus(None)
+    return doctor_checks.check_gpus(None)
 
 
 @pytest.mark.parametrize("capability, cuda, command", CARDS.values(), ids=CARDS)
@@ -53,12 +53,12 @@ def test_beside_a_cpu_build_the_build_for_the_card_is_named(monkeypatch, capabil
     found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=False, has_cuda=False)
     assert found.status == "warning" and f"compute capability {capability[0]}.{capability[1]}" in found.text
     remove = "python -m pip uninstall -y paddlepaddle paddlepaddle-gpu; python -m pip install "
-    assert found.mend.startswith(remove) and found.mend.endswith(f"{command}; or go on with the CPU")
+    assert found.fix.startswith(remove) and found.fix.endswith(f"{command}; or train on the CPU")
 
 
 def test_a_driver_that_says_nothing_of_its_cards_leaves_the_page(monkeypatch):
     found = see_gpus(monkeypatch, None, is_usable=False, has_cuda=False)
-    assert found.status == "warning" and "docs/guides/installation.md" in found.mend
+    assert found.status == "warning" and "docs/guides/installation.md" in found.fix
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -69,7 +69,7 @@ def test_a_paddle_without_code_for_the_card_is_found(monkeypatch, name):
     found = see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True)
     is_too_new = name in ("H100", "B200", "RTX 5090")
     assert found.status == ("warning" if is_too_new else "ok") and found.text.startswith("2 usable")
-    assert found.mend.endswith(command) if is_too_new else not found.mend
+    assert found.fix.endswith(command) if is_too_new else not found.fix
     monkeypatch.setattr(paddle_versions, "is_built_for_cuda_11", lambda: False)
     assert see_gpus(monkeypatch, devices.GpuCard(capability, cuda), is_usable=True, has_cuda=True).status == "ok"
 
@@ -78,8 +78,8 @@ def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, mo
     monkeypatch.setattr(paddle_versions, "_IS_3", False)
     monkeypatch.setattr(np, "__version__", "2.4.6")
     assert "was built for NumPy 1, and this is 2.4.6" in paddle_versions.notes()[0]
-    found = doctor_checks.versions(CheckContext(None, tmp_path, MACHINE))
-    assert found.status == "failure" and found.mend == "python -m pip install 'numpy<2'"
+    found = doctor_checks.check_versions(CheckContext(None, tmp_path, MACHINE))
+    assert found.status == "failure" and found.fix == "python -m pip install 'numpy<2'"
     monkeypatch.setattr(np, "__version__", "1.26.4")
     assert not paddle_versions.needs_older_numpy()
 
@@ -112,9 +112,9 @@ def looked_at(tmp_path, **changes):
     register_dataset("doctors_images", Changed)
     words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}"]
     checkup = CheckContext(settings.load(words).values, tmp_path, MACHINE)
-    for check in doctor_checks.CHECKS_OF_DATA[:2]:
-        checkup.found[check.name] = try_check(check, checkup)
-    return checkup.found
+    for check in doctor_checks.DATA_CHECKS[:2]:
+        checkup.results[check.name] = run_check(check, checkup)
+    return checkup.results
 
 
 def test_good_labels_are_told_with_their_shares(tmp_path):
@@ -128,14 +128,14 @@ def test_good_labels_are_told_with_their_shares(tmp_path):
     "labels, status, text",
     [
         ({"train": [1] * 60}, "failure", "all training labels are the same, dog"),
-        ({"val": [0, 1] * 8}, "warning", "without any in val: cow"),
+        ({"val": [0, 1] * 8}, "warning", "not in val: cow"),
         ({"train": [0, 2] * 30}, "warning", "in val, but not in train: dog"),
-        ({"train": [0, 2] * 30, "val": [0, 2] * 8}, "warning", "without any in train: dog"),
+        ({"train": [0, 2] * 30, "val": [0, 2] * 8}, "warning", "not in train: dog"),
     ],
 )
 def test_labels_that_teach_little_are_found(tmp_path, labels, status, text):
     found = looked_at(tmp_path, **labels)["labels"]
-    assert found.status == status and text in found.text and found.mend
+    assert found.status == status and text in found.text and found.fix
 
 
 def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_path):
@@ -153,6 +153,6 @@ def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_pat
 
 
 def test_memory_is_that_of_the_machine_or_less():
-    total, available = memory_of_machine()
+    total, available = read_memory()
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < available <= total <= pages * 1.01

@@ -5,7 +5,7 @@ import paddle
 from support.runs import DIGITS
 
 from paddlevit_dist import settings
-from paddlevit_dist.debug.selftest import differences, read_way, run_way
+from paddlevit_dist.debug.selftest import compare_variants, read_variant, run_variant
 from paddlevit_dist.images.classification.task import Classification
 
 
@@ -61,12 +61,12 @@ def make_ways(folder, *kinds, keys=()):
         place = folder / kind.__name__
         place.mkdir()
         task = kind(values)
-        run_way(values, task, task.build_dataset("train", folder), str(place), perturbed=0 if number else 2)
-        yield read_way(place)
+        run_variant(values, task, task.build_dataset("train", folder), str(place), perturbed=0 if number else 2)
+        yield read_variant(place)
 
 
 def differing(one, other):
-    return [difference.name for difference in differences(one, other) if difference.share > difference.allowed]
+    return [difference.name for difference in compare_variants(one, other) if difference.share > difference.allowed]
 
 
 def test_what_last_bits_decide_is_no_difference(tmp_path):

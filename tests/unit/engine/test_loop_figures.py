@@ -53,7 +53,7 @@ def test_figures_are_of_the_best_weights_and_the_model_keeps_its_own(tmp_path, c
     trainer.train()
     trained = {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()}
     said = capsys.readouterr().out
-    assert "best weights, of epoch 1: evaluating them once more" in said
+    assert "evaluating the best weights (epoch 1) again for the report" in said
     last = paddle.load(str(tmp_path / "run/checkpoints/last/model.pdparams"))
     for name, value in trained.items():
         np.testing.assert_array_equal(value, last[name].numpy())
@@ -73,7 +73,9 @@ def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
     trainer = build(tmp_path, "-epochs=1")
     values = trainer.train()
     said = capsys.readouterr().out.splitlines()
-    assert not any("once more" in line for line in said) and said[-2].startswith(f"report: {tmp_path}/report.html")
+    assert not any("again for the report" in line for line in said) and said[-2].startswith(
+        f"report: {tmp_path}/report.html"
+    )
     cells = np.reshape(confusion(tmp_path), (-1, 3))
     assert sum(count for row, column, count in cells if row == column) == values["top-1 count"]
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -107,7 +109,7 @@ def test_a_failure_costs_the_figures_and_not_the_run(tmp_path, capsys, task):
     notes = [line for line in said if line.startswith("note: the report: ")]
     assert len(notes) == 1 and "the run is not affected" in notes[0] and "top-1" in values
     assert "Traceback" in (tmp_path / "log.txt").read_text()
-    assert "holds no figures" in Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "has no figures" in Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
 class FailingAgain(Falling):

@@ -111,5 +111,5 @@ def test_this_process_computes_on_a_cpu_that_counts_no_memory():
 
 def test_doctor_names_accelerators(seen):
     seen(npu=8)
-    found = doctor_checks.gpus(None)
+    found = doctor_checks.check_gpus(None)
     assert found.status == "ok" and "8 NPU(s) usable through Paddle's plug-in" in found.text

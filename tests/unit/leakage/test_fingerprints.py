@@ -6,7 +6,7 @@ from PIL import Image
 
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import ReadConfig
-from paddlevit_dist.leakage.fingerprints import fingerprints
+from paddlevit_dist.leakage.fingerprints import compute_fingerprints
 
 
 class ThreeImages(ImageDataset):
@@ -34,11 +34,11 @@ def dataset(tmp_path):
 )
 def test_damaged_fingerprints_are_made_again(dataset, tmp_path, damage):
     (tmp_path / "cache").mkdir()
-    first = fingerprints(dataset, "train", 1, tmp_path / "cache")
+    first = compute_fingerprints(dataset, "train", 1, tmp_path / "cache")
     (file,) = (tmp_path / "cache").glob("fingerprints-*.npy")
     content = file.read_bytes()
     file.write_bytes(damage(content))
-    again = fingerprints(dataset, "train", 1, tmp_path / "cache")
+    again = compute_fingerprints(dataset, "train", 1, tmp_path / "cache")
     for one, other in zip(first, again):
         np.testing.assert_array_equal(one, other)
     assert file.read_bytes() == content

@@ -38,7 +38,7 @@ def test_the_compiled_comparison_finds_what_a_plain_loop_finds(number):
     others = generator.integers(0, 2**64, number, dtype=np.uint64)
     flips = generator.integers(0, 2**64, (3, number), dtype=np.uint64)
     others[: number // 2] = queries[np.arange(number // 2) % 30, 3] ^ (flips[0] & flips[1] & flips[2])[: number // 2]
-    found, distances = comparing.nearest(queries, others)
+    found, distances = comparing.find_nearest(queries, others)
     expected = by_loop(queries, others)
     assert number < 20 or max(map(len, expected)) == comparing.NEAREST  # more than are kept
     for row, near in enumerate(expected):
@@ -48,7 +48,7 @@ def test_the_compiled_comparison_finds_what_a_plain_loop_finds(number):
 
 
 def test_the_hash_is_the_signs_of_the_lowest_cosines():
-    luminance = perceptual.gray(perceptual.thumbnail(scene(np.random.default_rng(0))))
+    luminance = perceptual.to_luminance(perceptual.make_thumbnail(scene(np.random.default_rng(0))))
     halved = luminance.reshape(32, 2, 32, 2).mean((1, 3))
     places = (np.arange(32) + 0.5) / 32
     coefficients = {
@@ -59,7 +59,7 @@ def test_the_hash_is_the_signs_of_the_lowest_cosines():
     lowest = sorted((u * u + v * v, (u, v)) for u, v in coefficients if u or v)[:64]
     bits = [coefficients[order] > 0 for _, order in lowest]
     number = int(np.packbits(bits).view("<u8")[0])
-    (hashed,) = perceptual.hashes(luminance, 1)
+    (hashed,) = perceptual.compute_hashes(luminance, 1)
     assert bin(int(hashed) ^ number).count("1") <= 1  # one coefficient may be as good as 0
 
 
@@ -67,7 +67,8 @@ def test_a_brighter_image_has_the_same_hash():
     pixels = np.asarray(scene(np.random.default_rng(1)))
     dim = Image.fromarray((pixels * 0.7).astype(np.uint8))
     one, other = (
-        perceptual.hashes(perceptual.gray(perceptual.thumbnail(p)), 1) for p in (Image.fromarray(pixels), dim)
+        perceptual.compute_hashes(perceptual.to_luminance(perceptual.make_thumbnail(p)), 1)
+        for p in (Image.fromarray(pixels), dim)
     )
     assert bits_between(one, other) <= 2
 
@@ -108,15 +109,15 @@ def test_copies_are_found_and_nothing_else(kind):
     }[kind]()
     if not images:
         pytest.skip("no photographs: scikit-image and scikit-learn are not installed")
-    thumbs = [perceptual.thumbnail(image) for image in images]
-    theirs = np.array([perceptual.hashes(perceptual.gray(thumb), 1)[0] for thumb in thumbs])
+    thumbs = [perceptual.make_thumbnail(image) for image in images]
+    theirs = np.array([perceptual.compute_hashes(perceptual.to_luminance(thumb), 1)[0] for thumb in thumbs])
     made = [(index, change(image, generator)) for index, image in enumerate(images) for change in CHANGES.values()]
-    copies = [perceptual.thumbnail(copy) for _, copy in made]
-    queries = np.array([perceptual.hashes(perceptual.gray(copy), 9) for copy in copies])
-    near, _ = comparing.nearest(queries, theirs)
+    copies = [perceptual.make_thumbnail(copy) for _, copy in made]
+    queries = np.array([perceptual.compute_hashes(perceptual.to_luminance(copy), 9) for copy in copies])
+    near, _ = comparing.find_nearest(queries, theirs)
     right = wrong = 0
     for (index, _), copy, row in zip(made, copies, near.tolist()):
-        partners = [other for other in row if other >= 0 and perceptual.likeness(copy, thumbs[other]).is_copy]
+        partners = [other for other in row if other >= 0 and perceptual.compute_similarity(copy, thumbs[other]).is_copy]
         right += index in partners
         wrong += sum(other != index for other in partners)
     assert right >= 0.95 * len(made)
@@ -126,6 +127,6 @@ def test_copies_are_found_and_nothing_else(kind):
 def test_the_same_shape_in_other_colors_is_no_copy():
     pixels = np.asarray(draw("heart", np.random.default_rng(3)))
     swapped = Image.fromarray(np.ascontiguousarray(255 - pixels[..., ::-1]))
-    thumbs = [perceptual.thumbnail(image) for image in (Image.fromarray(pixels), swapped)]
-    assert perceptual.likeness(thumbs[0], thumbs[0]).is_copy
-    assert not perceptual.likeness(*thumbs).is_copy
+    thumbs = [perceptual.make_thumbnail(image) for image in (Image.fromarray(pixels), swapped)]
+    assert perceptual.compute_similarity(thumbs[0], thumbs[0]).is_copy
+    assert not perceptual.compute_similarity(*thumbs).is_copy

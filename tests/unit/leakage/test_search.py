@@ -65,13 +65,13 @@ class Scans(VolumeDataset):
 def test_each_copy_is_found_with_its_partner_and_kind(tmp_path):
     told = write_leaking(tmp_path)
     val, train = Files(tmp_path / "val"), Files(tmp_path / "train")
-    found = search.find(val, train, None)
+    found = search.find_copies(val, train, None)
     assert {val.describe(pair.val) for pair in found.pairs} == set(told)
     for pair in found.pairs:
         path = Path(val.describe(pair.val))
         assert int(path.stem.partition("_")[2]) == int(Path(train.describe(pair.train)).stem)
         assert pair.kind == (told[str(path)] if told[str(path)].startswith("same") else "near duplicate")
-    assert found.looked == found.totals == (15, 20) and found.unreadable == 0
+    assert found.compared == found.totals == (15, 20) and found.unreadable == 0
 
 
 def test_small_and_plain_images_are_compared_pixel_by_pixel(tmp_path):
@@ -87,7 +87,7 @@ def test_small_and_plain_images_are_compared_pixel_by_pixel(tmp_path):
         ("val", "e.png", nearly), ("train", "f.png", plain + 1),
     ):  # fmt: skip
         Image.fromarray(image).save(tmp_path / split / name)
-    found = search.find(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
+    found = search.find_copies(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
     assert [(pair.val, pair.train, pair.kind) for pair in found.pairs] == [
         (0, 0, "same content"),
         (1, 1, "same content"),
@@ -97,13 +97,13 @@ def test_small_and_plain_images_are_compared_pixel_by_pixel(tmp_path):
 def test_an_image_that_cannot_be_read_is_counted(tmp_path):
     write_leaking(tmp_path, train=9, val=0)
     (tmp_path / "val" / "a" / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    found = search.find(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
+    found = search.find_copies(Files(tmp_path / "val"), Files(tmp_path / "train"), None)
     assert found.unreadable == 1 and len(found.pairs) == 9
     assert "1 cannot be read" in found.summary("val", "pictures")
 
 
 def test_scenes_are_equal_whatever_the_order_of_their_points():
-    found = search.find(Rooms([1, 2, 3], 1), Rooms([5, 3, 1, 1], -1), None)
+    found = search.find_copies(Rooms([1, 2, 3], 1), Rooms([5, 3, 1, 1], -1), None)
     assert [(pair.val, pair.train, pair.kind) for pair in found.pairs] == [
         (0, 2, "same content"),
         (2, 1, "same content"),
@@ -111,7 +111,7 @@ def test_scenes_are_equal_whatever_the_order_of_their_points():
 
 
 def test_volumes_are_equal_by_their_values():
-    found = search.find(Scans([1, 2]), Scans([7, 2]), None)
+    found = search.find_copies(Scans([1, 2]), Scans([7, 2]), None)
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
 
 
@@ -123,28 +123,28 @@ class LabeledScans(SegmentedVolumes):
 
 
 def test_volumes_with_label_maps_and_shapes_are_compared_too():
-    found = search.find(LabeledScans([1, 2]), LabeledScans([7, 2]), None)
+    found = search.find_copies(LabeledScans([1, 2]), LabeledScans([7, 2]), None)
     assert [(pair.val, pair.train) for pair in found.pairs] == [(1, 1)]
-    assert not search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "train"), None).pairs
-    assert len(search.find(SyntheticSolids(9, "val"), SyntheticSolids(9, "val"), None).pairs) == 9
+    assert not search.find_copies(SyntheticSolids(9, "val"), SyntheticSolids(9, "train"), None).pairs
+    assert len(search.find_copies(SyntheticSolids(9, "val"), SyntheticSolids(9, "val"), None).pairs) == 9
 
 
 def test_what_holds_something_else_is_refused():
-    with pytest.raises(UserError, match="holds neither images nor scenes nor volumes"):
-        search.find([1], [2], None)
+    with pytest.raises(UserError, match="contains neither images nor scenes nor volumes"):
+        search.find_copies([1], [2], None)
 
 
 def test_a_second_look_reads_no_image_again_unless_it_has_changed(tmp_path, monkeypatch):
     write_leaking(tmp_path / "data")
     train = Files(tmp_path / "data" / "train")
-    first = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    first = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     looked = []
-    plain = fingerprints._look
-    monkeypatch.setattr(fingerprints, "_look", lambda *given: looked.append(given) or plain(*given))
-    second = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    plain = fingerprints._compute_row
+    monkeypatch.setattr(fingerprints, "_compute_row", lambda *given: looked.append(given) or plain(*given))
+    second = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     assert not looked and all(np.array_equal(a, b) for a, b in zip(first, second))
     scene(np.random.default_rng(9)).save(train.describe(3))
-    third = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    third = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     assert looked and third.hashes[3] != first.hashes[3]
 
 
@@ -161,9 +161,9 @@ def test_an_interrupted_look_goes_on_where_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fingerprints, "run_in_threads", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        fingerprints.fingerprints(train, "train", 1, tmp_path)
+        fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     monkeypatch.setattr(fingerprints, "run_in_threads", lambda *given: looked.extend(given[2]) or plain(*given))
-    found = fingerprints.fingerprints(train, "train", 1, tmp_path)
+    found = fingerprints.compute_fingerprints(train, "train", 1, tmp_path)
     assert looked == list(range(7, 20)) and found.num_read == 20
 
 
@@ -175,6 +175,6 @@ def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(tmp_path, 
     inspect_data.run(words)
     *_, found, further = capsys.readouterr().out.splitlines()
     assert found.endswith("compared: 0 of 16 of val with 0 of 24 of train")
-    assert further == "inspect leaks, with the same flags, compares all of them"
+    assert further == "to compare all samples, run inspect leaks with the same flags"
     formatting.run(words)
-    assert "leaks: 9 of 16 images of val stand in train (1 same file" in capsys.readouterr().out
+    assert "leaks: 9 of 16 images of val are also in train (1 same file" in capsys.readouterr().out

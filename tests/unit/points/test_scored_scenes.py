@@ -10,8 +10,8 @@ from support.raw_scenes import write_scannet
 
 from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
@@ -91,9 +91,9 @@ def test_instances_score_as_in_an_evaluation_and_compare_with_it(scenes, found, 
     said, _ = evaluate(capsys, folder / "instances", recipe, f"-output={tmp_path}")
     assert said["scores"] == pytest.approx({name: values[name] for name in said["scores"]}, abs=1e-12)
     assert 0.1 < said["scores"]["AP"] < said["scores"]["AP25"] and "mIoU" not in said["scores"]
-    theirs = read(str(tmp_path))
+    theirs = read_table(str(tmp_path))
     ours = theirs._replace(arrays=dict(metrics.to_sample_table(metrics.per_sample()).arrays))
-    row = compare(ours, theirs)
+    row = compare_tables(ours, theirs)
     assert row["difference"]["value"] == 0 and row["of_first"]["value"] == pytest.approx(values["AP"], abs=1e-5)
 
 

@@ -65,7 +65,7 @@ def test_what_never_changes_is_told_and_not_drawn(tmp_path):
     content = write_page([folder], tmp_path / "page.html").read_text(encoding="utf-8")
     names = captions(Page(content), content)
     assert "Loss" in names and "accuracy" not in names and "ups" not in names
-    assert "Always the same: " in content and "accuracy 25" in content and "ups 0" not in content
+    assert "Constant: " in content and "accuracy 25" in content and "ups 0" not in content
     two = [folder, write_run(tmp_path / "other", [{**one, "accuracy": 26.0} for one in training(20)])]
     content = write_page(two, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "accuracy" in captions(Page(content), content)  # the runs differ
@@ -203,7 +203,7 @@ def test_a_damaged_figure_costs_a_line_and_charts_stand_side_by_side(tmp_path):
     with zipfile.ZipFile(folder / store.TRAINING) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     index = json.loads(members["figures.json"])
-    del index["figures"][3]["pictures"][1]["suffix"], index["figures"][5]["layers"]
+    del index["figures"][3]["images"][1]["suffix"], index["figures"][5]["layers"]
     index["figures"] += [{"kind": "unknown"}, 5, {**index["figures"][0], "title": "</script>"}]
     with zipfile.ZipFile(folder / store.TRAINING, "w") as archive:
         for name, content in {**members, "figures.json": json.dumps(index)}.items():
@@ -226,7 +226,7 @@ def test_a_run_that_goes_on_says_where_it_is(tmp_path):
     config = "TRAIN: {NUM_EPOCHS: 30, STOP_AFTER_EPOCH: 2}\n"
     assert "stopped after epoch 2 of 30" in make_page(write_run(tmp_path / "stopped", config=config)).text
     assert "complete, 2 epochs" in make_page(write_run(tmp_path / "done")).text
-    assert "holds no figures" in make_page(tmp_path / "done").text
+    assert "has no figures" in make_page(tmp_path / "done").text
 
 
 def timed(kind, seconds, **values):

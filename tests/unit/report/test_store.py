@@ -27,16 +27,16 @@ def test_every_kind_comes_back(tmp_path):
     for row, column, count in np.reshape(matrix["cells"], (-1, 3)):
         dense[row, column] = count
     np.testing.assert_array_equal(dense, one_of_each()[1].values)
-    assert gallery["pictures"][1]["caption"] == ["dog", "second line"]
+    assert gallery["images"][1]["caption"] == ["dog", "second line"]
 
 
 def test_small_images_are_exact_and_large_ones_small(tmp_path):
     generator = np.random.default_rng(0)
     exact = generator.integers(0, 256, (64, 30, 3), np.uint8)
     large = np.tile(np.arange(1000, dtype=np.uint16).astype(np.uint8), (2000, 1))
-    first, second = stored(tmp_path / "f.zip", Gallery("g", [(exact, "a"), (large, "b")]))[0]["pictures"]
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(first["picture"]))), exact)
-    assert second["size"] == [256, 512] and Image.open(io.BytesIO(second["picture"])).size == (256, 512)
+    first, second = stored(tmp_path / "f.zip", Gallery("g", [(exact, "a"), (large, "b")]))[0]["images"]
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(first["image"]))), exact)
+    assert second["size"] == [256, 512] and Image.open(io.BytesIO(second["image"])).size == (256, 512)
 
 
 def test_a_figure_of_the_wrong_form_is_told_and_the_others_are_kept(tmp_path):
@@ -53,7 +53,7 @@ def test_a_figure_of_the_wrong_form_is_told_and_the_others_are_kept(tmp_path):
         "no figure",
     ]
     problems = store.save(tmp_path / "f.zip", [*wrong, FigureTable("right", ("a",), [(1,)])], {})
-    assert len(problems) == len(wrong) and all("was left out" in line for line in problems)
+    assert len(problems) == len(wrong) and all("was skipped" in line for line in problems)
     loaded = store.load(tmp_path / "f.zip")
     assert [figure["title"] for figure in loaded.figures] == ["right"] and loaded.problems == problems
 

@@ -118,7 +118,7 @@ def nifti(path, shape):
 @pytest.mark.parametrize("name", ["case.nii", "case.nii.gz"])
 def test_nifti_announces_no_more_than_it_can_hold(tmp_path, little_memory, name):
     message = told(read_volume, nifti(tmp_path / name, (20_000, 20_000, 20_000)))
-    assert "fewer voxels than its header says (16,000,000,000,000 bytes, more than " in message
+    assert "fewer voxels than its header announces (16,000,000,000,000 bytes, more than " in message
 
 
 def test_numpys_archive_announces_no_more_than_it_can_hold(tmp_path, little_memory):
@@ -135,15 +135,15 @@ def test_numpys_archive_announces_no_more_than_it_can_hold(tmp_path, little_memo
         with zipfile.ZipFile(tmp_path / f"{name}.npz", "w", zipfile.ZIP_DEFLATED) as archive:
             for entry, content in entries.items():
                 archive.writestr(entry, content)
-    assert "its affine.npy has 16,777,216 bytes" in told(read_volume, tmp_path / "affine.npz")
-    assert "more than 64 bytes can hold" in told(read_volume, tmp_path / "shape.npz")
-    assert "is not as numpy.savez writes it" in told(read_volume, tmp_path / "names.npz")
+    assert "affine.npy has 16,777,216 bytes" in told(read_volume, tmp_path / "affine.npz")
+    assert "more than 64 bytes can contain" in told(read_volume, tmp_path / "shape.npz")
+    assert "was not written by numpy.savez" in told(read_volume, tmp_path / "names.npz")
 
 
 def test_too_many_voxels_name_the_key(tmp_path):
     path = write_volume(tmp_path / "train" / "case.npy", SMALL)
     write_landmarks(tmp_path / "train" / "case.json", {"nose": [1, 1, 1]})
-    assert f"{path} has 3 x 4 x 5 voxels, above the limit of 59 in all; raise VOLUMES.MAX_VOXELS" in told(
+    assert f"{path} has 3 x 4 x 5 voxels, above the limit of 59 in total; raise VOLUMES.MAX_VOXELS" in told(
         LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=59)
     )
     assert len(LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=60))) == 1
@@ -163,7 +163,7 @@ def test_a_pipe_in_place_of_voxels_is_not_waited_for(tmp_path):
     header = write_volume(tmp_path / "case.mhd", SMALL)
     (tmp_path / "case.raw").unlink()
     os.mkfifo(tmp_path / "case.raw")
-    assert f"its voxels are in {tmp_path / 'case.raw'}, which is no file" in told(read_header, header)
+    assert f"the header names the voxel file {tmp_path / 'case.raw'}, which does not exist" in told(read_header, header)
     os.mkfifo(write_series(tmp_path / "series", SMALL, np.eye(4)) / "999.dcm")
     assert read_volume(tmp_path / "series")[0].shape == SMALL.shape
 

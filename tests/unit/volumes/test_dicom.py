@@ -73,17 +73,17 @@ def test_several_series_are_listed(tmp_path):
     other = [f"b{number}" for number in range(3)]
     write_series(tmp_path / "anna", voxels()[:3], uid="1.2.3.5", names=other, tags=[{"0008|103e": "scout"}] * 3)
     message = told(read_header, tmp_path / "anna")
-    assert message.startswith(f"{tmp_path / 'anna'} holds 2 DICOM series")
+    assert message.startswith(f"{tmp_path / 'anna'} contains 2 DICOM series")
     assert "1.2.3.4 'head', 10 files from 000.dcm" in message and "1.2.3.5 'scout', 3 files from b0" in message
 
 
 @pytest.mark.parametrize(
     "numbers, message",
     [
-        ([0, 1, 2, 3, 5, 6, 7], "not evenly spaced: 4 mm from 003.dcm to 004.dcm, 2 mm mostly; is one missing?"),
+        ([0, 1, 2, 3, 5, 6, 7], "not evenly spaced: 4 mm from 003.dcm to 004.dcm, usually 2 mm; is one missing?"),
         ([0, 1, 2, 3, 4, 5, 8], "8 mm"),
-        ([0, 1, 2, 2, 3, 4], "002.dcm and 003.dcm lie at the same place"),
-        ([0], "one DICOM slice only"),
+        ([0, 1, 2, 2, 3, 4], "002.dcm and 003.dcm have the same position"),
+        ([0], "only one DICOM slice"),
     ],
 )
 def test_slices_that_are_missing_or_there_twice_are_told(tmp_path, numbers, message):
@@ -105,9 +105,11 @@ def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     whole = (folder / "004.dcm").read_bytes()
     (folder / "004.dcm").write_bytes(whole[:-50])
     message = told(read_volume, folder)
-    assert "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, 286 are left)" in message
+    assert (
+        "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, only 286 remain)" in message
+    )
     (tmp_path / "empty" / "series1").mkdir(parents=True)
-    assert "holds no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
+    assert "contains no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
 
 
 def test_colors_are_told(tmp_path):
@@ -116,7 +118,7 @@ def test_colors_are_told(tmp_path):
     (tmp_path / "anna").mkdir()
     image = SimpleITK.GetImageFromArray(np.zeros((1, 4, 5, 3), dtype=np.uint8), isVector=True)
     SimpleITK.WriteImage(image, str(tmp_path / "anna" / "a.dcm"))
-    assert "a.dcm: voxels are colors of 3 numbers" in told(read_header, tmp_path / "anna")
+    assert "a.dcm: each voxel has 3 color components" in told(read_header, tmp_path / "anna")
 
 
 def test_a_slice_without_a_place_is_told(tmp_path):
@@ -124,7 +126,7 @@ def test_a_slice_without_a_place_is_told(tmp_path):
     content = (folder / "003.dcm").read_bytes()
     assert b"\x20\x00\x32\x00" in content  # its position becomes a tag that nobody knows
     (folder / "003.dcm").write_bytes(content.replace(b"\x20\x00\x32\x00", b"\x20\x00\x33\x00", 1))
-    assert "003.dcm does not say where its slice lies (no Image Position)" in told(read_header, folder)
+    assert "003.dcm has no position of its slice (missing: Image Position)" in told(read_header, folder)
 
 
 def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
@@ -136,21 +138,21 @@ def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
     write_landmarks(tmp_path / "notes.csv", {"nose": (1, 2, 3)})
     assert [case_name(path) for path in list_volumes(tmp_path)] == ["anna.01", "notes"]
     write_volume(tmp_path / "anna.01.nii")
-    assert "have one name" in told(list_volumes, tmp_path)
+    assert "have the same name" in told(list_volumes, tmp_path)
 
 
 def test_loose_dicom_files_are_told(tmp_path):
     write_series(tmp_path / "train", voxels())
     message = told(LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
-    assert "holds no volumes but loose DICOM files (put each series into a folder of its own)" in message
+    assert "contains no volumes but loose DICOM files (move each series to a separate folder)" in message
     write_volume(tmp_path / "train" / "case.npz")
     write_landmarks(tmp_path / "train" / "case.csv", {"nose": world((3, 4, 5)), "chin": None})
     write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (1, 2, 3)})
     notices = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions()).notices
     assert [notice.replace(str(tmp_path), "") for notice in notices] == [
-        "note: /train: no volume belongs to anna.csv; not used",
-        "note: /train holds loose DICOM files (put each series into a folder of its own); not used",
-        "note: /train: no volume has a position of chin: it cannot be learned",
+        "note: /train: no volume matches anna.csv; not used",
+        "note: /train contains loose DICOM files (move each series to a separate folder); not used",
+        "note: /train: no volume has a position of chin: the model cannot learn it",
     ]
 
 
@@ -159,7 +161,7 @@ def test_a_missing_library_is_told_with_how_to_install_it(tmp_path, monkeypatch,
     path = write_volume(tmp_path / name)
     monkeypatch.setitem(sys.modules, library, None)
     message = told(read_header, path)
-    assert f"{name}: this needs {library}: pip install '.[volumes]'" in message
+    assert f"{name}: requires {library}; install it with pip install '.[volumes]'" in message
 
 
 def test_a_link_to_a_slice_that_is_gone_is_told(tmp_path):

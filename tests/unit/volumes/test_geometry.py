@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import VolumeGeometry, canonical, check_geometry, resample, rotation
+from paddlevit_dist.volumes.geometry import VolumeGeometry, check_geometry, resample, rotation, to_canonical
 
 OBLIQUE = np.eye(4)
 OBLIQUE[:3, :3] = rotation(np.deg2rad([20.0, -10.0, 5.0])) @ np.diag([0.5, 0.7, 2.0])
@@ -32,7 +32,7 @@ def test_turning_axes_moves_no_voxel_in_the_world(order, signs):
     array = np.random.default_rng(0).standard_normal((3, 4, 5))
     affine = OBLIQUE.copy()
     affine[:3, :3] = (OBLIQUE[:3, :3] * np.array(signs))[:, list(order)]
-    turned, new = canonical(array, affine)
+    turned, new = to_canonical(array, affine)
     before, after = VolumeGeometry(array.shape, affine), VolumeGeometry(turned.shape, new)
     for voxel in np.ndindex(*turned.shape):
         old = np.rint(before.voxels(after.world(np.array(voxel, dtype=float)))).astype(int)

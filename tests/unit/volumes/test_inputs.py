@@ -98,5 +98,5 @@ def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
 
 def test_weights_that_say_nothing_of_their_spacing_are_refused():
     task = LandmarkDetection(settings.load(TINY).values)
-    with pytest.raises(UserError, match="do not say which landmarks they find at which spacing"):
+    with pytest.raises(UserError, match="do not record their landmarks and spacing"):
         task.load_meta(CheckpointMeta(2, NAMES))

@@ -11,7 +11,7 @@ from support.volume_files import world, write_landmarks, write_volume
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
-from paddlevit_dist.volumes.nonzero import BOX, MASK, compute_box, compute_share, decision, nonzero_mask
+from paddlevit_dist.volumes.nonzero import BOX, MASK, choose_region, compute_box, compute_box_share, nonzero_mask
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 
@@ -28,10 +28,10 @@ def test_masks_are_those_of_all_channels_without_holes():
     assert mask[5, 6, 7] and not mask[0, 0, 0]
     places = np.argwhere(mask)
     sides = places.max(axis=0) - places.min(axis=0) + 1
-    assert compute_share(mask) == pytest.approx(sides.prod() / mask.size)
+    assert compute_box_share(mask) == pytest.approx(sides.prod() / mask.size)
     assert mask[compute_box(mask)].sum() == mask.sum() and mask[compute_box(mask)].shape == tuple(sides)
     assert nonzero_mask([np.zeros(SHAPE)]).all()
-    assert decision([0.2, 0.74, 0.9]) == MASK and decision([0.2, 0.75, 0.9]) == BOX
+    assert choose_region([0.2, 0.74, 0.9]) == MASK and choose_region([0.2, 0.75, 0.9]) == BOX
 
 
 @pytest.mark.parametrize("margin, within", [(2.5, "mask"), (-0.2, "box")])
@@ -40,7 +40,13 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     data = make_dataset(tmp_path / "raw", margin)
     task = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]", "VOLUMES.SPACING_MM", "[2.0,1.0,1.0]")
     samples = task.build_dataset("train", tmp_path / "cache")
-    assert sum(f"z_score is of {'what' if within == 'mask' else 'the box'}" in line for line in samples.notices) == 1
+    assert (
+        sum(
+            f"z_score uses {'the nonzero voxels' if within == 'mask' else 'the box'}" in line
+            for line in samples.notices
+        )
+        == 1
+    )
     assert (
         task.preprocess_signature()["z_score"] == within
         and task.export_parts().about["preprocessing"]["z_score"] == within

@@ -5,7 +5,7 @@ import pytest
 from support.volume_files import AFFINE, SHAPE, told, voxels, write_landmarks, write_volume
 
 from paddlevit_dist.volumes import landmark_files
-from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume, remarks_on
+from paddlevit_dist.volumes.reading import case_name, format_remarks, list_volumes, read_header, read_volume
 
 
 def test_an_npy_has_voxels_of_a_millimeter(tmp_path):
@@ -60,7 +60,7 @@ def test_colors_unknown_suffixes_and_missing_files_are_told(tmp_path):
     assert "voxels are complex64" in told(read_volume, tmp_path / "color.npz")
     np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
     assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
-    assert "not a volume; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
+    assert "unknown volume format; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
     assert "no such file" in told(read_volume, tmp_path / "none.nii")
 
 
@@ -69,7 +69,7 @@ def test_names_and_lists_of_volumes(tmp_path):
         (tmp_path / name).write_bytes(b"")
     assert [case_name(path) for path in list_volumes(tmp_path)] == ["a", "b"]
     (tmp_path / "b.mha").write_bytes(b"")
-    assert "b.nii.gz and b.mha have one name" in told(list_volumes, tmp_path)
+    assert "b.nii.gz and b.mha have the same name" in told(list_volumes, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
@@ -150,7 +150,7 @@ def test_missing_voxels_of_a_header_are_named_before_they_are_read(tmp_path, nam
     path = write_volume(tmp_path / name)
     (data,) = [file for file in tmp_path.iterdir() if file != path]
     data.unlink()
-    assert f"{path}: its voxels are in {data}, which is no file" in told(read_header, path)
+    assert f"{path}: the header names the voxel file {data}, which does not exist" in told(read_header, path)
 
 
 @pytest.mark.parametrize("name", ["case.mha", "case.mhd", "case.nrrd"])
@@ -177,7 +177,7 @@ def write_nifti(path, affine=AFFINE, unit="mm", code=1):
 def test_a_nifti_without_an_orientation_is_remarked(tmp_path):
     header = read_header(write_nifti(tmp_path / "case.nii", code=0))
     (remark,) = header.remarks
-    assert remark.startswith("no orientation in the header (sform_code and qform_code are 0): laid with x to the left")
+    assert remark.startswith("no orientation in the header (sform_code and qform_code are 0): assuming x to the left")
     assert np.array_equal(np.sign(np.diag(header.geometry.affine)), [-1, 1, 1, 1])
     np.testing.assert_allclose(header.geometry.world((np.array(SHAPE) - 1) / 2), 0.0, atol=1e-5)  # the middle
 
@@ -195,10 +195,8 @@ def test_two_places_of_a_nifti_are_remarked_where_they_differ(tmp_path):
     assert read_header(tmp_path / "same.nii").remarks == ()
     header = read_header(tmp_path / "other.nii")
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
-    (line,) = remarks_on({str(tmp_path / name): header for name in ("other.nii", "again.nii")})
-    assert (
-        "other.nii and 1 more: sform and qform in the header lay its voxels at different places: the sform is" in line
-    )
+    (line,) = format_remarks({str(tmp_path / name): header for name in ("other.nii", "again.nii")})
+    assert "other.nii and 1 more: sform and qform in the header disagree: the sform is" in line
 
 
 @pytest.mark.parametrize("unit, factor", [("meter", 1000.0), ("micron", 0.001)])
@@ -220,7 +218,7 @@ def test_an_unknown_unit_of_a_nifti_is_told(tmp_path):
     content = bytearray(path.read_bytes())
     content[123] = 5  # xyzt_units
     path.write_bytes(content)
-    assert f"{path}: xyzt_units names the unknown unit of length 5; write 2 (mm)" in told(read_header, path)
+    assert f"{path}: xyzt_units has the unknown unit of length 5; write 2 (mm)" in told(read_header, path)
 
 
 def test_an_nrrd_without_a_space_is_remarked(tmp_path):
@@ -229,7 +227,7 @@ def test_an_nrrd_without_a_space_is_remarked(tmp_path):
     content = path.read_bytes().replace(b"space: left-posterior-superior", b"space dimension: 3")
     path.write_bytes(content)
     header = read_header(path)
-    assert "(no line 'space:'): laid as LPS" in header.remarks[0]
+    assert "(no line 'space:'): assuming LPS" in header.remarks[0]
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 
@@ -238,7 +236,7 @@ def test_a_volume_has_exactly_one_landmark_file(tmp_path):
     assert "volume case in" in message and "case.fcsv or case.mrk.json" in message
     for suffix in (".csv", ".mrk.json"):
         write_landmarks(tmp_path / f"case{suffix}", {"nose": (1, 2, 3)})
-    assert "2 files of landmarks (case.csv, case.mrk.json)" in told(landmark_files.find, str(tmp_path), "case")
+    assert "2 landmark files (case.csv, case.mrk.json)" in told(landmark_files.find, str(tmp_path), "case")
 
 
 @pytest.mark.parametrize("name", ["case.mha", "case.nrrd"])

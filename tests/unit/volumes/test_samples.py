@@ -10,7 +10,7 @@ from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import VolumeGeometry, rotation
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.landmarks.mirroring import mirror_order
-from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, VolumeSamples, blur, coarsen, cut, with_gamma
+from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, VolumeSamples, apply_gamma, blur, coarsen, cut
 from paddlevit_dist.volumes.store import DecodedVolume
 
 SPACING = np.array([3.0, 2.0, 1.5])
@@ -152,12 +152,12 @@ def test_interpolation_equals_a_loop_also_beyond_the_border():
 
 
 @pytest.mark.parametrize(
-    "pair, message", [("nose", "no pair"), ("nose:ear", "'ear' is not a landmark"), ("nose:nose", "no pair")]
+    "pair, message", [("nose", "not a pair"), ("nose:ear", "'ear' is not a landmark"), ("nose:nose", "not a pair")]
 )
 def test_bad_mirror_pairs_are_told(pair, message):
     with pytest.raises(UserError, match=message):
         mirror_order(NAMES, [pair])
-    with pytest.raises(UserError, match="one counterpart"):
+    with pytest.raises(UserError, match="in two pairs"):
         mirror_order(NAMES, ["left_eye:right_eye", "nose:left_eye"])
 
 
@@ -174,7 +174,7 @@ def test_blur_gamma_and_resolution_as_loops_have_them():
                 expected[place] += weight / sum(weights) * before[tuple(at)]
     np.testing.assert_allclose(blur(volume, 0.8), expected, atol=1e-5)
 
-    turned = with_gamma(volume, 1.4, True)
+    turned = apply_gamma(volume, 1.4, True)
     assert turned.mean() == pytest.approx(volume.mean(), abs=1e-4) and turned.std() == pytest.approx(
         volume.std(), rel=1e-4
     )

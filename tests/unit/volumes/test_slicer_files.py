@@ -10,7 +10,7 @@ from support.volume_files import world, write_volume
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
-from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text, markups_text
+from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 
 HEADER = "# Markups fiducial file version = 4.11\n# CoordinateSystem = {}\n# columns = {}\n"
 COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
@@ -81,9 +81,7 @@ def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
     write_volume(tmp_path / "train" / "case.mha")
     text = f"# Markups fiducial file version = 4.3\n# columns = {COLUMNS}\n{row('nose', in_space('RAS'))}\n"
     (tmp_path / "train" / "case.fcsv").write_text(text)
-    with pytest.raises(
-        UserError, match="case.fcsv does not say its coordinate system; .* or set VOLUMES.COORDINATE_SYSTEM"
-    ):
+    with pytest.raises(UserError, match="case.fcsv has no coordinate system; .* or set VOLUMES.COORDINATE_SYSTEM"):
         LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
     dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(coordinate_system="ras"))
     np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
@@ -92,7 +90,7 @@ def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
 def test_a_landmark_outside_is_told_and_where_it_would_lie_inside(tmp_path):
     write_volume(tmp_path / "train" / "case.nii.gz")
     (tmp_path / "train" / "case.fcsv").write_text(fcsv(row("nose", in_space("RAS")), space="LPS"))
-    expected = "'nose' lies outside case.nii.gz: .* with x and y negated it would lie inside; the file says its coord"
+    expected = "'nose' is outside case.nii.gz: .* with x and y negated it would be inside; the file specifies its coord"
     with pytest.raises(UserError, match=expected):
         LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
 
@@ -120,7 +118,10 @@ def test_labels_may_hold_commas_and_quotes_and_come_back(tmp_path):
         LandmarkPoint("ü", ("0", "0", "1"), ""),
     ]
     for convention, sign in (("ras", 1), ("lps", -1)):
-        for name, text in (("a.fcsv", fcsv_text(points, convention)), ("a.mrk.json", markups_text(points, convention))):
+        for name, text in (
+            ("a.fcsv", format_fcsv(points, convention)),
+            ("a.mrk.json", format_markups(points, convention)),
+        ):
             positions, space = read(tmp_path, name, text)
             assert space == "ras" and list(positions) == ['sella, "mid"', "ü"]
             assert positions['sella, "mid"'].tolist() == [sign * 1.5, sign * -2.0, 3.0]
@@ -141,9 +142,9 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.fcsv", fcsv(row("", (1, 2, 3))), "line 4: the landmark has no name"),
         ("a.fcsv", fcsv("0,1,2,3"), "line 4: no label; expected the columns id,x,y,z"),
         ("a.fcsv", fcsv(), "no landmark has a position"),
-        ("a.mrk.json", '{"nose": [1, 2, 3]}', 'no list "markups" in it'),
-        ("a.mrk.json", "[1, 2]", 'no list "markups" in it'),
-        ("a.mrk.json", markups(type="Line"), "holds a Line, expected point lists"),
+        ("a.mrk.json", '{"nose": [1, 2, 3]}', 'it has no list "markups"'),
+        ("a.mrk.json", "[1, 2]", 'it has no list "markups"'),
+        ("a.mrk.json", markups(type="Line"), "contains a Line, expected point lists"),
         ("a.mrk.json", markups(coordinateSystem="HFS"), "the coordinate system is 'HFS', expected RAS"),
         ("a.mrk.json", markups(coordinateUnits="um"), "coordinateUnits is 'um', expected mm"),
         ("a.mrk.json", markups({"label": "nose", "positionStatus": "odd"}), "positionStatus of 'nose' is 'odd'"),

@@ -53,5 +53,5 @@ def test_the_head_can_be_replaced_or_left_out():
 
 
 def test_a_norm_that_is_not_known_is_told():
-    with pytest.raises(UserError, match="norm 'layer' is not known; expected one of batch, instance"):
+    with pytest.raises(UserError, match="unknown norm 'layer'; expected one of batch, instance"):
         create_model("unet3d", norm="layer")

@@ -11,8 +11,8 @@ from support.coco_writer import annotation, write_coco
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.commands import evaluate_detections
-from paddlevit_dist.compare.scores import SORTS
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.scores import SCORE_KINDS
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.samples import DetectionSample
@@ -69,8 +69,8 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
     assert said["protocol"] == [
         "AP: COCO's rules, 300 detections of an image and category, areas in pixels of the images' files"
     ]
-    kept = read(str(tmp_path / "of_300"))
-    again = SORTS[kept.about["kind"]].recompute([kept.arrays], kept.about["classes"])(np.ones((1, 2)))
+    kept = read_table(str(tmp_path / "of_300"))
+    again = SCORE_KINDS[kept.about["kind"]].recompute([kept.arrays], kept.about["classes"])(np.ones((1, 2)))
     assert again["AR_300"][0] == pytest.approx(expected[8]) and again["AP"][0] == pytest.approx(expected[0])
 
     evaluate_detections.run(words)
@@ -88,9 +88,11 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
     assert f"note: {number} of 2 images with more annotations of a category than the 100 detections that" in ended.err
     assert f"up to {most}: -max_detections={most} counts more" in ended.err
 
-    other = read(str(tmp_path / "of_100"))
-    with pytest.raises(UserError, match="with 100 and 300 detections of an image and category: evaluate all with one"):
-        SORTS["boxes"].recompute([kept.arrays, other.arrays], kept.about["classes"])
+    other = read_table(str(tmp_path / "of_100"))
+    with pytest.raises(
+        UserError, match="with 100 and 300 detections per image and category cannot be compared: evaluate all with one"
+    ):
+        SCORE_KINDS["boxes"].recompute([kept.arrays, other.arrays], kept.about["classes"])
 
 
 def test_a_run_scores_with_300_detections_as_pycocotools_says_and_its_line_says_so(crowded):

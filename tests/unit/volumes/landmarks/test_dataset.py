@@ -88,14 +88,14 @@ def test_bad_folders_are_told(tmp_path):
     )
     assert "is not a folder" in told(tmp_path)
     (tmp_path / "train").mkdir()
-    assert "holds no volumes" in told(tmp_path)
+    assert "contains no volumes" in told(tmp_path)
     write_volume(tmp_path / "train" / "case.nii.gz")
     assert "volume case in" in told(tmp_path) and "has no landmarks" in told(tmp_path)
 
 
 def test_a_landmark_outside_its_volume_is_told(tmp_path):
     message = told(make_folder(tmp_path, nose=world((3.0, 4.0, 10.2)), chin=world(CHIN)))
-    assert "train/case.csv: landmark 'nose' lies outside case.nii.gz: voxel (3.0, 4.0, 10.2) of 14 x 12 x 10" in message
+    assert "train/case.csv: landmark 'nose' is outside case.nii.gz: voxel (3.0, 4.0, 10.2) of 14 x 12 x 10" in message
     assert "VOLUMES.LANDMARK_UNITS" in message
 
 
@@ -105,7 +105,7 @@ def test_mixed_spacing_is_told_and_resampled(tmp_path):
     write_volume(folder / "train" / "other.nii.gz", affine=coarse)
     write_landmarks(folder / "train" / "other.csv", {"nose": world(NOSE, coarse)})
     message = told(folder)
-    assert "other.nii.gz: the voxel spacing is 2 x 1.5 x 2 mm but that of case.nii.gz is 2 x 1.5 x 1 mm" in message
+    assert "other.nii.gz: the voxel spacing is 2 x 1.5 x 2 mm, but case.nii.gz has 2 x 1.5 x 1 mm" in message
     assert "VOLUMES.SPACING_MM" in message
     dataset = built(folder, spacing_mm=[2.0, 1.5, 2.0])
     assert [dataset.volume(i).array.shape for i in range(2)] == [(10, 12, 8), (10, 12, 14)]
@@ -162,7 +162,7 @@ def test_landmarks_on_the_wrong_side_are_noticed(tmp_path, count, exchanged, is_
     notices = built(with_eyes(tmp_path, count, exchanged)).notices
     assert len(notices) == is_told
     if is_told:
-        assert f"in {exchanged} of {count} volumes landmarks named left lie to the right" in notices[0]
+        assert f"in {exchanged} of {count} volumes landmarks named left are to the right" in notices[0]
         assert "(eye_left:eye_right); check VOLUMES.COORDINATE_SYSTEM" in notices[0]
 
 
@@ -209,10 +209,10 @@ def test_files_of_other_formats_are_counted(tmp_path):
     folder = make_folder(tmp_path)
     for name in ("a.png", "b.PNG", "notes.docx", ".hidden.png"):
         (folder / "train" / name).write_bytes(b"1")
-    assert f"note: {folder}/train also holds 2 .png, 1 .docx; not used" in built(folder).notices
+    assert f"note: {folder}/train also contains 2 .png, 1 .docx; not used" in built(folder).notices
     for file in (folder / "train").glob("case*"):
         file.unlink()
-    assert "holds no volumes, but 2 .png, 1 .docx; expected a folder" in told(folder)
+    assert "contains no volumes, but 2 .png, 1 .docx; expected a folder" in told(folder)
 
 
 def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that_names_it(tmp_path):
@@ -237,5 +237,5 @@ def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that
 
     with pytest.raises(UserError) as error:
         compared()
-    remedy = str(error.value).rpartition("know with ")[2].partition(", or add")[0]
+    remedy = str(error.value).rpartition("weights with ")[2].partition(", or add")[0]
     assert compared(*shlex.split(remedy)) == []  # as a shell would hand it over

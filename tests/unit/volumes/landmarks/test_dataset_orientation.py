@@ -103,7 +103,7 @@ def test_volumes_world_is_for_landmarks_that_do_not_follow_their_volume(tmp_path
     np.testing.assert_allclose(dataset.points(0, decoded.geometry)[1], MARKS["nose"][::-1], atol=1e-4)
     if wanted != make_convention(suffix):
         with pytest.raises(
-            UserError, match=rf"outside case.*read as {wanted.upper()} instead of .* it would lie inside"
+            UserError, match=rf"outside case.*read as {wanted.upper()} instead of .* it would be inside"
         ):
             built(tmp_path)
 

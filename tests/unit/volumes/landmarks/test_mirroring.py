@@ -59,7 +59,7 @@ def test_pairs_that_others_leave_out_are_noticed(data):
         write_landmarks(data / split / "case.csv", {**EYES, "ear_l": (1.0, 4.0, 5.0), "ear_r": (12.0, 4.0, 5.0)})
     _, samples = built(data, "train", "VOLUMES.MIRROR_PAIRS", "[eye_left:eye_right]")
     assert [n for n in samples.notices if "MIRROR" in n] == [
-        "note: VOLUMES.MIRROR_PAIRS leaves out ear_l:ear_r: mirrored crops keep these names"
+        "note: VOLUMES.MIRROR_PAIRS does not contain ear_l:ear_r: mirrored crops keep these names"
     ]
 
 
@@ -75,7 +75,10 @@ def test_pairs_of_other_landmarks_are_told_with_those_of_these(data):
         built(data, "train")
     message = str(error.value)
     assert "\n" not in message and "'ear_left' is not a landmark (eye_left, eye_right, nose)" in message
-    assert "perhaps a recipe's" in message and "set VOLUMES.MIRROR_PAIRS [eye_left:eye_right] (proposed" in message
+    assert (
+        "come from a recipe for other landmarks" in message
+        and "set VOLUMES.MIRROR_PAIRS [eye_left:eye_right] (proposed" in message
+    )
     assert "VOLUMES.MIRROR_PAIRS none if no landmark" in message and message.endswith("VOLUMES.FLIP 0")
 
 
@@ -100,7 +103,7 @@ def test_the_order_within_a_pair_does_not_matter(data):
 
 
 def test_none_stands_alone(data):
-    with pytest.raises(UserError, match="none stands alone"):
+    with pytest.raises(UserError, match="none means that no landmark has a counterpart; remove none or the pairs"):
         built(data, "train", "VOLUMES.MIRROR_PAIRS", "[none,eye_left:eye_right]")
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
 from paddlevit_dist.volumes.geometry import VolumeGeometry
-from paddlevit_dist.volumes.landmarks.predictions import FoundLandmarks, LandmarkGroundTruth, LandmarkWriter
-from paddlevit_dist.volumes.slicer_files import LandmarkPoint, fcsv_text, markups_text
+from paddlevit_dist.volumes.landmarks.predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter
+from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 
 NAMES = ["nose", "chin", "ear"]
 RNG = np.random.default_rng(0)
@@ -33,9 +33,9 @@ def write(folder, places, form):
         own = own * (-1, -1, 1) if world == "LPS" else own
         points = [LandmarkPoint(name, tuple(f"{value:.10f}" for value in place), "") for name, place in zip(NAMES, own)]
         if kind == "fcsv":
-            text = fcsv_text(points, world.lower())
+            text = format_fcsv(points, world.lower())
         elif kind == "mrk.json":
-            text = markups_text(points, world.lower())
+            text = format_markups(points, world.lower())
         elif kind == "json":
             text = json.dumps({name: place.tolist() for name, place in zip(NAMES, own)})
         else:
@@ -65,7 +65,9 @@ def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys
     write(tmp_path / "truth", TRUTH, truth)
     write(tmp_path / "found", FOUND, found)
     unsaid = {form.split()[1] for form in (truth, found) if form.split()[0] in ("csv", "json")}
-    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "found", *(f"-world={one.lower()}" for one in unsaid))
+    said, _ = evaluate(
+        capsys, tmp_path / "truth", tmp_path / "found", *(f"-coordinate_system={one.lower()}" for one in unsaid)
+    )
     assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
     assert said["scores"]["sd_mm"] == pytest.approx(ERRORS.std(), abs=1e-6)
     assert said["scores"]["sdr_2mm"] == pytest.approx(100 * (ERRORS <= 2).mean())
@@ -76,12 +78,12 @@ def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys
 def test_coordinates_that_nobody_says(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv LPS")
     write(tmp_path / "found", FOUND, "csv LPS")
-    with pytest.raises(UserError, match=r"case0.csv does not say whether it is LPS or RAS.*give -world"):
+    with pytest.raises(UserError, match=r"case0.csv does not specify LPS or RAS.*add -coordinate_system"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
     write(tmp_path / "both", TRUTH, "json LPS")
     said, _ = evaluate(capsys, tmp_path / "both", tmp_path / "found")
     assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
-    assert "both sides are taken for the same" in said["protocol"][0]
+    assert "both sides are assumed to be the same" in said["protocol"][0]
 
 
 def table(places, world=""):
@@ -96,7 +98,7 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     names, places = ["=1+1", "@sum"], np.array([[4.0, 2.0, 3.0], [5.0, 1.0, 2.0]])
     geometry = VolumeGeometry((8, 8, 8), np.diag([-1.0, -1.0, 1.0, 1.0]))  # positions below 0 stay numbers
     writer = LandmarkWriter(tmp_path, names, [("+case", "ras")])
-    found = FoundLandmarks(0, geometry, places, np.ones(2), np.zeros((8, 8, 8), np.float32))
+    found = LandmarkPrediction(0, geometry, places, np.ones(2), np.zeros((8, 8, 8), np.float32))
     kept = writer.summarize(0, found, LandmarkGroundTruth(np.array([1.0, 2.0]), places))
     writer.finish([PredictionRecord(0, [], summary=kept)])
     with open(tmp_path / "landmarks.csv", encoding="utf-8", newline="") as lines:
@@ -108,7 +110,7 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     (tmp_path / "truth").mkdir()
     truth = {name: place.tolist() for name, place in zip(names, geometry.world(places))}
     (tmp_path / "truth" / "+case.json").write_text(json.dumps(truth))
-    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv", "-world=ras")
+    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv", "-coordinate_system=ras")
     assert said["samples"] == 1 and said["scores"]["=1+1 mre_mm"] == pytest.approx(0, abs=1e-6)
 
 
@@ -116,7 +118,7 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
 def test_one_table_of_all_volumes(tmp_path, capsys, world):
     write(tmp_path / "truth", TRUTH, "mrk.json LPS")
     (tmp_path / "landmarks.csv").write_text(table(FOUND, world))
-    words = [] if world else ["-world=ras"]
+    words = [] if world else ["-coordinate_system=ras"]
     said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "landmarks.csv", *words)
     assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
     turned, _ = evaluate(capsys, tmp_path / "landmarks.csv", tmp_path / "truth", *words)
@@ -129,13 +131,13 @@ def test_one_table_of_all_volumes(tmp_path, capsys, world):
         ("case,landmark", "volume,landmark", "line 1: no column case; expected case,landmark,x,y,z"),
         ("case0,chin", "case0,nose", "line 3: landmark 'nose' appears twice in volume case0"),
         ("0.9,RAS", "0.9,XYZ", "line 2: world is 'xyz', expected LPS or RAS"),
-        ("0.9,RAS", "0.9,", "line 3: only some rows say their world"),
+        ("0.9,RAS", "0.9,", "line 3: only some rows have a world"),
         (
             "case0,nose,",
             "case0,nose,1,",
             "line 2: more values than the header has columns; write decimals with a point",
         ),
-        ("case0,chin", "case0,Chin", "has no position of chin, but .* has; there are nose, Chin, ear"),
+        ("case0,chin", "case0,Chin", "has no position of chin, but .* has one; its landmarks are nose, Chin, ear"),
         ("case0,nose,", "case0,nose,a", "line 2: x of landmark 'nose' is .*, expected a number"),
     ],
 )
@@ -149,9 +151,9 @@ def test_tables_that_are_none_of_landmarks(tmp_path, capsys, old, new, complaint
 def test_one_coordinate_system_taken_for_the_other_is_told(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv LPS")
     write(tmp_path / "found", FOUND, "csv LPS")
-    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=ras")
-    assert f"with x and y negated the mean error would be {ERRORS.mean():.4g} mm: is LPS taken for RAS?" in told
-    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-world=lps")
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-coordinate_system=ras")
+    assert f"with x and y negated the mean error would be {ERRORS.mean():.4g} mm: is LPS read as RAS?" in told
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found", "-coordinate_system=lps")
     assert told.startswith("note: the interval is rough: 6 volumes") and told.count("\n") == 1
 
 
@@ -175,14 +177,14 @@ def test_landmarks_of_a_data_set_compare_with_one_another(tmp_path, capsys):
                 LandmarkPoint(name, (*map(str, place + (scale, 0, 0)),), "")
                 for name, place in zip(heads.names, heads.world(index))
             ]
-            text = fcsv_text([one for one in moved if "nan" not in one.position], "ras")
+            text = format_fcsv([one for one in moved if "nan" not in one.position], "ras")
             (tmp_path / f"by_{scale}" / f"{heads.case(index)}.fcsv").write_text(text)
         said, _ = evaluate(
             capsys, tmp_path / f"by_{scale}", "-cfg=landmark_unet3d", f"-output={tmp_path / f'out_{scale}'}"
         )
         assert said["scores"]["mre_mm"] == pytest.approx(scale, abs=1e-9)
-    tables = [read(str(tmp_path / f"out_{scale}")) for scale in (1, 2)]
-    row = compare(*tables)
+    tables = [read_table(str(tmp_path / f"out_{scale}")) for scale in (1, 2)]
+    row = compare_tables(*tables)
     assert row["difference"]["value"] == pytest.approx(1) and not row["more_is_better"]
     assert tables[0].names == [heads.identity(index) for index in range(len(heads))]
 
@@ -191,14 +193,14 @@ def test_what_is_missing_is_refused_and_what_is_more_is_told(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv RAS")
     write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "mrk.json LPS")
     _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
-    assert "1 volumes that are not in" in told and "such as other" in told
+    assert "1 volumes are not in" in told and "for example other" in told
     (tmp_path / "found" / "case3.mrk.json").write_text(
-        markups_text([LandmarkPoint("nose", ("0", "0", "0"), "")], "ras")
+        format_markups([LandmarkPoint("nose", ("0", "0", "0"), "")], "ras")
     )
     with pytest.raises(UserError, match=r"case3.mrk.json has no position of chin, but .*case3.fcsv has"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
     (tmp_path / "found" / "case3.mrk.json").unlink()
-    with pytest.raises(UserError, match="1 of 6 volumes of .* have no landmarks, such as case3"):
+    with pytest.raises(UserError, match="1 of 6 volumes of .* have no landmarks, for example case3"):
         evaluate(capsys, tmp_path / "truth", tmp_path / "found")
     for folder, complaint in (("none", "none is not a folder"), ("", "have no landmarks")):
         with pytest.raises(UserError, match=complaint):

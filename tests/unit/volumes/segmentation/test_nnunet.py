@@ -10,7 +10,7 @@ from support.volume_files import AFFINE, SHAPE, voxels, write_series, write_volu
 
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.volumes.geometry import VolumeGeometry, as_stored, canonical, rotation
+from paddlevit_dist.volumes.geometry import VolumeGeometry, from_canonical, rotation, to_canonical
 from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions
 from paddlevit_dist.volumes.segmentation.fingerprint import find_misnamed, fingerprint
@@ -32,7 +32,7 @@ def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
     assert dataset.channels == ["CT", "PET"] and len(dataset) + len(opened(root, "val")) == 3
     channels, labels = dataset.read(0)
     number = int(dataset.case(0)[-1])
-    expected, _ = canonical(make_labels(number), AFFINE)
+    expected, _ = to_canonical(make_labels(number), AFFINE)
     np.testing.assert_array_equal(labels.array, np.array([0, 0, 1, 0, 0, 2, 0, 0, 0, IGNORED])[expected])
     assert labels.array.shape == channels[0].array.shape == channels[1].array.shape
     for label, places in labels.places.items():
@@ -90,7 +90,7 @@ def shifted(affine):
             "spacing",
         ),
         (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", make_labels(1)[1:]), "voxels"),
-        (lambda root: (root / "labelsTr" / "case_1.nii.gz").unlink(), "no labels of 1 of 3"),
+        (lambda root: (root / "labelsTr" / "case_1.nii.gz").unlink(), "no labels for 1 of 3"),
         (lambda root: (root / "imagesTr" / "case_1_0001.nii.gz").unlink(), "case_1_0001"),
         (
             lambda root: (root / "dataset.json").write_text(
@@ -120,7 +120,7 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
         voxels = np.full(SHAPE, 7 + channel, np.float32)
         write_volume(root / "imagesTr" / f"case_2_{channel:04d}.nii.gz", voxels, np.diag([1.0, 1.5, 4.0, 1.0]))
     (root / "splits_final.json").write_text(json.dumps([{"train": ["case_0", "case_2"], "val": ["case_1"]}]))
-    with pytest.raises(UserError, match=r"such as the median, with VOLUMES.SPACING_MM \[3,1.5,1\]"):
+    with pytest.raises(UserError, match=r"such as the median: add VOLUMES.SPACING_MM \[3,1.5,1\]"):
         opened(root)
     lines = list(fingerprint(opened(root, spacing_mm=[4.0, 1.5, 1.0])))
     assert lines[0].startswith(
@@ -129,12 +129,12 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     depth, height, width = SHAPE
     assert f"median {3 * depth} x {1.5 * height:g} x {width}, {2 * depth} x " in lines[1]
     liver = [int((make_labels(seed) == 5).sum()) * depth_mm * 1.5 / 1000 for seed, depth_mm in ((0, 2), (2, 4))]
-    assert f"in 2 of 2 volumes looked at, {min(liver):.4g} to {max(liver):.4g} ml" in lines[4]
+    assert f"in 2 of 2 volumes, {min(liver):.4g} to {max(liver):.4g} ml" in lines[4]
     ct = next(line for line in lines if line.startswith("channel CT"))
     first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
     assert "0.5, 50 and 99.5" in ct and "VOLUMES.INTENSITY_MEAN_STD [" in ct
     assert float(ct.split("99.5 ")[1].split(",")[0]) > float(first.min())
-    assert find_misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "called CT" in find_misnamed(["MRI"], ["ct"])[0]
+    assert find_misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "named CT" in find_misnamed(["MRI"], ["ct"])[0]
 
 
 def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path):
@@ -185,8 +185,8 @@ def test_written_labels_lie_where_the_volume_lies(tmp_path, angles):
     image = nibabel.Nifti1Image(labels.T.astype(np.int16), affine)
     image.set_sform(affine, 2)
     image.to_filename(tmp_path / "a.nii.gz")
-    upright, _ = canonical(labels, affine)
-    np.testing.assert_array_equal(as_stored(upright, affine), labels)
+    upright, _ = to_canonical(labels, affine)
+    np.testing.assert_array_equal(from_canonical(upright, affine), labels)
     for source in (str(tmp_path / "a.nii.gz"), None):
         write_labels(tmp_path / "out.nii.gz", upright, LabelSource(source, VolumeGeometry(SHAPE, affine)))
         written = nibabel.load(tmp_path / "out.nii.gz")
@@ -204,7 +204,7 @@ def test_written_labels_of_a_tilted_series_open_in_itk_where_it_puts_the_series(
     affine[:3, 2] += tilt * affine[:3, 1]  # each slice begins further in front
     series = write_series(tmp_path / "anna", voxels(), affine)
     labels = make_labels(0)
-    upright, _ = canonical(labels, affine)
+    upright, _ = to_canonical(labels, affine)
     write_labels(tmp_path / "out.nii.gz", upright, LabelSource(str(series), read_header(str(series)).geometry))
     reader = SimpleITK.ImageSeriesReader()
     reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(series)))

@@ -20,7 +20,7 @@ def test_a_subject_is_on_one_side_of_a_fold(tmp_path, fold):
     train, val = (choose_cases(file, NAMES, split, fold) for split in ("train", "val"))
     assert train | val == set(NAMES) and not subjects(train) & subjects(val) and len(val) == 4
     (note,) = _note_subjects(file, NAMES, fold)
-    assert "20 volumes are of 10 subjects (sub-...), each on one side of a fold" in note
+    assert "20 volumes belong to 10 subjects (sub-...), each on one side of a fold" in note
 
 
 def test_subjects_with_one_volume_each_are_folds_of_nnunets(tmp_path):
@@ -36,5 +36,5 @@ def test_listed_folds_with_a_subject_on_both_sides_are_noted(tmp_path):
     file = tmp_path / "splits_final.json"
     file.write_text(json.dumps([{"train": NAMES[:3], "val": NAMES[3:5]}, {"train": NAMES[:4], "val": NAMES[4:6]}]))
     (note,) = _note_subjects(str(file), NAMES, 0)
-    assert note.endswith("sub-01: 1 of 2 subjects validated are trained on")
+    assert note.endswith("sub-01: 1 of 2 validated subjects are also in training")
     assert _note_subjects(str(file), NAMES, 1) == []

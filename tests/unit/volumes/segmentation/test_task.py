@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.compare.scores import SORTS
+from paddlevit_dist.compare.scores import SCORE_KINDS
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.task import StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
@@ -16,7 +16,7 @@ from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, VolumeRecord, collate, split_batch
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, on_grid
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, resample_maps
 from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
 from paddlevit_dist.volumes.store import DecodedVolume
 from paddlevit_dist.volumes.unet3d import UNet3D
@@ -116,7 +116,7 @@ def test_mirror_images_are_turned_back_before_the_mean():
 
 def test_maps_come_to_the_stored_grid_as_numpy_interpolates():
     maps = np.random.default_rng(0).standard_normal((2, 4, 5, 3)).astype("float32")
-    found = on_grid(paddle.to_tensor(maps), (7, 5, 2), np.array([0.5, 1.0, 2.0])).numpy()
+    found = resample_maps(paddle.to_tensor(maps), (7, 5, 2), np.array([0.5, 1.0, 2.0])).numpy()
     for label in range(2):
         for row in range(5):
             for column, place in enumerate((0, 2)):
@@ -260,9 +260,9 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert task.export_parts().about["classes"] == dataset.class_names
     kept = metrics.to_sample_table(metrics.per_sample())
-    sort = SORTS[kept.kind]
-    assert sort.fits(kept.arrays, 2, 4)
-    again = sort.recompute([kept.arrays], kept.classes)(np.ones((1, 2)))
+    kind = SCORE_KINDS[kept.kind]
+    assert kind.is_valid(kept.arrays, 2, 4)
+    again = kind.recompute([kept.arrays], kept.classes)(np.ones((1, 2)))
     assert {name: own[0] for name, own in again.items() if np.isfinite(own[0])} == pytest.approx(
         {name: own for name, own in values.items() if name != "missed"}
     )

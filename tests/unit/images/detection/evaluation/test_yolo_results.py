@@ -8,8 +8,8 @@ from PIL import Image
 from support import coco_peer
 
 from paddlevit_dist.commands import evaluate_detections
-from paddlevit_dist.compare.pairs import compare
-from paddlevit_dist.compare.tables import read
+from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.runtime.errors import UserError
 
 CATEGORIES = [{"id": 3, "name": "cup"}, {"id": 8, "name": "hat"}]  # 0 and 1 in YOLO's files
@@ -85,8 +85,8 @@ def test_outlines_are_masks_and_boxes(tmp_path, capsys):
         evaluate_detections.run([*words, "-json", f"-output={tmp_path / kind}"])
         theirs = coco_peer.evaluated(coco, results, kind)
         assert json.loads(capsys.readouterr().out)["stats"] == pytest.approx(theirs.stats.tolist(), abs=1e-9)
-    with pytest.raises(UserError, match="task detection there, detection by masks here"):
-        compare(read(str(tmp_path / "bbox")), read(str(tmp_path / "segm")))
+    with pytest.raises(UserError, match="task detection by masks instead of detection"):
+        compare_tables(read_table(str(tmp_path / "bbox")), read_table(str(tmp_path / "segm")))
 
 
 def corners(box):
@@ -104,7 +104,7 @@ def test_results_of_two_origins_are_compared_by_the_names_of_images(tmp_path, ca
     for name, words in (("a", ("yolo", "found")), ("b", ("truth.json", "results.json"))):
         evaluate_detections.run([*(str(tmp_path / word) for word in words), f"-output={tmp_path / name}", "-json"])
     stats = [json.loads(line)["stats"] for line in capsys.readouterr().out.splitlines()]
-    found = compare(read(str(tmp_path / "a")), read(str(tmp_path / "b")))
+    found = compare_tables(read_table(str(tmp_path / "a")), read_table(str(tmp_path / "b")))
     assert found["of_first"]["value"] == pytest.approx(stats[0][0], abs=1e-5)
     assert found["difference"]["value"] == pytest.approx(stats[1][0] - stats[0][0], abs=1e-5)
     assert found["worse"][0]["sample"].startswith("images/val/a")

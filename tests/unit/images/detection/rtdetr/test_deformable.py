@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist.cpu_kernels.accelerate import accelerate, is_possible
+from paddlevit_dist.cpu_kernels.accelerate import accelerate, is_available
 from paddlevit_dist.images.detection.rtdetr.deformable import PointSampling
 
 SIZES, NUMBERS = [(5, 7), (3, 2), (1, 1)], (3, 1, 2)
@@ -72,7 +72,7 @@ def tensors(arrays, dtype):
 @pytest.mark.parametrize("is_discrete", [False, True])
 @pytest.mark.parametrize(("is_compiled", "dtype"), [(False, "float64"), (False, "float32"), (True, "float32")])
 def test_values_are_the_weighted_sums_over_all_points(is_compiled, dtype, is_discrete):
-    if is_compiled and not is_possible():
+    if is_compiled and not is_available():
         pytest.skip("Paddle has no MKL here")
     *arrays, _ = drawn()
     with paddle.no_grad():
@@ -88,7 +88,7 @@ def arrays_to(array, dtype):
 @pytest.mark.parametrize("is_discrete", [False, True])
 @pytest.mark.parametrize(("is_compiled", "dtype"), [(False, "float64"), (True, "float32")])
 def test_gradients_are_the_slopes_of_the_sums(is_compiled, dtype, is_discrete):
-    if is_compiled and not is_possible():
+    if is_compiled and not is_available():
         pytest.skip("Paddle has no MKL here")
     *arrays, factors = drawn()
     inputs = tensors(arrays, dtype)
@@ -110,7 +110,7 @@ def test_gradients_are_the_slopes_of_the_sums(is_compiled, dtype, is_discrete):
             assert math.isclose(tensor.grad.numpy()[index], slope, rel_tol=allowed, abs_tol=10 * allowed), index
 
 
-@pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
+@pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")
 @pytest.mark.parametrize("is_discrete", [False, True])
 @pytest.mark.parametrize("frozen", [0, 1, 2])
 def test_the_compiled_gradients_are_the_plain_ones_whatever_needs_none(frozen, is_discrete):
@@ -139,7 +139,7 @@ def test_values_of_16_bits_are_sampled_in_32(dtype):
     np.testing.assert_allclose(found.astype("float32").numpy(), right, rtol=bits, atol=1e-5)
 
 
-@pytest.mark.skipif(not is_possible(), reason="Paddle has no MKL here")
+@pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")
 def test_what_is_not_a_number_is_not_hidden():
     values, places, weights = (arrays_to(array, "float32") for array in drawn()[:3])
     weights[1, 2, 0, 0], places[1, 2, 0, 0] = math.nan, 0.5

@@ -1,16 +1,16 @@
-"""Trained models for other programs: Paddle Inference, PaddleX, ONNX; and the score of exported models, also of those
-that others made. An extension: it can be deleted (see ``extension``).
+"""Export trained models to Paddle Inference, PaddleX and ONNX, and evaluate exported models of any program.
+
+This extension can be deleted (see ``extension``).
 
 - ``command``: the command ``export``
-- ``pixels``: a model of normalized images as one of their pixels; ``differences``: how far outputs are apart
-- ``onnx_files``: from Paddle's inference model to an ONNX file, and what that computes on the CPU
-- ``half``: the same graph in float16, with float32 where 11 bits are too few
-- ``graph``: an ONNX graph that can be edited, and its simplification
-- ``fusion``: the same graph with onnxruntime's own operators, and fewer passes over memory around them
-- ``descriptions``: what is written beside it, for people and for PaddleX
-- ``settings``, ``files``: for ``evaluate MODEL.onnx``: the keys, and which files are meant
-- ``functions``: what such files compute; ``scoring``: in the model's place in an evaluation, with the difference to the
-  trained weights
+- ``pixels``: move the normalization of images into the model; ``differences``: compare outputs
+- ``onnx_files``: convert Paddle's inference model to an ONNX file, and compute it on the CPU
+- ``half``: convert a graph to float16, with float32 where 11 bits are too few
+- ``graph``: editable ONNX graph, and its simplification
+- ``fusion``: replace parts of a graph by onnxruntime's fused operators, with fewer passes over memory
+- ``descriptions``: description files of an exported model, for users and for PaddleX
+- ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
+- ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 
 
 class ExportExtension(Extension):
-    """The command export, and the evaluation of exported models."""
+    """Command export, and evaluation of exported models."""
 
     evaluated_key = "EXPORTED"
-    commands = {"export": "a trained model for Paddle Inference, PaddleX or ONNX"}
+    commands = {"export": "export a trained model to Paddle Inference, PaddleX or ONNX"}
 
     def run_command(self, name: str, words: list[str]) -> None:
+        """Run the command ``export``."""
         from .command import run
 
         run(words)
 
     def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
+        """Return the comparison with the trained weights for evaluations of exported models."""
         if trains or not run.config["EXPORTED"]:
             return ()
         from .scoring import ExportComparison
@@ -48,19 +50,22 @@ class ExportExtension(Extension):
         return (ExportComparison(run),)
 
     def parse_evaluated_argument(self, word: str) -> str | None:
+        """Translate the path of an exported model to ``EXPORTED=PATH``."""
         from .files import parse_evaluated_argument
 
         return parse_evaluated_argument(word)
 
     def evaluated_model(self, config: Any, task: Task) -> paddle.nn.Layer:
-        from .scoring import exported_model
+        """Load the exported model that the configuration names."""
+        from .scoring import load_exported_layer
 
-        return exported_model(config, task)
+        return load_exported_layer(config, task)
 
     def load_evaluated(self, run: Trainer, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
-        from .scoring import in_place_of_weights
+        """Load the trained weights that the exported model is compared with."""
+        from .scoring import load_comparison_weights
 
-        return in_place_of_weights(run, model)
+        return load_comparison_weights(run, model)
 
 
 EXTENSION = ExportExtension()

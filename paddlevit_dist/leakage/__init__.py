@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..extension import CommandHelp, Extension, Flag
 from ..runtime.compiled import has_numba
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..settings.every_run import RunSettings
     from ..tasks.callback import Callback
     from ..tasks.task import Task
+    from .settings import LeakageSettings
 
 
 class LeakageExtension(Extension):
@@ -68,7 +69,8 @@ class LeakageExtension(Extension):
         """Find leaked samples before the evaluation starts."""
         from .evaluation import find_in_training
 
-        find_in_training(config, datasets, folder)
+        settings = cast("LeakageSettings", config)  # a run has the keys of all extensions
+        find_in_training(settings, datasets, folder)
 
 
 EXTENSION = LeakageExtension()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..extension import Extension
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..engine.trainer import Trainer
     from ..settings.every_run import RunSettings
     from ..tasks.callback import Callback
+    from .settings import ReportSettings
 
 
 class ReportExtension(Extension):
@@ -47,7 +48,8 @@ class ReportExtension(Extension):
         """Write the report of a run that has failed."""
         from .page import write_last_page
 
-        write_last_page(config, folder, began)
+        settings = cast("ReportSettings", config)  # a run has the keys of all extensions
+        write_last_page(settings, folder, began)
 
 
 EXTENSION = ReportExtension()

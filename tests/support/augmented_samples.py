@@ -6,10 +6,10 @@ from PIL import Image
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import DeviceLoader, sample_generator
 from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.classification.task import Classification, ClassificationSamples
 from paddlevit_dist.images.transforms.crops import TrainingTransform
 from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS
-from paddlevit_dist.images.transforms.policies import build_augmentation
 
 EVERYTHING = (
     "TRAIN.RAND_AUGMENT rand-m9-mstd0.5-inc1 TRAIN.GRAYSCALE_PROB 0.2 TRAIN.GAUSSIAN_BLUR_PROB 0.2 "

@@ -1,8 +1,8 @@
 """Classification of images.
 
 ``task`` has training, evaluation, prediction and export, with the help of ``opening`` (of datasets), ``samples``,
-``distillation`` (a teacher), ``class_balance`` (rare classes), ``figures`` (for the report) and ``prediction``
-(drawings). ``settings`` has the keys.
+``augmentation``, ``distillation`` (a teacher), ``class_balance`` (rare classes), ``figures`` (for the report) and
+``prediction`` (drawings). ``settings`` has the keys.
 """
 
 from ...runtime.lazy_names import lazy_names

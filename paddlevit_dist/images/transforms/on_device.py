@@ -9,7 +9,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
 
 import numpy as np
 import paddle
@@ -264,27 +263,6 @@ def _mirror(mix: MixParameters, batch: int) -> MixParameters:
     share, weight = (np.concatenate([rows, np.ones(alone), rows[::-1]]) for rows in (mix.share, mix.weight))
     nothing = np.zeros((alone, 4), dtype=mix.boxes.dtype)
     return MixParameters(share, weight, np.concatenate([mix.boxes, nothing, mix.boxes[::-1]]))
-
-
-class MixingKeys(Protocol):
-    """Keys of TRAIN that choose mixup and cutmix, see ``ClassificationTrainSection``."""
-
-    MIXUP_ALPHA: float
-    CUTMIX_ALPHA: float
-    CUTMIX_MINMAX: tuple[float, float] | None
-    MIXUP_PROB: float
-    MIXUP_SWITCH_PROB: float
-    MIXUP_MODE: Literal["batch", "pair", "elem"]
-
-
-def build_mixing(train: MixingKeys) -> BatchMixing | None:
-    """Build the mixing from the keys of TRAIN; None if it is off."""
-    minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
-    if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):
-        return None
-    return BatchMixing(
-        train.MIXUP_ALPHA, train.CUTMIX_ALPHA, minmax, train.MIXUP_PROB, train.MIXUP_SWITCH_PROB, train.MIXUP_MODE
-    )
 
 
 def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) -> paddle.Tensor:

@@ -16,7 +16,13 @@ from ...runtime.errors import UserError
 from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, AnyImage, Fill, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 
-Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
+
+class Augmentation(Protocol):
+    """A random change of an image that keeps its type."""
+
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Return the changed image."""
+
 
 THREE_AUGMENT = "3a"  # the policy that is combined with color jitter
 
@@ -172,55 +178,6 @@ class TransformChain:
         for step in self.steps:
             image = step(image, generator)
         return image
-
-
-class AugmentationKeys(Protocol):
-    """Keys of TRAIN that choose the augmentation, see ``ClassificationTrainSection``."""
-
-    RAND_AUGMENT: bool | str
-    RAND_AUGMENT_LAYERS: int
-    RAND_AUGMENT_MAGNITUDE: int
-    AUTO_AUGMENT: bool | str
-    COLOR_JITTER: float
-    GRAYSCALE_PROB: float
-    GAUSSIAN_BLUR_PROB: float
-    SOLARIZE_PROB: float
-
-
-def build_augmentation(train: AugmentationKeys, mean: Sequence[float]) -> Augmentation | None:
-    """Build the augmentation from the keys of TRAIN; None if all are off.
-
-    The first of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER that is on is used, as in PaddleViT; color jitter also
-    follows 3-Augment, as in DeiT III.
-
-    Args:
-        train: the section TRAIN of the configuration.
-        mean: per-channel pixel mean in 0 to 1; it fills pixels outside the image.
-
-    Raises:
-        UserError: the value of one of these keys is not valid.
-    """
-    fill = get_fill(mean)
-    steps: list[Augmentation] = []
-    if train.RAND_AUGMENT:
-        text = train.RAND_AUGMENT
-        if text is True:
-            # Magnitudes vary, and become stronger, in PaddleViT's RandAugment, too.
-            text = f"rand-m{train.RAND_AUGMENT_MAGNITUDE}-n{train.RAND_AUGMENT_LAYERS}-mstd0.5-inc1"
-        steps.append(parse_rand_augment(text, fill))
-    elif train.AUTO_AUGMENT:
-        steps.append(parse_auto_augment("original" if train.AUTO_AUGMENT is True else train.AUTO_AUGMENT, fill))
-    if train.COLOR_JITTER and (not steps or getattr(steps[0], "policy", None) == AUTO_AUGMENT[THREE_AUGMENT]):
-        steps.append(ColorJitter(train.COLOR_JITTER))
-    if train.GRAYSCALE_PROB:
-        steps.append(Grayscale(train.GRAYSCALE_PROB))
-    if train.GAUSSIAN_BLUR_PROB:
-        steps.append(GaussianBlur(train.GAUSSIAN_BLUR_PROB))
-    if train.SOLARIZE_PROB:
-        steps.append(Solarize(train.SOLARIZE_PROB))
-    if not steps:
-        return None
-    return steps[0] if len(steps) == 1 else TransformChain(tuple(steps))
 
 
 def get_fill(mean: Sequence[float]) -> Fill:

@@ -13,6 +13,7 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from support.timm_peer import kolmogorov_distance, timm_module
 from yacs.config import CfgNode
 
+from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.transforms import policies as augment
 from paddlevit_dist.images.transforms.policies import (
     AutoAugment,
@@ -23,7 +24,6 @@ from paddlevit_dist.images.transforms.policies import (
     RandAugment,
     Solarize,
     TransformChain,
-    build_augmentation,
     get_fill,
     parse_auto_augment,
     parse_rand_augment,

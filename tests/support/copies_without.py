@@ -16,7 +16,7 @@ here, repository = os.getcwd(), sys.argv.pop(1)
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
 sys.path = [here] + [place for place in sys.path if os.path.realpath(place or here) != repository]
 os.environ["PYTHONPATH"] = here
-from paddlevit_dist.__main__ import _carry_out
+from paddlevit_dist.__main__ import _run
 from paddlevit_dist.runtime.errors import UserError
 
 small = "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0"
@@ -25,10 +25,10 @@ for command in (
     "evaluate -cfg=run/config.yaml -pretrained=run -output=scored",
     "predict run image.png -output=found",
 ):
-    _carry_out(command.split())
+    _run(command.split())
 for words in sys.argv[1:]:
     try:
-        _carry_out(words.split())
+        _run(words.split())
     except UserError as error:
         print(f"{words}: {error}")
 own = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "paddlevit_dist"}

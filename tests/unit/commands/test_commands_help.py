@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from paddlevit_dist.__main__ import _carry_out
+from paddlevit_dist.__main__ import _run
 from paddlevit_dist.commands import COMMANDS, import_command
 from paddlevit_dist.commands.parser import build_parser
 from paddlevit_dist.runtime.environment import program
@@ -15,7 +15,7 @@ from paddlevit_dist.settings.help import ABOUT
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, command):
     with pytest.raises(SystemExit) as ended:
-        _carry_out([*command.split(), "-h"])
+        _run([*command.split(), "-h"])
     assert ended.value.code == 0
     usage, *further = capsys.readouterr().out.rstrip("\n").split("\n\n")
     assert usage.startswith(f"usage: {program(command)}") and len(usage.splitlines()) > 1
@@ -44,14 +44,14 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
 )
 def test_words_of_other_tools_and_slips_are_answered(words, advice):
     with pytest.raises(UserError) as refusal:
-        _carry_out(shlex.split(words))
+        _run(shlex.split(words))
     assert advice in str(refusal.value)
 
 
 @pytest.mark.parametrize("words", ["frobnicate", "-cfg=vit_digits", "prepare nothing", "Completion", "x" * 30])
 def test_a_wrong_command_is_one_short_line_that_says_where_all_are(words):
     with pytest.raises(UserError) as refusal:
-        _carry_out(shlex.split(words))
+        _run(shlex.split(words))
     said = str(refusal.value)
     assert said.startswith("no command ") and said.endswith(f"'{program('-h')}' lists all")
     assert "\n" not in said and len(said) < 200

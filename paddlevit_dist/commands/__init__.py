@@ -1,4 +1,4 @@
-"""The command line, one command per file. Extensions bring more (see ``extension``).
+"""The command line, one command per file.
 
 - ``train``, ``evaluate``: the main job
 - ``evaluate_results``, ``evaluate_detections``: of anybody's files; ``scored``: what they share
@@ -9,14 +9,14 @@
 - ``parser``: how all but the main job parse their arguments
 """
 
-import functools
 from collections.abc import Callable
 
-from ..extension import Extension, extensions
+from ..extension import is_missing
 from ..runtime.lazy_names import import_object
 
-# Name -> where the function is that carries it out, or the extension that does; and what it does.
-COMMANDS: dict[str, tuple[str | Extension, str]] = {
+# Name -> the function that carries it out, given the words after the name; and what it does. The last rows are of
+# optional folders (see ``extension``).
+_ROWS = {
     "train": (".commands.train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": (".commands.evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
     "evaluate detections": (".commands.evaluate_detections:run", "COCO's scores of anybody's boxes; needs no Paddle"),
@@ -36,14 +36,30 @@ COMMANDS: dict[str, tuple[str | Extension, str]] = {
     "prepare pth": (".commands.prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
     "schema": (".commands.schema:run", "the keys as a JSON schema, for editors of YAML files"),
     "version": (".commands.version:run", "versions of this package, Paddle and Python"),
-    **{name: (one, meaning) for one in extensions() for name, meaning in one.commands.items()},
+    "doctor": (
+        ".debug.doctor:run",
+        "check machine, data and the first steps of a training run; takes the main flags",
+    ),
+    "report": (
+        ".report.command:run",
+        "write one HTML file about one or several runs: curves, settings, wrong predictions",
+    ),
+    "export": (".export.command:run", "a trained model for Paddle Inference, PaddleX or ONNX"),
+    "inspect leaks": (
+        ".leakage.formatting:run",
+        "find validation samples that are also in the training set; takes the main flags",
+    ),
+    "compare": (
+        ".compare.command:run",
+        "test whether runs differ by more than chance, and list the samples on which they differ",
+    ),
 }
+COMMANDS = {name: row for name, row in _ROWS.items() if not is_missing(row[0])}
 
 
 def import_command(command: str) -> Callable[[list[str]], None]:
     """Import what carries a command out, given the words that follow its name."""
-    place = COMMANDS[command][0]
-    return import_object(place) if isinstance(place, str) else functools.partial(place.run_command, command)
+    return import_object(COMMANDS[command][0])
 
 
 __all__ = ["COMMANDS", "import_command"]

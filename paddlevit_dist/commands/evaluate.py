@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..extension import extensions
+from .. import extension
 from ..settings.command_line import takes_next_word
 from . import train
 
@@ -19,9 +19,7 @@ def with_settings(words: Sequence[str]) -> list[str]:
     is_value, settings = False, []
     for word in words:
         is_free = not is_value and not word.startswith("-")
-        found = (
-            next(filter(None, (one.parse_evaluated_argument(word) for one in extensions())), None) if is_free else None
-        )
+        found = extension.parse_evaluated_argument(word) if is_free and extension.has("export") else None
         is_value = found is None and not is_value and takes_next_word(word)
         settings.append(found or word)
     return settings

@@ -9,8 +9,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import extension
 from ..distributed import StopRequested, broadcast_object, broadcast_statistics, is_main, stops, world_size
-from ..extension import extensions
 from ..intervals import ConfidenceInterval
 from ..runtime.errors import Stopped, UserError
 from ..runtime.metrics_file import recorded_events
@@ -42,7 +42,7 @@ class TrainingLoop:
                 EmptyingCache(run.task.empty_cache_freq),
                 run.reports,
                 *([EarlyStopping(run)] if run.config.TRAIN.PATIENCE else []),
-                *(callback for extension in extensions() for callback in extension.callbacks(run, trains=True)),
+                *extension.build_callbacks(run, extension.TRAINING_CALLBACKS),
             ]
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import paddle
 
+from .. import extension
 from ..data.loader import DeviceLoader, build_loader
 from ..data.sampler import TrainingSampler
 from ..distributed import (
@@ -20,7 +21,6 @@ from ..distributed import (
     set_batch_norm_momentum,
     world_size,
 )
-from ..extension import extensions, find_evaluated
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.heartbeat import Heartbeat
@@ -31,7 +31,7 @@ from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
-from ..tasks.task import Task
+from ..tasks.task import StepPosition, Task
 from . import resume
 from .checkpointer import Checkpointer
 from .evaluation import Evaluator
@@ -155,8 +155,8 @@ class Trainer:
         self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
-            external = find_evaluated(config)
-            self.model = build_model(config, task) if external is None else external.evaluated_model(config, task)
+            is_exported = bool(config.get("EXPORTED"))
+            self.model = extension.exported_model(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.record.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -222,7 +222,7 @@ class Trainer:
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, log=record.log_and_print)
         averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: self.schedule.update
         self.ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
-        explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
+        explain = [self._explain_not_finite] if extension.has("debug") else []
         has_scaler = self.precision.scaler is not None
         self.nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain, record.log_and_print)
         self.checkpointer = Checkpointer(self)
@@ -261,6 +261,12 @@ class Trainer:
                 f"as the run ({schedule.total_updates} updates); shorten it or train longer"
             )
         return schedule
+
+    def _explain_not_finite(
+        self, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
+    ) -> list[str]:
+        """Find the first layer that is not finite, on every rank."""
+        return extension.FirstLayerFinder(self)(batches, step, counts)
 
     def _prepare_model(self) -> None:
         train, record = self.config.TRAIN, self.record

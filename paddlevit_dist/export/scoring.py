@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -194,20 +194,21 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(wanted in (None, own) for own, wanted in zip(shape, expected))
 
 
-def exported_model(config: ExportSettings, task: Task) -> ExportedLayer:
+def exported_model(config: RunSettings, task: Task) -> ExportedLayer:
     """Load what EXPORTED names, and beside it the configured model, for the weights that it is compared with.
 
     Raises:
         UserError: it is damaged, or not of this task, size or number of classes.
     """
+    settings = cast(ExportSettings, config)
     try:
         parts = task.export_parts()
     except UserError as error:
-        raise UserError(f"EXPORTED {config.EXPORTED}: {str(error).removeprefix('export: ')}") from error
+        raise UserError(f"EXPORTED {settings.EXPORTED}: {str(error).removeprefix('export: ')}") from error
     side = get_value(config, task.image_size_key)
     size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
-    name = str(config.EXPORTED)
-    exported = ExportedLayer(name, functions.load(find(name)), parts, (parts.channels, *size), config.EXPORTED_OUTPUT)
+    name, output = str(settings.EXPORTED), settings.EXPORTED_OUTPUT
+    exported = ExportedLayer(name, functions.load(find(name)), parts, (parts.channels, *size), output)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()
@@ -215,18 +216,20 @@ def exported_model(config: ExportSettings, task: Task) -> ExportedLayer:
     return exported
 
 
-def in_place_of_weights(run: Trainer, model: Any) -> tuple[str, list[str]] | None:
-    """Load the trained weights that an exported model is compared with, and put it in place; what is evaluated, and
-    lines for the log. None where none is evaluated. Every rank must call this.
+def load_exported(run: Trainer, model: ExportedLayer) -> tuple[str, list[str]]:
+    """Load the trained weights that an exported model is compared with, and put the model in place. Every rank must
+    call this.
 
     Args:
         run: an evaluation.
-        model: what it has built.
+        model: the model that it has built.
+
+    Returns:
+        The name of the evaluated file, and lines for the log.
+
     Raises:
         UserError: it expects images prepared otherwise, or the weights are not there.
     """
-    if not isinstance(model, ExportedLayer):
-        return None
     function, task, config = model.function, run.task, run.config
     lines = [function.note] if function.note else []
     about = task.export_parts().about

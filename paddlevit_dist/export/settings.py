@@ -57,5 +57,9 @@ def _check(given: ConfigView[ExportSettings]) -> list[str]:
 
 
 TABLE = KeyTable(
-    rows(ExportSettings), effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, resolve_defaults=_complete, check=_check
+    rows(ExportSettings),
+    effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")},
+    resolve_defaults=_complete,
+    check=_check,
+    is_optional=True,
 )

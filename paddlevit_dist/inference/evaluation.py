@@ -7,6 +7,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
+from .. import extension
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
@@ -15,7 +16,6 @@ from ..engine.compatibility import CheckpointDiff
 from ..engine.precision import compile_model
 from ..engine.startup_log import start_record
 from ..engine.trainer import Trainer
-from ..extension import extensions, make
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -24,20 +24,32 @@ from ..runtime.printing import without_credentials
 from ..settings import dump_yaml
 from ..tasks.callback import RunFacts, get_interval_ends
 from ..tasks.prediction import PredictionRecord, PredictionWriter
+from .figure_records import FigureRecorder, sample_indices
+
+_INTERVALS = "eval_intervals.json"
 
 
 def evaluate_only(run: Trainer) -> dict[str, float]:
-    """Load the named weights completely, evaluate once, say the result as the last line; returns the values, equal on
-    every rank. Every rank must call this.
+    """Load the named weights completely, evaluate once, and write the line with the score, then the report. Every rank
+    must call this.
+
+    Returns:
+        The values by name, equal on every rank.
 
     Raises:
         UserError: there are no such weights, or they do not fit the model or the data.
     """
     with run.until_the_end():
         config, record, labeled = run.config, run.record, run.evaluated.labeled
-        source, lines = make(lambda one: one.load_evaluated(run, run.model), lambda: load_trained(run, run.model))
+        load = extension.load_exported if config.get("EXPORTED") else load_trained
+        source, lines = load(run, run.model)
         start_record(config, record, run.task, run.datasets)
-        run.callbacks.put_first(callback for one in extensions() for callback in one.callbacks(run, trains=False))
+        is_reported = bool(config.get("REPORT"))
+        has_figures = is_reported and labeled and run.task.makes_figures
+        figures = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
+        run.callbacks.put_first(
+            [*([figures] if figures else []), *extension.build_callbacks(run, extension.EVALUATION_CALLBACKS)]
+        )
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.log_and_print(line)
@@ -57,9 +69,10 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         notes = {"notes": found} if (found := [line for line in lines if line.startswith("note: ")]) else {}
-        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split, **notes})
+        facts = {"weights": weights, "split": split, **notes}
+        run.evaluation.write_intervals(record, _INTERVALS, facts)
         event = run.evaluation.build_event(values)
-        record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
+        record.event("evaluation", {**facts, **event})
         run.callbacks.notify("evaluated", 0, 0, {**values, **get_interval_ends(event)})
         try:
             rough = run.evaluation.table and run.evaluation.table.small_sample_warning(run.evaluation.intervals, values)
@@ -68,6 +81,9 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run.callbacks.notify("evaluation_done", {"of": weights, "split": split})
         finally:  # what took an hour is said, whatever could not be written of it
             record.log_and_print(line)
+        run.evaluation.write_sample_table(record, _INTERVALS, facts)
+        if is_reported:
+            extension.write_evaluation_report(run, figures, {"of": weights, "split": split})
         return values
 
 

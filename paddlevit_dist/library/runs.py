@@ -17,7 +17,7 @@ import yaml
 from .. import plugins
 from .. import settings as configuration
 from ..commands.train import carry_out
-from ..extension import extensions
+from ..extension import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle
@@ -214,7 +214,7 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
 
     plugins.refuse_to_start_in_a_worker()
     run = configuration.load(words, configuration.EXAMPLE, is_trusted)
-    job = next((one.job_key for one in extensions() if one.job_key and run.values[one.job_key]), None)
+    job = find_job(run.values)
     if job is not None:
         raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
     devices.check_launcher_variables(run.values.NGPUS)

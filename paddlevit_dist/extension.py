@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # the functions of ``_MODULES``, each with its signature
     from .debug.first_layer import FirstLayerFinder as FirstLayerFinder
     from .engine.trainer import Trainer
     from .export.files import parse_evaluated_argument as parse_evaluated_argument
-    from .export.scoring import exported_model as exported_model
-    from .export.scoring import load_exported as load_exported
+    from .export.scoring import load_comparison_weights as load_comparison_weights
+    from .export.scoring import load_exported_layer as load_exported_layer
     from .leakage.evaluation import find_in_training as find_in_training
     from .leakage.formatting import show_leaks as show_leaks
     from .report.callback import write_evaluation_report as write_evaluation_report
@@ -46,10 +46,10 @@ _MODULES = {
     "FirstLayerFinder": "debug.first_layer",
     "accelerate": "cpu_kernels.accelerate",
     "averages": "cpu_kernels.updates",
-    "exported_model": "export.scoring",
     "find_in_training": "leakage.evaluation",
     "gradients": "cpu_kernels.updates",
-    "load_exported": "export.scoring",
+    "load_comparison_weights": "export.scoring",
+    "load_exported_layer": "export.scoring",
     "optimizer_step": "cpu_kernels.updates",
     "parse_evaluated_argument": "export.files",
     "resized_cross_entropy": "cpu_kernels.layers",
@@ -114,7 +114,7 @@ EVALUATION_CALLBACKS = (
     CallbackRow("EXCLUDE_LEAKED", ".leakage.evaluation:WithoutLeaks"),
     CallbackRow("PER_SAMPLE", ".compare.per_sample:PerSampleWriter"),
 )
-# Key -> the job that runs instead of a training or an evaluation if the key is set.
+# Key -> the job that runs instead of training or evaluation if the key is set.
 JOBS = {"SELFTEST": ".debug.selftest:run", "SEEDS": ".compare.seeds:run"}
 
 
@@ -147,7 +147,7 @@ def find_tables() -> list[Any]:
 
 
 def find_job(values: RunSettings) -> str | None:
-    """Return the key of the job that a configuration asks for; None for a training or an evaluation."""
+    """Return the key of the job that a configuration asks for; None for training or evaluation."""
     return next((key for key, location in JOBS.items() if not is_missing(location) and values[key]), None)
 
 

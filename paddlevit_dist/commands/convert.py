@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist convert IN OUT``: weights from any source to ``.pdparams`` or ``.safetensors``."""
+"""``python -m paddlevit_dist convert IN OUT``: convert weights to ``.pdparams`` or ``.safetensors``."""
 
 import re
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from ..runtime.printing import one_line, shorten
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
-_LEAST_KNOWN = 0.5  # fraction of a source's names that its family must know
+_MIN_KNOWN_NAMES = 0.5  # fraction of a source's names that its model family has to contain
 
 
 class ModelFamily(NamedTuple):
     """Parameter names of a model family, with ``#`` for every number so that depth and width do not matter.
 
     Attributes:
-        name: the module it comes from.
+        name: the module of the family.
         key_maps: owner -> function from the owner's names to ours.
         names: names of all parameters.
         linear: names of Linear weights.
@@ -42,7 +42,7 @@ class ModelFamily(NamedTuple):
 
 
 class ConvertedWeights(NamedTuple):
-    """Weights under timm's names, Linear weights as (in, out), and what was learned about them."""
+    """Weights under timm's names with Linear weights as (in, out), and their origin."""
 
     state: dict[str, np.ndarray]
     linear: set[str]
@@ -53,16 +53,16 @@ class ConvertedWeights(NamedTuple):
 
 
 def run(words: list[str]) -> None:
-    """Carry out the command."""
+    """Run the command."""
     parser = CommandParser(
         "convert",
-        "Write weights under timm's names: .pdparams with Linear weights (in, out) as Paddle has them, or "
-        ".safetensors with (out, in) as timm and PyTorch have them. The origin of the weights in IN is detected.",
+        "Write weights under timm's names: .pdparams with Linear weights (in, out), Paddle's layout, or "
+        ".safetensors with (out, in), the layout of timm and PyTorch. The origin of IN is detected.",
         ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
     )
-    parser.add_argument("input", metavar="IN", help="a file, directory or address, as for -pretrained")
+    parser.add_argument("input", metavar="IN", help="a file, folder or URL, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
-    parser.option("part", None, "the entry to use if the file has several, such as model_ema")
+    parser.option("part", None, "entry to convert if the file has several, such as model_ema")
     options = parser.parse_args(words)
     import_paddle()
     converted = convert(options.input, options.output, options.part)
@@ -72,7 +72,7 @@ def run(words: list[str]) -> None:
         print(one_line(f"note: {notice}"))
     if converted.unknown:
         shown = ", ".join(shorten(name, 120) for name in converted.unknown[:5])
-        print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
+        print(f"unknown names, written unchanged: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
     print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
 
 
@@ -80,20 +80,22 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
     """Read weights, convert names and layout, and write them to ``target``.
 
     Raises:
-        UserError: the source cannot be read or belongs to no known family; the target has another extension, exists as
-            a directory, or cannot be written.
+        UserError: the source cannot be read or its model family is unknown; the target has another extension, is a
+            folder, or cannot be written.
     """
     path = Path(target).expanduser()
     if path.suffix not in (EXTENSION, _SAFETENSORS):
-        raise UserError(f"convert: {target} ends in neither {EXTENSION} nor in {_SAFETENSORS}")
-    found = evaluated_weights(source)
-    weights = read_weights(found, part)
-    converted = _of_timm(found, weights) or with_our_names(weights)
+        raise UserError(f"convert: {target} has to end in {EXTENSION} or {_SAFETENSORS}")
+    path_or_name = evaluated_weights(source)
+    weights = read_weights(path_or_name, part)
+    converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == _SAFETENSORS:
-            turned = {name: value.T if name in converted.linear else value for name, value in converted.state.items()}
-            write_safetensors(path, to_torch_names(turned), {"format": "pt"})
+            transposed = {
+                name: value.T if name in converted.linear else value for name, value in converted.state.items()
+            }
+            write_safetensors(path, to_torch_names(transposed), {"format": "pt"})
         else:
             with atomic_file(path) as stream:
                 write_tensors(stream, {name: HostTensor(value, name) for name, value in converted.state.items()})
@@ -102,8 +104,8 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
     return converted
 
 
-def _of_timm(source: str, weights: SourceWeights) -> ConvertedWeights | None:
-    """Return the weights of a run whose model timm's files built: their names and layout are timm's already."""
+def _keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:
+    """Return the weights unchanged if timm built the model of the run: names and layout are timm's already."""
     if is_fetched(source):
         return None
     file = find_weights_file(source)
@@ -119,22 +121,22 @@ def _of_timm(source: str, weights: SourceWeights) -> ConvertedWeights | None:
 def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     """Return the weights with timm's names and Paddle's layout.
 
-    The family and owner chosen are those that know the most names. Either all Linear weights are transposed or none:
-    non-square ones reveal their layout by their bias, which has the length of the outputs.
+    The family and owner with the most matching names are chosen. Either all Linear weights are transposed or none:
+    a non-square weight shows its layout by its bias, whose length is the number of outputs.
 
     Raises:
-        UserError: no family knows at least half of the names.
+        UserError: no family contains at least half of the names.
     """
     candidates = []
-    for family in families():
+    for family in build_families():
         for owner, state in rename_states(weights.state, family.key_maps).items():
-            known = sum(_pattern(name) in family.names for name in state)
-            candidates.append((known / max(len(state), 1), family, owner, state))
+            num_known = sum(_pattern(name) in family.names for name in state)
+            candidates.append((num_known / max(len(state), 1), family, owner, state))
     share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
-    if share < _LEAST_KNOWN:
+    if share < _MIN_KNOWN_NAMES:
         raise UserError(
-            f"convert: {weights.name} belongs to no known family of models: only {100 * share:.0f} % of its names are "
-            f"among those of {family.name}, the closest"
+            f"convert: the model family of {weights.name} is unknown: only {100 * share:.0f} % of its names are "
+            f"names of {family.name}, the closest"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}
     is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(owner, weights))
@@ -157,9 +159,11 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwi
     return votes > 0 if votes else otherwise
 
 
-def families() -> list[ModelFamily]:
-    """One for each class of image models, built from the first name registered with it; of networks on a backbone, for
-    each class with each kind of backbone."""
+def build_families() -> list[ModelFamily]:
+    """Build one family for each class of image models, from the first name registered with it.
+
+    Models with a backbone get one family for each kind of backbone.
+    """
     import paddle
 
     first: dict[tuple[str, str], str] = {}
@@ -167,15 +171,15 @@ def families() -> list[ModelFamily]:
         if isinstance(target, str) and ".images.models." in target:
             backbone = variant_options(name).get("backbone", "")
             first.setdefault((target, backbone.partition("_")[0]), name)
-    found = []
+    families = []
     for (target, _), name in first.items():
         with paddle.LazyGuard():  # shapes only
             model = create_model(name)
         linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}
         names = {_pattern(parameter) for parameter in model.state_dict()}
         module = target.partition(":")[0].rpartition(".")[2]
-        found.append(ModelFamily(module, model.key_maps, names, {_pattern(name) for name in linear}))
-    return found
+        families.append(ModelFamily(module, model.key_maps, names, {_pattern(name) for name in linear}))
+    return families
 
 
 def _is_linear(layer: Any) -> bool:

@@ -1,5 +1,7 @@
-"""``paddlevit-dist evaluate classes|masks|scenes|landmarks [TRUTH] RESULTS``: scores of results that this package did
-not make. ``evaluate_detections`` has those of boxes."""
+"""``paddlevit-dist evaluate classes|masks|scenes|landmarks [TRUTH] RESULTS``: score results of any program.
+
+``evaluate_detections`` scores boxes.
+"""
 
 import argparse
 import contextlib
@@ -17,17 +19,19 @@ from .scored import add_options, data_set, print_scores, takes_data
 
 
 def run_classes(words: list[str]) -> None:
-    """``evaluate classes [TRUTH] RESULTS``"""
+    """Run ``evaluate classes [TRUTH] RESULTS``."""
     parser = CommandParser(
         "evaluate classes",
-        "Top-1, top-5, balanced accuracy and loss of a table of classes: a column with the image's name and one for "
-        "each class (probabilities, or logits), or the best class or classes. Images are found by their names, with "
-        "or without folders and suffix; all need a row. Needs no Paddle.",
+        "Compute top-1, top-5, balanced accuracy and loss of a table: a column of image names, and one for each class "
+        "(probabilities or logits) or columns of the best classes. Images are matched by name, with or without "
+        "folders and suffix; each image needs a row. Runs without Paddle.",
         ("predictions.csv -data_path=pets", "truth.csv predictions.csv", "probs.csv -cfg=output/run/config.yaml"),
         imports=True,
     )
-    add_options(parser, "table with the class of each image", "table of results, .csv or .tsv", "images")
-    parser.add_argument("--logits", "-logits", action="store_true", help="scores are logits: loss is of their softmax")
+    add_options(parser, "table with the true class of each image", "table of results, .csv or .tsv", "images")
+    parser.add_argument(
+        "--logits", "-logits", action="store_true", help="scores are logits: compute the loss of their softmax"
+    )
     options = parser.parse_args(words)
 
     from ..images.classification.result_scores import score
@@ -41,14 +45,14 @@ def run_classes(words: list[str]) -> None:
     with data_set(options, "classification") as (values, cache, origin):
         dataset, _ = open_images(values, origin.split, cache)
         if dataset.labels is None or dataset.num_classes is None:
-            raise UserError(f"dataset {origin.dataset} has no class for each image")
+            raise UserError(f"dataset {origin.dataset} does not have one class for each image")
         number = max(values.MODEL.NUM_CLASSES or 0, dataset.num_classes)
         names = list(dataset.class_names or ())
         classes = [*names, *map(str, range(len(names), number))]
         images = list(map(dataset.identity, range(len(dataset))))
         if dataset.is_random_split:
             print(
-                one_line(f"note: truth are the {len(images):,} images that are held out of training"),
+                one_line(f"note: the ground truth is the {len(images):,} images that are held out of training"),
                 file=sys.stderr,
             )
         truth = ClassGroundTruth(images, dataset.labels.astype("int64"), classes, str(origin))
@@ -56,31 +60,29 @@ def run_classes(words: list[str]) -> None:
 
 
 def run_masks(words: list[str]) -> None:
-    """``evaluate masks TRUTH RESULTS``"""
+    """Run ``evaluate masks TRUTH RESULTS``."""
     from ..images.data.class_lists import read_class_list
     from ..images.label_maps import LabelMapRules, score
 
     parser = CommandParser(
         "evaluate masks",
-        "IoU of each class and mIoU of label maps: two folders of PNG files, gray (8 or 16 bits) or with a palette, "
-        "whose pixels are numbers of classes. Files are found by their names; each in TRUTH needs one of its size in "
-        "RESULTS. Needs no Paddle.",
+        "Compute the IoU of each class and mIoU of label maps: two folders of PNG files, gray (8 or 16 bits) or with a "
+        "palette, whose pixels are class numbers. Files are matched by name; each file of TRUTH needs one of the same "
+        "size in RESULTS. Runs without Paddle.",
         ("labels/val predictions", "gtFine/val found -truth_suffix=_gtFine_labelTrainIds.png -classes=cityscapes.txt"),
     )
     add_options(parser, "folder of true label maps", "folder of label maps to score", "images", data=False)
     parser.option(
         "classes",
         None,
-        "list of classes, a name on each line, from 0 on, or as -data_path has it (default: those that occur)",
+        "list of classes, one name per line, from 0, or in the form of a dataset (default: the classes that occur)",
         path,
     )
-    parser.option(
-        "ignore", 255, "number of pixels in TRUTH that count in nothing, or none", _parse_ignored, metavar="N"
-    )
-    meaning = "0 in TRUTH is ignored, and k is class k - 1, as ADE20K's files have it; RESULTS are not changed"
+    parser.option("ignore", 255, "pixel value in TRUTH that is not scored, or none", _parse_ignored, metavar="N")
+    meaning = "ignore 0 in TRUTH and read k as class k - 1, the format of ADE20K; RESULTS are not changed"
     parser.add_argument("--reduce_zero_label", "-reduce_zero_label", action="store_true", help=meaning)
-    parser.option("truth_suffix", ".png", "what names of files in TRUTH end with", metavar="TEXT")
-    parser.option("result_suffix", ".png", "what names of files in RESULTS end with", metavar="TEXT")
+    parser.option("truth_suffix", ".png", "suffix of file names in TRUTH", metavar="TEXT")
+    parser.option("result_suffix", ".png", "suffix of file names in RESULTS", metavar="TEXT")
     options = parser.parse_args(words)
     classes = None if options.classes is None else read_class_list(options.classes).by_number()
     ends = options.truth_suffix, options.result_suffix
@@ -89,29 +91,33 @@ def run_masks(words: list[str]) -> None:
 
 
 def _parse_ignored(text: str) -> int | None:
-    """A number of a pixel, or none."""
+    """Parse a pixel value, or none."""
     if text == "none":
         return None
     if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"'{text}' is neither a number from 0 to 65535 nor none")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 65535 or none")
     return int(text)
 
 
 def run_scenes(words: list[str]) -> None:
-    """``evaluate scenes [TRUTH] RESULTS``"""
+    """Run ``evaluate scenes [TRUTH] RESULTS``."""
     from ..points.submission import INSTANCES, SEMANTIC
 
     parser = CommandParser(
         "evaluate scenes",
-        "ScanNet's IoU of classes, or AP of instances, of predictions in the format of its benchmark: NAME.txt with a "
-        "class for each vertex, or with a mask file, a class and a confidence for each instance. TRUTH is a prepared "
-        "store or ScanNet's download.",
+        "Compute ScanNet's IoU of classes, or AP of instances, of predictions in its benchmark format: NAME.txt with a "
+        "class for each vertex, or with a mask file, a class and a confidence for each instance. TRUTH is a folder of "
+        "prepared scenes or ScanNet's download.",
         ("/dataset/scannet_prepared predictions", "predictions.zip -cfg=pointgroup_synthetic_rooms"),
         imports=True,
     )
-    add_options(parser, "prepared store, or ScanNet's download", "folder or zip archive with NAME.txt", "scenes")
-    parser.option("list", None, "file of scene names, in place of the split's, of a download", path, metavar="FILE")
-    parser.option("kind", None, "found out if not given", choices=(SEMANTIC, INSTANCES))
+    add_options(
+        parser, "folder of prepared scenes, or ScanNet's download", "folder or zip archive with NAME.txt", "scenes"
+    )
+    parser.option(
+        "list", None, "with ScanNet's download: file of scene names, instead of the split's list", path, metavar="FILE"
+    )
+    parser.option("kind", None, "what to score (default: detected)", choices=(SEMANTIC, INSTANCES))
     options = parser.parse_args(words)
 
     from ..points.data.scenes import GROUPS_BY
@@ -124,7 +130,7 @@ def run_scenes(words: list[str]) -> None:
 
 @contextlib.contextmanager
 def load_scene_truth(options: Namespace) -> Iterator[Any]:
-    """The truth of scenes, as ``scored_scenes.SceneGroundTruth``."""
+    """Yield the ground truth of the scenes, a ``scored_scenes.SceneGroundTruth``."""
     from ..points.data.scannet_classes import CLASS_NAMES, STUFF_CLASSES
     from ..points.data.scene_store import CLASSES_FILE
     from ..points.data.scenes import SceneDataset, looks_raw
@@ -141,38 +147,36 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         sources = splits.get(options.split, [])
         if not sources or not sources[0].labeled:
             raise UserError(f"{folder} has no labeled scenes of {options.split}; it has {', '.join(splits)}")
-        names, things = (
-            [one.name for one in sources],
-            [k for k, own in enumerate(CLASS_NAMES) if own not in STUFF_CLASSES],
-        )
+        names = [scene.name for scene in sources]
+        things = [number for number, name in enumerate(CLASS_NAMES) if name not in STUFF_CLASSES]
         yield SceneGroundTruth(names, map(reader.read, sources), names, list(CLASS_NAMES), things, folder)
         return
     if options.list:
-        raise UserError("-list is for ScanNet's download: a prepared store has its own lists, which -split names")
+        raise UserError("-list is for ScanNet's download: remove it; -split selects a list of prepared scenes")
     with data_set(options, "semantic_segmentation") as (values, cache, origin):
         dataset = dataset_class(values, SceneDataset).open(values, origin.split, cache)
-        called = [dataset.read(index).name for index in range(len(dataset))]  # read again one by one: all may be large
+        scene_names = [dataset.read(index).name for index in range(len(dataset))]  # scenes may not fit in memory
         names = list(dataset.class_names or ())
         things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF_CLASSES]
         identities = list(map(dataset.identity, range(len(dataset))))
         scenes, source = map(dataset.read, range(len(dataset))), str(origin)
-        yield SceneGroundTruth(called, scenes, identities, names, things, source, origin)
+        yield SceneGroundTruth(scene_names, scenes, identities, names, things, source, origin)
 
 
 def run_landmarks(words: list[str]) -> None:
-    """``evaluate landmarks [TRUTH] RESULTS``"""
+    """Run ``evaluate landmarks [TRUTH] RESULTS``."""
     parser = CommandParser(
         "evaluate landmarks",
-        "Mean radial error in millimeters and detection rates of landmarks in volumes: a folder with a file for each, "
-        ".fcsv or .mrk.json of 3D Slicer, .json or .csv, or one table of all, against such files or a data set. LPS "
-        "and RAS are converted if files specify them.",
+        "Compute the mean radial error in mm and detection rates of landmarks in volumes: a folder with a file for "
+        "each volume, .fcsv or .mrk.json of 3D Slicer, .json or .csv, or one table for all. TRUTH is in the same "
+        "formats, or a dataset. Coordinates are converted between LPS and RAS if files name their system.",
         ("truth found", "found -cfg=output/heads/config.yaml", "heads found -split=val"),
         imports=True,
     )
-    add_options(parser, "folder of landmark files, or a table", "the same, to score", "volumes")
-    parser.option(
-        "coordinate_system", None, "coordinate system of files that do not specify one", choices=("ras", "lps")
+    add_options(
+        parser, "folder of landmark files, or a table", "folder of landmark files, or a table, to score", "volumes"
     )
+    parser.option("coordinate_system", None, "coordinate system of files that do not name one", choices=("ras", "lps"))
     options = parser.parse_args(words)
 
     from ..volumes import landmark_files
@@ -193,5 +197,5 @@ def run_landmarks(words: list[str]) -> None:
         dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
         identities = list(map(dataset.identity, range(len(dataset))))
         truth, source = scored.landmarks_from_dataset(dataset), str(origin)
-        about = dataset.names, options.coordinate_system, identities, origin
-        print_scores(scored.score(options.results, truth, source, *about), options, dataset.groups_by)
+        details = dataset.names, options.coordinate_system, identities, origin
+        print_scores(scored.score(options.results, truth, source, *details), options, dataset.groups_by)

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist inspect data FLAGS``: an image of what the model will see."""
+"""``python -m paddlevit_dist inspect data FLAGS``: draw what the model will see."""
 
 import tempfile
 from pathlib import Path
@@ -16,22 +16,24 @@ from ..runtime.text_rendering import LINE_PX, format_note, legend, render_text
 from ..settings.every_run import RunSettings
 
 _SHEET = "data.png"
-_WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
-_ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
+_WIDEST, _TALLEST = 1300, 1400  # pixels of a sheet: a laptop shows it at full size
+_ROWS, _EPOCHS = (4, 8), (1, 6)  # minimum and maximum
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
 Labeled = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 
 
 def run(arguments: list[str]) -> None:
-    """Write ``SAVE/data.png``: for some training samples, one row each with how it is evaluated and how the first
-    epochs train on it. Takes the main job's flags."""
+    """Write ``SAVE/data.png``: training samples as the model sees them. Takes the main job's flags.
+
+    Each row is one sample: as evaluated, then as augmented in the first epochs.
+    """
     from ..logging.record import output_folder
 
     values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
     with output_folder(values.SAVE, (_SHEET,)) as folder:
         with os_errors_as_user_errors(folder), tempfile.TemporaryFile(dir=folder):
-            pass  # what cannot be written is told before the data are read
+            pass  # report an unwritable folder before reading the data
         _draw(values, folder / _SHEET)
 
 
@@ -43,12 +45,12 @@ def _draw(values: RunSettings, target: Path) -> None:
 
     task = make_task(values)
     if not task.draws_samples:
-        raise UserError(f"inspect data: TASK {values.TASK} has no images of its samples")
+        raise UserError(f"inspect data: TASK {values.TASK} cannot draw its samples")
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
     names = legend(task.image_legend(), _TALLEST)
     evaluated = enlarge(task.evaluation_images(samples, order[: _ROWS[1]]))
-    rows, epochs = _that_fit(evaluated, _WIDEST - names.width)
+    rows, epochs = _fit_sheet(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
@@ -67,26 +69,26 @@ def _draw(values: RunSettings, target: Path) -> None:
         print("leaks: not searched, since numba is not installed (pip install numba)")
 
 
-def _that_fit(images: list[Shown], width: int) -> tuple[int, int]:
-    """How many rows, and how many epochs beside the first column, a sheet of readable size holds.
+def _fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
+    """Return the number of rows, and of epochs next to the first column, that fit on a sheet of readable size.
 
     Raises:
         UserError: there are no images.
     """
     if not images:
-        raise UserError("the dataset is empty: there is nothing to show; look at -data_path")
-    cell_width, cell_height = _cell(images)
+        raise UserError("the dataset is empty, nothing to show: check -data_path")
+    cell_width, cell_height = _cell_size(images)
     return int(np.clip(_TALLEST // cell_height, *_ROWS)), int(np.clip(width // cell_width - 1, *_EPOCHS))
 
 
-def _cell(images: list[Shown]) -> tuple[int, int]:
-    """Width and height of the place of an image with its caption."""
+def _cell_size(images: list[Shown]) -> tuple[int, int]:
+    """Return width and height of a cell: an image with its caption."""
     widths, heights = zip(*(image.size for image, _ in images))
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
 def enlarge(images: list[Labeled]) -> list[Shown]:
-    """Small images enlarged by a whole number, pixel for pixel; large ones reduced."""
+    """Enlarge small images by a whole factor without interpolation, and shrink large ones."""
     shown = []
     for pixels, caption in images:
         image = Image.fromarray(pixels)
@@ -97,18 +99,20 @@ def enlarge(images: list[Labeled]) -> list[Shown]:
     return shown
 
 
-def contact_sheet(columns: list[tuple[str, list[Shown]]], beside: Image.Image) -> Image.Image:
-    """Images in columns, each under a heading, with their captions below them, and an image beside them all."""
-    cell_width, cell_height = _cell([labeled for _, images in columns for labeled in images])
+def contact_sheet(columns: list[tuple[str, list[Shown]]], legend_image: Image.Image) -> Image.Image:
+    """Draw columns of images with headings and captions, and the image ``legend_image`` to their right."""
+    cell_width, cell_height = _cell_size([labeled for _, images in columns for labeled in images])
     height = LINE_PX + cell_height * max(len(images) for _, images in columns)
-    sheet = Image.new("RGB", (cell_width * len(columns) + beside.width, max(height, beside.height)), "white")
-    sheet.paste(beside, (cell_width * len(columns), 0))
+    sheet = Image.new(
+        "RGB", (cell_width * len(columns) + legend_image.width, max(height, legend_image.height)), "white"
+    )
+    sheet.paste(legend_image, (cell_width * len(columns), 0))
     for column, (heading, images) in enumerate(columns):
         left = column * cell_width
         sheet.paste("black", (left, 0), render_text(heading))
         for row, (image, caption) in enumerate(images):
-            words, top = render_text(caption), LINE_PX + row * cell_height
+            text, top = render_text(caption), LINE_PX + row * cell_height
             sheet.paste(image, (left, top))
-            shown = words.crop((0, 0, min(words.width, cell_width - 2 * _GAP), words.height))
+            shown = text.crop((0, 0, min(text.width, cell_width - 2 * _GAP), text.height))
             sheet.paste("black", (left, top + image.height), shown)
     return sheet

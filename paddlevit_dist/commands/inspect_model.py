@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist inspect NAME``: a model's layers and what it costs; ``--list``: all names."""
+"""``python -m paddlevit_dist inspect NAME``: a model's layers and cost; ``--list``: all names."""
 
 import argparse
 from typing import Any
@@ -13,12 +13,12 @@ from .parser import CommandParser, at_least, image_size
 
 
 def run(words: list[str]) -> None:
-    """Carry out the command."""
+    """Run the command."""
     options = _parse(words)
     if options.list:
         print(listing(options.name or ""))
     elif options.name is None:
-        raise UserError("inspect: name a model, or use --list; 'inspect data' shows training samples")
+        raise UserError("inspect: name a model or add --list; 'inspect data' shows training samples")
     else:
         import_paddle()
         print(report(options.name, options.image_size, options.num_classes, options.depth))
@@ -27,26 +27,27 @@ def run(words: list[str]) -> None:
 def _parse(words: list[str]) -> argparse.Namespace:
     parser = CommandParser(
         "inspect",
-        "Layers, parameters, multiply-accumulates and activation memory of a model. "
-        "'inspect data' shows training samples instead, 'inspect recipes' lists what -cfg=NAME finds.",
+        "Show the layers, parameters, multiply-accumulates and activation memory of a model. "
+        "'inspect data' shows training samples instead, 'inspect recipes' lists the recipes that -cfg=NAME finds.",
         ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224 -image_size=448 -depth=3", "-list resnet"),
         imports=True,
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of the names")
-    parser.add_argument("--list", "-list", action="store_true", help="names of all models")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of a name")
+    parser.add_argument("--list", "-list", action="store_true", help="print the names of all models")
     pixels = "pixels: one number or HEIGHTxWIDTH (default: the variant's)"
     parser.option("image_size", None, pixels, image_size)
-    parser.option("num_classes", 1000, "outputs of the classifier", at_least(0))
-    parser.option("depth", 2, "levels of nested layers that get their own line", at_least(0))
+    parser.option("num_classes", 1000, "number of classifier outputs", at_least(0))
+    parser.option("depth", 2, "levels of nested layers that get a line each", at_least(0))
     return parser.parse_args(words)
 
 
 def listing(part: str = "") -> str:
-    """A line for each model whose name contains ``part``, with the place it comes from and its weights that have a
-    name, with their license; does not import any model. For a part such as ``paddle:*`` the names of another package.
+    """Return a line for each model whose name contains ``part``: its module and its published weights with license.
+
+    No model is imported. A part such as ``paddle:*`` lists the names of another package.
 
     Raises:
-        UserError: there is none.
+        UserError: no name matches.
     """
     plugins.load_installed()
     if ":" in part:
@@ -69,7 +70,7 @@ def listing(part: str = "") -> str:
 
 
 def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: int = 2) -> str:
-    """A table of the layers down to ``depth``, and the totals, as text.
+    """Return a table of the layers down to ``depth``, and the totals, as text.
 
     Raises:
         UserError: unknown name, or an image size that does not fit.
@@ -88,7 +89,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
                 f"{name}: {type(model).__name__}, {num_classes} classes",
                 *_table(list_layers(model), depth),
                 f"parameters: {total:,} ({_megabytes(4 * total)} as float32)",
-                "multiply-accumulates and activations are counted for models of images only",
+                "multiply-accumulates and activations are counted for image models only",
             ]
         )
     shape = (model.in_channels, *model.image_size)
@@ -105,7 +106,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
 
 
 def _table(layers: list[Any], depth: int) -> list[str]:
-    """Lines of name, class, output, parameters and multiply-accumulates; deeper layers are folded into those above."""
+    """Format name, class, output, parameters and multiply-accumulates; deeper layers are added to their parents."""
     rows: dict[str, tuple[str, tuple[int, ...], list[int]]] = {}
     for layer in layers:
         name = ".".join(layer.name.split(".")[:depth]) if depth else ""

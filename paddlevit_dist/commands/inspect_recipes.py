@@ -1,4 +1,4 @@
-"""``paddlevit-dist inspect recipes``: the recipes that come with the package, which ``-cfg=NAME`` finds by name."""
+"""``paddlevit-dist inspect recipes``: list the package's recipes, which ``-cfg=NAME`` finds by name."""
 
 from ..runtime.errors import UserError
 from ..settings import recipes
@@ -6,10 +6,12 @@ from .parser import CommandParser
 
 
 def run(words: list[str]) -> None:
-    """Carry out the command."""
-    about = "Name and title of each recipe, and the folder with all of them."
+    """Run the command."""
+    about = "List the name and title of each recipe, and the folder with all recipes."
     parser = CommandParser("inspect recipes", about, ("", "detr"))
-    parser.add_argument("part", metavar="PART", nargs="?", default="", help="list those whose name contains it")
+    parser.add_argument(
+        "part", metavar="PART", nargs="?", default="", help="list only recipes whose name contains PART"
+    )
     part = parser.parse_args(words).part
     names = [name for name in recipes.names() if part in name]
     if not names:

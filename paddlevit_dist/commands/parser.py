@@ -1,4 +1,4 @@
-"""The argument parser of all commands but train and evaluate."""
+"""Argument parser of all commands except train and evaluate."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from ..runtime.help_pages import HELP, page
 
 
 class HelpShown(SystemExit):
-    """A command has printed its help, from this parser."""
+    """Exit after a command has printed the help of this parser."""
 
     def __init__(self, parser: "CommandParser") -> None:
         super().__init__(0)
@@ -24,14 +24,14 @@ class HelpShown(SystemExit):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Accepts options with one hyphen or two; reports errors in one line.
+    """Argument parser that accepts options with one hyphen or two and reports errors in one line.
 
     Args:
-        command: its name, such as "prepare images".
-        description: what it does, for ``-h``.
-        examples: what may follow the command's name, for ``-h``.
-        imports: it uses what users register, so that it takes -import=MODULE.
-        other_names: what other tools call its options -> what to write here.
+        command: the command's name, such as "prepare images".
+        description: what the command does, for ``-h``.
+        examples: arguments after the command's name, for ``-h``.
+        imports: the command uses registered classes of users, and so takes -import=MODULE.
+        other_names: an option's name in other tools -> what to write here.
     """
 
     def __init__(
@@ -48,54 +48,57 @@ class CommandParser(argparse.ArgumentParser):
         self.imports = imports
         self.other_names = other_names or {}
         if imports:
-            meaning = "Python module or file of yours that registers what is named here; may be repeated"
+            meaning = "your Python module or file that registers the names used here; may be repeated"
             self.add_argument("--import", "-import", dest="imported", metavar="MODULE", action="append", help=meaning)
 
     def parse_args(self, words: Sequence[str]) -> Any:  # type: ignore[override]
-        """As ``argparse`` does, with options before, between and after the other arguments; what -import names is
-        imported."""
+        """Parse options before, between and after the positional arguments, and import the modules of -import."""
         if set(HELP) & set(words):
             self.print_help()
             raise HelpShown(self)
-        for word in itertools.takewhile(lambda word: word != "--", words):  # argparse asks for what is missing first
+        for word in itertools.takewhile(lambda word: word != "--", words):  # argparse reports missing arguments first
             name = word.partition("=")[0]
             if name.lstrip("-")[:1].isalpha() and name[0] == "-" and name not in self._option_string_actions:
-                self.error(f"{name} is not a known option: {self._meant(name.lstrip('-'))}")
+                self.error(f"{name} is not a known option: {self._suggest(name.lstrip('-'))}")
         options = self.parse_intermixed_args(words)
         if self.imports:
             plugins.load([name for names in options.imported or [] for name in names.split(",")], "-import")
         return options
 
-    def _meant(self, name: str) -> str:
-        from ..settings.command_line import OTHER_NAMES  # needs packages that one command does without
+    def _suggest(self, name: str) -> str:
+        """Return advice on an unknown option."""
+        from ..settings.command_line import OTHER_NAMES  # imports packages that one command runs without
 
         plain = name.lower().replace("-", "_")
         if plain in self.other_names:
             return self.other_names[plain]
-        known = [option[1:] for option in self._option_string_actions if option[1] != "-"]
-        ours = OTHER_NAMES.get(plain, plain)
-        near = [ours] if ours in known else difflib.get_close_matches(plain, known, n=1)
-        return f"did you mean '-{near[0]}'?" if near else f"known ones: {', '.join(f'-{option}' for option in known)}"
+        options = [option[1:] for option in self._option_string_actions if option[1] != "-"]
+        name_here = OTHER_NAMES.get(plain, plain)
+        near = [name_here] if name_here in options else difflib.get_close_matches(plain, options, n=1)
+        return f"did you mean '-{near[0]}'?" if near else f"options are {', '.join(f'-{option}' for option in options)}"
 
     def error(self, message: str) -> NoReturn:
+        """Raise ``UserError`` with the command's name and how to get help."""
         raise UserError(f"{self.command}: {message}; see {self.prog} -h")
 
     def format_help(self) -> str:
-        """The same form as that of the main flags."""
+        """Format the help page in the layout of the main flags."""
         words = [written(action) for action in self._actions if not action.option_strings]
         flags = ["[-flag=value ...]"] if len(self._actions) > len(words) else []
         return page(" ".join([self.prog, *words, *flags]), self.description or "", self.examples, self.rows()) + "\n"
 
     def rows(self) -> list[tuple[str, str]]:
-        """How each argument and option is typed, and what it means."""
+        """Return how each argument and option is typed, and its meaning."""
         actions = sorted(self._actions, key=lambda action: bool(action.option_strings))
         return [(written(action), " ".join((action.help or "").split())) for action in actions]
 
     def option(
         self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
     ) -> None:
-        """``--name VALUE``, also as ``-name``; a default that is not None is shown, as ``shown`` if it depends on the
-        machine."""
+        """Add ``--name VALUE``, also as ``-name``.
+
+        The help shows a default that is not None, in the words of ``shown`` if it depends on the machine.
+        """
         if "choices" not in more:
             more.setdefault("metavar", getattr(kind, "metavar", None))
         text = meaning if default is None else f"{meaning} (default: {shown or default})"
@@ -103,7 +106,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def written(action: argparse.Action) -> str:
-    """An option or argument as it is typed."""
+    """Format an option or argument the way users type it."""
     value = str(action.metavar or (action.dest.upper() if action.nargs != 0 else ""))
     if not action.option_strings:
         return f"[{value}]" if action.nargs in ("?", "*") else f"{value} ..." if action.nargs == "+" else value
@@ -114,7 +117,7 @@ def written(action: argparse.Action) -> str:
 
 
 def build_parser(run: Callable[[list[str]], None]) -> CommandParser | None:
-    """The parser of a command, which runs as far as its help; None of one that takes the main flags."""
+    """Run a command up to its help page and return its parser; None if it takes the main flags."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             run(["-h"])
@@ -122,11 +125,11 @@ def build_parser(run: Callable[[list[str]], None]) -> CommandParser | None:
         return shown.parser
     except SystemExit:
         return None
-    raise AssertionError("a command has run on after its help")
+    raise AssertionError("a command continued after printing its help")
 
 
 def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], int]:
-    """Parser for an integer within these bounds."""
+    """Return a parser for an integer within these bounds."""
 
     def parse(text: str) -> int:
         if not text.isdecimal() or not smallest <= int(text) <= min(largest, 2**31 - 1):
@@ -139,7 +142,7 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
 
 
 def share(text: str) -> float:
-    """A number from 0 to 1."""
+    """Parse a number from 0 to 1."""
     try:
         value = float(text)
     except ValueError:
@@ -150,11 +153,11 @@ def share(text: str) -> float:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """Parser for one of these words."""
+    """Return a parser for one of these words."""
 
     def parse(text: str) -> str:
         if text not in words:
-            raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(words)}")
+            raise argparse.ArgumentTypeError(f"'{text}' is not one of {', '.join(words)}")
         return text
 
     parse.metavar = "|".join(words)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist predict SOURCE INPUT…``: what trained weights say of data without labels."""
+"""``python -m paddlevit_dist predict SOURCE INPUT…``: predict data without labels, with trained weights."""
 
 import contextlib
 import os
@@ -15,22 +15,26 @@ from ..settings.table import keys
 from .parser import CommandParser, at_least, image_size, path, share
 
 _FOLDER = "./predictions"
-_INPUTS = "files and folders; images also in tar files, and as videos where OpenCV is installed"
-_ALONE = "write the weights and then the inputs, without flags, as in 'predict output/mine new_images'"
+_INPUTS = "files and folders; images also in tar files, and videos if OpenCV is installed"
+_POSITIONAL = "write the weights and then the inputs, without flags, as in 'predict output/mine new_images'"
 _OTHER_NAMES = {
     **dict.fromkeys(("conf", "conf_thres", "confidence", "threshold", "score_thr"), "write -least_score=SHARE"),
-    **dict.fromkeys(("source", "input", "inputs", "images", "img"), _ALONE),
-    **dict.fromkeys(("weights", "model", "checkpoint", "ckpt", "pretrained"), _ALONE),
-    **dict.fromkeys(("imgsz", "img_size", "image_size"), "the size is that of the training: leave it out"),
+    **dict.fromkeys(("source", "input", "inputs", "images", "img"), _POSITIONAL),
+    **dict.fromkeys(("weights", "model", "checkpoint", "ckpt", "pretrained"), _POSITIONAL),
+    **dict.fromkeys(
+        ("imgsz", "img_size", "image_size"), "the image size is stored with the weights: remove this option"
+    ),
     **dict.fromkeys(("project", "name"), "write -output=FOLDER"),
 }
 
 
 def run(words: list[str]) -> None:
-    """Carry out the command. Nothing here imports Paddle before its environment is set."""
+    """Run the command; Paddle is imported after its environment variables are set."""
     options = _parse(words)
     if not options.output.strip():
-        raise UserError("predict: -output is empty: is a shell variable not set? Leave it out for ./predictions")
+        raise UserError(
+            "predict: -output is empty: is a shell variable not set? Remove -output to write to ./predictions"
+        )
     _require_inputs(options.inputs)
     signals.set_mode(training=False)
 
@@ -49,7 +53,7 @@ def run(words: list[str]) -> None:
     from ..logging.progress import write_line
     from ..logging.record import output_folder
 
-    names = _names_in(options.class_names)
+    names = _read_class_names(options.class_names)
     source = open_source(
         options.source,
         "predict",
@@ -58,7 +62,7 @@ def run(words: list[str]) -> None:
         least_score=options.least_score,
         max_detections=options.max_detections,
         window=options.window,
-        say=write_line,
+        log=write_line,
     )
     plan = plan_processes(requested, device=options.device)
     for line in [*plan.notices, *stale] if plan.is_main else ():
@@ -73,9 +77,9 @@ def run(words: list[str]) -> None:
 def _parse(words: list[str]) -> Any:
     parser = CommandParser(
         "predict",
-        "Predict data without labels: images, scenes of points, volumes. Everything about the input comes from the "
-        "weights. Writes predictions.csv, predictions.jsonl, unreadable.tsv, and what else the task writes. The same "
-        "command again continues what was interrupted.",
+        "Predict data without labels: images, point clouds, volumes. The preprocessing is stored with the weights. "
+        "Writes predictions.csv, predictions.jsonl, unreadable.tsv, and files of the task. Run the same command again "
+        "to continue after an interruption.",
         ("output/mine new_images", "output/things street.jpg -output=found -least_score=0.3"),
         imports=True,
         other_names=_OTHER_NAMES,
@@ -84,30 +88,32 @@ def _parse(words: list[str]) -> Any:
         "source",
         metavar="SOURCE",
         type=path,
-        help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml beside "
-        "them",
+        help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml in the "
+        "same folder",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)
-    parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
-    parser.option("device", "auto", "gpu, cpu or another kind that Paddle has (default: an accelerator, if any)")
+    parser.add_argument("--restart", "-restart", action="store_true", help="replace earlier predictions in the folder")
+    parser.option("device", "auto", "gpu, cpu or another device type of Paddle; auto: an accelerator, if any")
     parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))
     parser.option("batch_size", None, "inputs per device and step (default: the run's)", at_least(1))
     parser.option("num_workers", None, "loader processes per device (default: by the number of cores)", at_least(0))
-    parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
-    parser.option("class_names", None, "text file with the name of a class on each line", path)
-    parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
-    ids = "detection: file in COCO's format whose ids of images and categories results.json takes, found by name"
+    parser.option("cfg", None, "recipe for weights without stored training settings", path)
+    parser.option("class_names", None, "text file with one class name per line", path)
+    parser.option(
+        "least_score", None, "detection: lowest score of a box that is listed and drawn (default: the run's)", share
+    )
+    ids = "detection: COCO file whose ids of images and categories results.json uses, matched by name"
     parser.option("annotations", None, ids, path)
-    many = "detection: of an image and category, the best (default: the run's)"
-    parser.option("max_detections", None, many, at_least(10))
-    pixels = "segmentation: pixels, or HEIGHTxWIDTH, of windows that slide over images (default: as in the run)"
+    limit = "detection: boxes kept for each image and category, best first (default: the run's)"
+    parser.option("max_detections", None, limit, at_least(10))
+    pixels = "segmentation: size of the sliding window, pixels or HEIGHTxWIDTH (default: the run's)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
 
 
 def _require_inputs(inputs: list[str]) -> None:
-    """Refuse what is no file or folder before anything is read or written: a mistyped path, a key, an address.
+    """Raise for inputs that are not files or folders (mistyped paths, keys, URLs) before anything is read or written.
 
     Raises:
         UserError: an input does not exist.
@@ -117,24 +123,24 @@ def _require_inputs(inputs: list[str]) -> None:
             continue
         name = text.partition("=")[0]
         if name in keys() or re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)+", name):
-            settings = f"its settings are flags, such as -batch_size=N; '{program('predict -h')}' lists them"
+            settings = f"use flags, such as -batch_size=N; '{program('predict -h')}' lists them"
             raise UserError(f"predict takes no keys: {one_line(text)}: {settings}")
         if "://" in text:
-            reason = "addresses are not fetched: download it, and give the file"
+            reason = "URLs are not fetched: download it and give the file"
         elif re.search(r"[*?\[]", text):
-            reason = "nothing matches it: patterns are the shell's, write them without quotes"
+            reason = "no file matches: write patterns without quotes, for the shell to expand"
         elif os.path.lexists(text):
-            reason = "it is a link to what does not exist"
+            reason = "it is a link to a file that does not exist"
         else:
             reason = "no such file or folder"
         raise UserError(f"predict: input {one_line(without_credentials(text))}: {reason}")
 
 
-def _names_in(file: str | None) -> list[str] | None:
-    """The lines of a text file.
+def _read_class_names(file: str | None) -> list[str] | None:
+    """Read the class names of a text file, one per line.
 
     Raises:
-        UserError: it cannot be read or is empty.
+        UserError: the file cannot be read or is empty.
     """
     if file is None:
         return None
@@ -144,14 +150,14 @@ def _names_in(file: str | None) -> list[str] | None:
         names = read_text(file, "utf-8-sig").rstrip().splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"-class_names={file} cannot be read: {reason}; expected a name on each line") from error
+        raise UserError(f"-class_names={file} cannot be read: {reason}; expected one class name per line") from error
     if not names:
-        raise UserError(f"-class_names={file} is empty: expected a name on each line")
+        raise UserError(f"-class_names={file} is empty: expected one class name per line")
     return [name.strip() for name in names]
 
 
 def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
-    """Find the inputs, start the workers, and write the tables; the main process holds the folder."""
+    """Find the inputs, start the workers, and write the tables; the main process has locked the folder."""
     import numpy as np
 
     from ..inference import rows
@@ -165,28 +171,28 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
             digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
-            given = [] if options.annotations is None else task.load_annotation_ids(options.annotations, samples)
-        left: Any = np.arange(0)
+            notices = [] if options.annotations is None else task.load_annotation_ids(options.annotations, samples)
+        remaining: Any = np.arange(0)
         if plan.is_main:
-            for line in [*task.notices, *samples.notices, *given]:
+            for line in [*task.notices, *samples.notices, *notices]:
                 write_line(line)
-            of_inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
-            identity = {"source": without_credentials(options.source), **digests, **of_inputs}
-            left = rows.begin(folder, identity, options.restart)
-            if left is None:
-                write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
-            elif 0 < len(left) < len(samples):
-                write_line(f"continuing: {len(samples) - len(left):,} of {len(samples):,} are done")
-        share = np.arange(0) if left is None else left
+            inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
+            identity = {"source": without_credentials(options.source), **digests, **inputs}
+            remaining = rows.begin(folder, identity, options.restart)
+            if remaining is None:
+                write_line(f"{folder}: all inputs are already predicted; add -restart to predict them again")
+            elif 0 < len(remaining) < len(samples):
+                write_line(f"continuing: {len(samples) - len(remaining):,} of {len(samples):,} inputs are done")
+        share = np.arange(0) if remaining is None else remaining
         arguments = (task, source, samples, share, folder, options.batch_size, options.num_workers)
         try:
             if len(share) or plan.launched:
                 launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
         except BaseException as error:
-            if plan.is_main and left is not None and not getattr(error, "again", False):
-                _keep(folder, samples)
+            if plan.is_main and remaining is not None and not getattr(error, "again", False):
+                _write_partial_tables(folder, samples)
             raise
-        if plan.is_main and left is not None:
+        if plan.is_main and remaining is not None:
             counts, lines = finish_prediction(folder, task, samples)
             for line in lines:
                 write_line(line)
@@ -194,7 +200,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
 
 
 def _compute_digest(file: str | None) -> str | None:
-    """SHA-256 of a file's content; None: no file."""
+    """Compute the SHA-256 of a file's content; None without a file."""
     from ..checkpoint.content import fingerprint
 
     try:
@@ -203,61 +209,61 @@ def _compute_digest(file: str | None) -> str | None:
         raise UserError(f"-annotations={file} cannot be read: {error.strerror or error}") from error
 
 
-def _keep(folder: Path, samples: Any) -> None:
-    """Make the tables of what there is, after a prediction was interrupted or has failed."""
+def _write_partial_tables(folder: Path, samples: Any) -> None:
+    """Write the tables of the finished predictions after an interruption or failure."""
     from ..inference import rows
     from ..logging.progress import write_line
 
-    with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and the rows are all there
+    with contextlib.suppress(UserError, OSError):  # the original error is reported, and the rows are safe
         if next(rows.read_entries(folder), None) is None:
             rows.discard_output(folder)
             return
         counts = rows.write_tables(folder, samples)
         write_line(
-            f"{counts.predicted:,} of {len(samples):,} predicted so far, in {folder}; the same command continues"
+            f"{counts.predicted:,} of {len(samples):,} predicted so far, in {folder}; run the same command to continue"
         )
 
 
 def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
-    """Tell how it ended.
+    """Report the numbers of predicted and unreadable inputs.
 
     Raises:
-        UserError: nothing was predicted, or an input that the command line names could not be read.
+        UserError: nothing was predicted, or an input on the command line could not be read.
     """
-    from ..inference.rows import ROWS_CSV, UNREADABLE, unreadable
+    from ..inference.rows import ROWS_CSV, UNREADABLE, read_unreadable
     from ..logging.progress import write_line
 
     listed = f"listed in {folder / UNREADABLE}"
     bad = f"{counts.unreadable:,} could not be read, {listed}"
-    first = next(unreadable(folder), ("", ""))
+    first = next(read_unreadable(folder), ("", ""))
     if not counts.predicted:
         raise UserError(f"predict: nothing was predicted: {bad}; the first: {': '.join(first)}")
     more = f"; {bad}" if counts.unreadable else ""
     write_line(f"{counts.predicted:,} predicted, in {folder / ROWS_CSV} and .jsonl{more}")
-    given = {cell(text) for text in inputs}
-    named = [line for line in unreadable(folder) if line[0] in given]
+    arguments = {cell(text) for text in inputs}
+    named = [line for line in read_unreadable(folder) if line[0] in arguments]
     if named:
-        others = f" ({len(named)} of those that were named, {listed})" if len(named) > 1 else ""
+        others = f" ({len(named)} unreadable inputs on the command line, {listed})" if len(named) > 1 else ""
         raise UserError(f"predict: {': '.join(named[0])}{others}")
     if counts.unreadable:
-        write_line(f"note: the first that could not be read: {': '.join(first)}")
+        write_line(f"note: the first unreadable input: {': '.join(first)}")
 
 
 def worker(
     task: Any,
     source: Any,
     samples: Any,
-    left: Any,
+    remaining: Any,
     folder: Path,
     batch_size: int | None,
     num_workers: int | None,
 ) -> None:
-    """Run in each process after it has joined the group."""
+    """Run in each process after it has joined the process group."""
     from ..distributed import barrier, broadcast_object
     from ..engine.gpu_memory import explain_memory
-    from ..inference.predictor import predict_share, usual_batch_size
+    from ..inference.predictor import default_batch_size, predict_share
 
-    left = broadcast_object(left)  # only the main process of several machines knows
-    with explain_memory(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):
-        predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
+    remaining = broadcast_object(remaining)  # known to the main process of several machines only
+    with explain_memory(f"lower -batch_size ({batch_size or default_batch_size(source.config)})"):
+        predict_share(task, source, samples, remaining, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

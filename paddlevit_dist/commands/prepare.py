@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist prepare ...``: one-time data processing before training: images, point clouds."""
+"""``python -m paddlevit_dist prepare ...``: one-time processing of images and point clouds before training."""
 
 import os
 import sys
@@ -15,8 +15,7 @@ _MOST_REMARKS = 5
 
 
 def run_images(words: list[str]) -> None:
-    """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable images, and with 130 on
-    Ctrl-C."""
+    """Run ``prepare images IN [OUT]``; exit with code 1 if a check finds unreadable images, with 130 on Ctrl-C."""
     from ..images.prepare.source import open_input
     from ..launch.stale_resources import working_folder
 
@@ -27,7 +26,7 @@ def run_images(words: list[str]) -> None:
             datasets = open_input(root, options.dataset, options.max_pixels, cache)
             code = _check_images(options, datasets) if options.output is None else _prepare_images(options, datasets)
     except KeyboardInterrupt as error:
-        more = "; finished tar files are kept, the same command continues" if options.output else ""
+        more = "; finished tar files are kept: run the same command to continue" if options.output else ""
         print(f"interrupted{more}", file=sys.stderr)
         code = signals.exit_code(error)
     if code:
@@ -42,44 +41,46 @@ def _image_options(words: list[str]) -> Namespace:
     parser = CommandParser(
         "prepare images",
         "With OUT: write the dataset IN as tar files of smaller images, for -dataset=tar -data_path=OUT. "
-        "Without: decode every image and list those that cannot be read; exit code 1 if there are any, or if IN "
-        "holds images in formats that cannot be opened here.",
+        "Without OUT: decode every image and list unreadable ones; the exit code is 1 if there are any, or if IN "
+        "contains images in formats that cannot be opened here.",
         ("my_data", "my_data small -shorter_side=320"),
     )
     parser.add_argument("input", metavar="IN", type=path, help="class folders, PaddleViT's lists, or tar files")
     parser.add_argument(
-        "output", metavar="OUT", type=path, nargs="?", help="folder of the tar files; a second run resumes in it"
+        "output", metavar="OUT", type=path, nargs="?", help="folder for the tar files; a second run resumes in it"
     )
     whole = at_least(1)
-    smaller = "pixels of the shorter side of larger images; smaller JPEGs are copied byte for byte"
-    listed = "without OUT: write the list of unreadable images to this file; else it is printed"
-    parser.option("dataset", None, "layout of IN; detected if not given", choices=READABLE)
+    smaller = "shrink larger images to this shorter side, in pixels; smaller JPEGs are copied byte for byte"
+    listed = "without OUT: write the list of unreadable images to this file (default: print it)"
+    parser.option("dataset", None, "layout of IN (default: detected)", choices=READABLE)
     parser.option("shorter_side", 320, smaller, whole)
-    parser.option("quality", 90, "of the JPEGs that are written, 1 to 100", at_least(1, 100))
+    parser.option("quality", 90, "JPEG quality, 1 to 100", at_least(1, 100))
     parser.option(
         "store",
         "jpeg",
-        "pages: pixels as they are, which need no decoding and eight to ten times as much room",
+        "pages: uncompressed pixels, without decoding in training, for eight to ten times the disk space",
         choices=("jpeg", "pages"),
     )
-    parser.option("shard_size", 1000, "images in a tar file", whole)
-    parser.option("workers", len(os.sched_getaffinity(0)), "processes", whole, "one for each core")
-    parser.option("on_bad_sample", "stop", "skip: leave unreadable images out and list them", choices=("stop", "skip"))
+    parser.option("shard_size", 1000, "images per tar file", whole)
+    parser.option("workers", len(os.sched_getaffinity(0)), "number of processes", whole, "one per core")
+    parser.option("on_bad_sample", "stop", "skip: omit unreadable images and list them", choices=("stop", "skip"))
     parser.option("quarantine", None, listed, path)
-    parser.option("max_pixels", ReadConfig().max_pixels, "a larger image counts as unreadable", whole)
+    parser.option("max_pixels", ReadConfig().max_pixels, "images with more pixels count as unreadable", whole)
     options = parser.parse_args(words)
     if options.output is not None and options.quarantine is not None:
-        raise UserError(f"--quarantine is for a check without OUT; with it the list is {QUARANTINE_FILE} in OUT")
+        raise UserError(
+            f"--quarantine is for a check without OUT: remove it; with OUT the list is {QUARANTINE_FILE} in OUT"
+        )
     return options
 
 
-def _find_left_out(datasets: dict[str, Any]) -> list[Any]:
+def _find_skipped_files(datasets: dict[str, Any]) -> list[Any]:
     return [dataset.skipped_files for dataset in datasets.values() if dataset.skipped_files is not None]
 
 
-def _print_summary(left_out: list[Any]) -> None:
-    for place in left_out:
-        for line in place.lines():
+def _print_summary(skipped: list[Any]) -> None:
+    for group in skipped:
+        for line in group.lines():
             print(one_line(line))
 
 
@@ -95,24 +96,24 @@ def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.data.quarantine import write_quarantine
     from ..images.prepare.source import check_images
 
-    left_out = _find_left_out(datasets)
+    skipped = _find_skipped_files(datasets)
     _note_deep(datasets)
-    found = check_images(datasets, options.workers)
+    unreadable = check_images(datasets, options.workers)
     if options.quarantine:
-        write_quarantine(Path(options.quarantine), found)
+        write_quarantine(Path(options.quarantine), unreadable)
     total = sum(map(len, datasets.values()))
-    _print_summary(left_out)
-    if not found:
-        number = sum(place.num_images for place in left_out)
-        others = f", but {number:,} left out cannot" if number else ""
+    _print_summary(skipped)
+    if not unreadable:
+        number = sum(group.num_images for group in skipped)
+        others = f", but {number:,} skipped cannot" if number else ""
         print(one_line(f"all {total:,} images of {options.input} can be read{others}"))
         return 1 if number else 0
-    said = f"{len(found):,} of {total:,} images of {options.input} cannot be read"
+    message = f"{len(unreadable):,} of {total:,} images of {options.input} cannot be read"
     if options.quarantine:
-        print(one_line(f"{said}; they are listed in {options.quarantine}"))
+        print(one_line(f"{message}; they are listed in {options.quarantine}"))
     else:
-        print(one_line(f"{said}:"))
-        for path, reason in found:
+        print(one_line(f"{message}:"))
+        for path, reason in unreadable:
             print(f"{one_line(path)}\t{one_line(reason)}")
     return 1
 
@@ -122,47 +123,52 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.prepare.shards import ShardSettings, prepare_shards
 
     output = Path(os.path.abspath(options.output))
-    left_out = _find_left_out(datasets)
+    skipped = _find_skipped_files(datasets)
     skip_bad = options.on_bad_sample == "skip"
-    for place in left_out:
-        if place.num_images and not skip_bad:
+    for group in skipped:
+        if group.num_images and not skip_bad:
             raise UserError(
-                f"{place.summary()}; make them readable here or move them away, as {place.example}, or leave such "
-                "images with --on_bad_sample=skip"
+                f"{group.summary()}, such as {group.example}: convert or remove them, "
+                "or add --on_bad_sample=skip to omit them"
             )
     _note_deep(datasets)
     settings = ShardSettings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))
-    not_opened = sum(place.num_images for place in left_out)
+    not_opened = sum(group.num_images for group in skipped)
     bad = preparation.left_out - not_opened
-    _print_summary(left_out)
+    _print_summary(skipped)
     are = "unreadable ones are" if bad > 1 else "unreadable one is"
-    missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
+    missing = f"; {bad} {are} omitted, listed in {output / QUARANTINE_FILE}" if bad else ""
     written = sum(map(len, datasets.values())) - bad
-    said = f"prepared {written:,} images in {output} ({size / 1e6:,.1f} MB){missing}"
-    print(one_line(f"{said}; train on them with -dataset=tar -data_path={output}"))
+    message = f"prepared {written:,} images in {output} ({size / 1e6:,.1f} MB){missing}"
+    print(one_line(f"{message}; to train on them: -dataset=tar -data_path={output}"))
     return 0
 
 
 def run_scannet(words: list[str]) -> None:
-    """``prepare scannet RAW OUT``"""
+    """Run ``prepare scannet RAW OUT``."""
     from ..points.prepare.scannet import LIST_NAME, TABLE
 
     parser = _scene_parser(
         "scannet",
         "RAW",
-        "Write ScanNet v2 as scenes for -dataset=scannet -data_path=OUT. RAW holds the downloaded scenes at any depth "
-        f"(_vh_clean_2.ply, labels, segments, aggregation) and the lists {LIST_NAME.format('train')}, "
-        f"{LIST_NAME.format('val')} and perhaps {LIST_NAME.format('test')}, or the scenes are in train, val and test.",
+        "Write ScanNet v2 as scenes for -dataset=scannet -data_path=OUT. RAW contains the downloaded scenes at any "
+        f"depth (_vh_clean_2.ply, labels, segments, aggregation) and the lists {LIST_NAME.format('train')}, "
+        f"{LIST_NAME.format('val')} and optionally {LIST_NAME.format('test')}; or scenes are in train, val and test.",
     )
-    parser.option("classes", "20", f"200: those of ScanNet200, which needs {TABLE} in RAW", choices=("20", "200"))
+    parser.option(
+        "classes",
+        "20",
+        f"20: ScanNet's benchmark classes; 200: ScanNet200, which needs {TABLE} in RAW",
+        choices=("20", "200"),
+    )
     options = parser.parse_args(words)
     _prepare_scenes(options, "scannet", two_hundred=options.classes == "200")
 
 
 def run_scenes(words: list[str]) -> None:
-    """``prepare scenes IN OUT``"""
+    """Run ``prepare scenes IN OUT``."""
     from ..points.prepare.formats import FORMATS, detect_format
     from ..points.prepare.listing import SceneChoices
     from ..points.prepare.s3dis import NUM_AREAS
@@ -171,33 +177,36 @@ def run_scenes(words: list[str]) -> None:
         "scenes",
         "IN",
         "Write scenes in any of these formats for -dataset=scenes -data_path=OUT: "
-        f"{'; '.join(f'{kind}: {each.meaning}' for kind, each in FORMATS.items())}. It is found out unless given. "
-        "The splits are those of the data set, else the folders train, val and test in IN, lists train.txt, val.txt "
-        "and test.txt there, or every fifth scene for validation.",
+        f"{'; '.join(f'{kind}: {each.meaning}' for kind, each in FORMATS.items())}. The format is detected. "
+        "The splits come from the dataset, else from the folders train, val and test in IN, or lists train.txt, "
+        "val.txt and test.txt there; else every fifth scene is for validation.",
     )
-    parser.option("format", None, "of the scenes; found out if not given", choices=tuple(FORMATS))
+    parser.option("format", None, "file format (default: detected)", choices=tuple(FORMATS))
     _add_choices(parser)
-    parser.option("columns", None, "of text and arrays without names: such as x,y,z,intensity,-; dash: left out")
     parser.option(
-        "val_area", SceneChoices.val_area, "S3DIS: area for validation, the others train", at_least(1, NUM_AREAS)
+        "columns", None, "columns of text and unnamed arrays, such as x,y,z,intensity,-; a dash skips a column"
+    )
+    parser.option(
+        "val_area",
+        SceneChoices.val_area,
+        "S3DIS: area for validation; the others are for training",
+        at_least(1, NUM_AREAS),
     )
     options = parser.parse_args(words)
     root = _folder(options)
     kind = options.format or detect_format(root)
     if options.format is None:
-        print(one_line(f"{root} holds scenes of format {kind}: {FORMATS[kind].meaning}"))
-    _prepare_scenes(
-        options, kind, **_choose(options), columns=_format_summary(options.columns), val_area=options.val_area
-    )
+        print(one_line(f"{root} contains scenes of format {kind}: {FORMATS[kind].meaning}"))
+    _prepare_scenes(options, kind, **_choose(options), columns=_split_names(options.columns), val_area=options.val_area)
 
 
 def run_ply(words: list[str]) -> None:
-    """``prepare ply IN OUT``"""
+    """Run ``prepare ply IN OUT``."""
     parser = _scene_parser(
         "ply",
         "IN",
-        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes are in IN/train, IN/val and perhaps "
-        "IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
+        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes are in IN/train, IN/val and "
+        "optionally IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
     )
     _add_choices(parser)
     options = parser.parse_args(words)
@@ -205,14 +214,14 @@ def run_ply(words: list[str]) -> None:
 
 
 def run_pth(words: list[str]) -> None:
-    """``prepare pth IN OUT``"""
+    """Run ``prepare pth IN OUT``."""
     parser = _scene_parser(
         "pth",
         "IN",
         "Write PointGroup's NAME_inst_nostuff.pth as scenes for -dataset=scannet -data_path=OUT. The files are in "
-        "IN/train, IN/val and perhaps IN/test, or IN has the lists train.txt and val.txt. torch is not needed.",
+        "IN/train, IN/val and optionally IN/test, or IN has the lists train.txt and val.txt. Runs without torch.",
     )
-    parser.option("classes", None, "one class name per line (default: ScanNet's twenty)", metavar="FILE")
+    parser.option("classes", None, "file with one class name per line (default: ScanNet's twenty)", metavar="FILE")
     options = parser.parse_args(words)
     _prepare_scenes(options, "pth", class_names=_class_names(options))
 
@@ -223,11 +232,11 @@ def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
     parser = CommandParser(f"prepare {kind}", description, (f"raw_{kind} prepared -workers=4",))
     parser.add_argument("input", metavar=source, type=path, help="folder of the raw scenes")
     parser.add_argument(
-        "output", metavar="OUT", type=path, help="folder of the prepared ones; a second run resumes in it"
+        "output", metavar="OUT", type=path, help="folder for the prepared scenes; a second run resumes in it"
     )
     for split in SPLITS:
-        parser.option(f"{split}_list", None, f"one scene name per line, those of '{split}'", metavar="FILE")
-    parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1), "one for each core")
+        parser.option(f"{split}_list", None, f"file with the scene names of '{split}', one per line", metavar="FILE")
+    parser.option("workers", len(os.sched_getaffinity(0)), "number of processes", at_least(1), "one per core")
     return parser
 
 
@@ -236,32 +245,36 @@ def _add_choices(parser: CommandParser) -> None:
     from ..points.prepare.tables import INSTANCE_NAMES, LABEL_NAMES
 
     labels, instances = ", ".join(LABEL_NAMES), ", ".join(INSTANCE_NAMES)
-    parser.option("classes", None, "one class name per line; without it numbers are the names", metavar="FILE")
-    parser.option("label", None, f"property with the class, or none (default: the first of {labels})")
-    parser.option("instance", None, f"property with the object, or none (default: the first of {instances})")
-    parser.option("ignore_label", -100, "class number that means none", int)
-    parser.option("missing_colors", "stop", "gray: scenes without colors are gray", choices=("stop", "gray"))
+    parser.option(
+        "classes", None, "file with one class name per line (default: classes are named by number)", metavar="FILE"
+    )
+    parser.option("label", None, f"property with the class, or none (default: the first that exists of {labels})")
+    parser.option(
+        "instance", None, f"property with the object, or none (default: the first that exists of {instances})"
+    )
+    parser.option("ignore_label", -100, "class number of unlabeled points", int)
+    parser.option("missing_colors", "stop", "gray: make scenes without colors gray", choices=("stop", "gray"))
     usual = " and ".join(USUAL)
     parser.option(
         "channels",
         None,
-        f"what else is kept of the points, for POINTS.FEATURES: names, all, or none (default: {usual}, where there)",
+        f"further point channels to keep, for POINTS.FEATURES: names, all, or none (default: {usual}, if present)",
     )
 
 
 def _choose(options: Namespace) -> dict[str, Any]:
-    """The values of ``_add_choices``, as ``SceneChoices`` has them."""
+    """Return the options of ``_add_choices`` as arguments of ``SceneChoices``."""
     return {
         "class_names": _class_names(options),
         "label": options.label,
         "instance": options.instance,
         "ignore_label": options.ignore_label,
         "gray": options.missing_colors == "gray",
-        "channels": _format_summary(options.channels),
+        "channels": _split_names(options.channels),
     }
 
 
-def _format_summary(listed: str | None) -> tuple[str, ...] | None:
+def _split_names(listed: str | None) -> tuple[str, ...] | None:
     return tuple(word.strip().lower() for word in listed.split(",")) if listed else None
 
 
@@ -279,7 +292,7 @@ def _class_names(options: Namespace) -> tuple[str, ...] | None:
 def _folder(options: Namespace) -> str:
     root = os.path.abspath(options.input)
     if not os.path.isdir(root):
-        raise UserError(f"{root} is not a folder; give the one that holds the raw scenes")
+        raise UserError(f"{root} is not a folder: give the folder of the raw scenes")
     return root
 
 
@@ -296,27 +309,27 @@ def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     lists: dict[str, str | None] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
     reader = get_reader(kind, SceneChoices(**chosen))
     splits = reader.sources(root, lists)
-    told = list(reader.remarks)  # on the lists
+    list_remarks = list(reader.remarks)
     try:
         with working_folder("prepare"):
             summary = prepare_store(reader, splits, root, output, options.workers)
     except KeyboardInterrupt as error:
-        print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
+        print("interrupted; finished scenes are kept: run the same command to continue", file=sys.stderr)
         sys.exit(signals.exit_code(error))
-    for remark in [*told, *_shorten(summary.remarks)]:
+    for remark in [*list_remarks, *_shorten(summary.remarks)]:
         print(one_line(f"note: {remark}"))
     dataset = "scannet" if reader.class_names == CLASS_NAMES else "scenes"
-    use = "train on them with" if "train" in splits else f"take them with -eval -split={next(iter(splits))}"
+    use = "to train on them:" if "train" in splits else f"to evaluate on them: -eval -split={next(iter(splits))}"
     print(one_line(f"{_describe(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
 
 
 def _shorten(remarks: list[str]) -> list[str]:
-    """At most a few lines: what is wrong with one scene is often wrong with all of them."""
+    """Keep a few remarks: a fault of one scene is often a fault of all."""
     left = len(remarks) - _MOST_REMARKS
     return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
 
 
 def _describe(summary: Any) -> str:
     scenes = ", ".join(f"{number:,} {split}" for split, number in summary.scenes.items())
-    kept = f" ({summary.kept:,} were there already)" if summary.kept else ""
-    return f"prepared {scenes} scenes{kept} of {summary.points:,} points ({summary.num_bytes / 1e6:,.1f} MB)"
+    existing = f" ({summary.kept:,} were prepared before)" if summary.kept else ""
+    return f"prepared {scenes} scenes{existing} of {summary.points:,} points ({summary.num_bytes / 1e6:,.1f} MB)"

@@ -1,4 +1,4 @@
-"""``paddlevit-dist schema``: the keys as a JSON schema, with which an editor completes and checks YAML files."""
+"""``paddlevit-dist schema``: print the keys as a JSON schema, for completion and checks of YAML files in editors."""
 
 import json
 from typing import Any
@@ -23,8 +23,8 @@ def run(words: list[str]) -> None:
     """Print the schema."""
     parser = CommandParser(
         "schema",
-        "Print the keys of all tasks as a JSON schema: an editor that knows yaml-language-server (VS Code's YAML, Vim, "
-        "Emacs) completes and checks a file whose first line is '# yaml-language-server: $schema=keys.json'.",
+        "Print the keys of all tasks as a JSON schema. Editors with yaml-language-server (VS Code's YAML, Vim, Emacs) "
+        "complete and check a file whose first line is '# yaml-language-server: $schema=keys.json'.",
         ("> keys.json",),
         imports=True,
     )
@@ -33,15 +33,15 @@ def run(words: list[str]) -> None:
 
 
 def schema() -> dict[str, Any]:
-    """The schema (draft 7) of a YAML file: sections are objects, and PaddleViT's other names are deprecated."""
+    """Build the schema (draft 7) of a YAML file: sections are objects, PaddleViT's other names are deprecated."""
     root = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Keys of paddlevit_dist", **_section()}
     for key in keys().values():
         _put(root, key.name, {"description": key.meaning, "default": key.default, **_values(key)})
     for table in key_tables():
-        for name, ours in table.renamed.items():
-            _put(root, name, {"description": f"is called {ours} here", "deprecated": True})
-        for name, why in table.ignored_keys.items():
-            _put(root, name, {"description": f"is not needed: {why}", "deprecated": True})
+        for name, new_name in table.renamed.items():
+            _put(root, name, {"description": f"renamed to {new_name}", "deprecated": True})
+        for name, reason in table.ignored_keys.items():
+            _put(root, name, {"description": f"not needed: {reason}", "deprecated": True})
     return root
 
 
@@ -57,18 +57,18 @@ def _put(root: dict[str, Any], name: str, row: dict[str, Any]) -> None:
 
 
 def _values(key: Key) -> dict[str, Any]:
-    """Describe what the key may hold in a file, in the words of the schema."""
-    one = [{"enum": list(key.choices)}] if key.choices else _one(key)
-    several: dict[str, Any] = {"type": "array", "items": {"anyOf": one}}
+    """Describe the values of a key in a file, in the terms of JSON schema."""
+    single = [{"enum": list(key.choices)}] if key.choices else _single_value(key)
+    several: dict[str, Any] = {"type": "array", "items": {"anyOf": single}}
     if key.length is not None:
         several.update(minItems=key.length, maxItems=key.length)
-    allowed = [several, {"type": "string"}, *one] if key.many else [*one, several] if key.or_many else one
+    allowed = [several, {"type": "string"}, *single] if key.many else [*single, several] if key.or_many else single
     if key.optional:
         allowed = [*allowed, {"enum": [None, "None", "none"]}]
     return allowed[0] if len(allowed) == 1 else {"anyOf": allowed}
 
 
-def _one(key: Key) -> list[dict[str, Any]]:
+def _single_value(key: Key) -> list[dict[str, Any]]:
     types: dict[str, Any] = {"type": _TYPES[key.kind][0] if len(_TYPES[key.kind]) == 1 else _TYPES[key.kind]}
     if key.within is None:
         return [types]

@@ -1,5 +1,7 @@
-"""Common parts of the commands ``evaluate classes``, ``detections``, ``masks``, ``scenes``, ``landmarks``: the truth
-from a data set, and how scores are told and written."""
+"""Common functions of ``evaluate classes``, ``detections``, ``masks``, ``scenes`` and ``landmarks``.
+
+They take ground truth from a dataset, and print and write scores.
+"""
 
 import contextlib
 import json
@@ -23,90 +25,100 @@ from ..tasks.score_report import ResultSource, ScoreReport
 from ..tasks.truth import count_class_samples
 from .parser import CommandParser, path
 
-MOST_SHOWN = 100  # classes; -json has all
+MOST_SHOWN = 100  # classes; -json prints all
 _LONGEST_NAME = 60
 TABLE = "eval_scored_samples.npz"
 
 
 def add_options(parser: CommandParser, truth: str, results: str, sample: str, data: bool = True) -> None:
-    """``[TRUTH] RESULTS``, what the truth of a data set is found by, and what is told.
+    """Add ``[TRUTH] RESULTS`` and the options for the dataset and the output.
 
     Args:
-        truth, results: what the two are.
+        parser: receives the options.
+        truth: help text of TRUTH.
+        results: help text of RESULTS.
         sample: what the bootstrap draws, in the plural.
-        data: the truth may be that of a data set.
+        data: ground truth may come from a dataset.
     """
     if data:
-        truth = f"{truth}; or a folder, as -data_path"
+        truth = f"{truth}; or a dataset folder, as -data_path"
         parser.add_argument("truth", metavar="TRUTH", nargs="?", type=path, help=truth)
     else:
         parser.add_argument("truth", metavar="TRUTH", type=path, help=truth)
     parser.add_argument("results", metavar="RESULTS", type=path, help=results)
     if data:
         add_data(parser)
-    percents, meaning = ("off", "95", "99"), f"percent of the intervals by bootstrap over {sample}; off: none"
+    percents, meaning = (
+        ("off", "95", "99"),
+        f"level of the bootstrap intervals over {sample}, in percent; off: no intervals",
+    )
     parser.option("interval", "95", meaning, choices=percents)
     add_group(parser)
-    parser.add_argument("--json", "-json", action="store_true", help="print one line of JSON, with all values")
+    parser.add_argument("--json", "-json", action="store_true", help="print all values as one line of JSON")
     add_output(parser)
 
 
 def add_data(parser: CommandParser) -> None:
-    """Add the options that name a data set whose truth is taken."""
-    meaning = "in place of TRUTH: the data of a recipe, or of a YAML file such as a run's config.yaml"
+    """Add the options that name the dataset of the ground truth."""
+    meaning = "instead of TRUTH: use the data of a recipe, or of a YAML file such as a run's config.yaml"
     parser.option("cfg", None, meaning, path, metavar="FILE")
-    parser.option("dataset", None, "name of the data set (default: that of -cfg, else found out)", metavar="NAME")
-    parser.option("data_path", None, "its folder", path)
-    parser.option("split", "val", "which of its splits the results are of", metavar="SPLIT")
+    parser.option("dataset", None, "name of the dataset (default: from -cfg, else detected)", metavar="NAME")
+    parser.option("data_path", None, "folder of the dataset", path)
+    parser.option("split", "val", "split of the dataset that the results are for", metavar="SPLIT")
 
 
 def add_group(parser: CommandParser) -> None:
-    """Add the options that say which samples belong together."""
-    meaning = "those of one are drawn together: a file sample,group, FILE:COLUMN, a column of TRUTH, or a word"
+    """Add the option that groups samples for the bootstrap."""
+    meaning = "draw samples of a group together: FILE with sample,group, FILE:COLUMN, a column of TRUTH, or a word"
     parser.option("group", None, meaning, path, metavar="COLUMN")
 
 
 def add_output(parser: CommandParser) -> None:
-    """Where scores are written."""
-    meaning = f"folder for scores.json, and {TABLE}, with which 'compare' compares these results with others"
+    """Add the option for the folder of the scores."""
+    meaning = f"folder for scores.json and {TABLE}, which 'compare' reads to compare these results with others"
     parser.option("output", None, meaning, path, metavar="FOLDER")
 
 
 @contextlib.contextmanager
 def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultSource]]:
-    """The configuration of the data that options name, a folder for what opening them writes, and what they are called.
+    """Yield the configuration of the dataset that the options name, a cache folder, and the dataset's name and split.
 
     Args:
-        task: that reads such data, where -cfg does not say it.
+        options: parsed options of ``add_data``.
+        task: task that reads the data, unless -cfg names one.
+
     Raises:
-        UserError: nothing is named, or what is named is not there.
+        UserError: no dataset is named, or it does not exist.
     """
     from .. import registry
     from .. import settings as configuration
     from ..logging.record import cache_folder
 
-    words = [(name, getattr(options, name)) for name in ("cfg", "dataset", "data_path")]
-    given = [f"-{name}={value}" for name, value in words if value is not None]
+    named = [(name, getattr(options, name)) for name in ("cfg", "dataset", "data_path")]
+    arguments = [f"-{name}={value}" for name, value in named if value is not None]
     if options.cfg is None and options.dataset is None:
         if options.data_path is None:
-            raise UserError("no truth: give TRUTH before RESULTS, or the data with -cfg, -dataset or -data_path")
+            raise UserError("no ground truth: give TRUTH before RESULTS, or add -cfg, -dataset or -data_path")
         guess = registry.guess_dataset(options.data_path, task)
         if guess is None:
-            raise UserError(f"{options.data_path}: no data that are known by their files; name them with -dataset=NAME")
-        given.append(f"-dataset={guess.dataset}")
+            raise UserError(
+                f"{options.data_path}: the dataset type cannot be detected from the files; add -dataset=NAME"
+            )
+        arguments.append(f"-dataset={guess.dataset}")
     if options.cfg is None:
-        given += ["TASK", task]
+        arguments += ["TASK", task]
     with tempfile.TemporaryDirectory() as folder:
-        values = configuration.load([*given, f"-output={folder}"]).values
+        values = configuration.load([*arguments, f"-output={folder}"]).values
         yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
 
 
 def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
-    """Whether the truth is that of a data set; a folder in the place of TRUTH, of which ``is_truth`` is false, then
-    is its path.
+    """Return whether the ground truth comes from a dataset.
+
+    A TRUTH for which ``is_truth`` is false is a dataset's folder: it is stored as ``options.data_path``.
 
     Raises:
-        UserError: TRUTH does not exist, or stands beside what names a data set.
+        UserError: TRUTH does not exist, or the options also name a dataset.
     """
     named = [f"-{name}" for name in ("cfg", "dataset", "data_path") if getattr(options, name) is not None]
     if options.truth is None:
@@ -115,21 +127,23 @@ def takes_data(options: Namespace, is_truth: Any = os.path.isfile) -> bool:
         raise UserError(f"{options.truth} cannot be read: No such file or directory")
     if not is_truth(options.truth):
         if options.data_path is not None:
-            raise UserError(f"two folders of data: {options.truth} and -data_path={options.data_path}; give one")
+            raise UserError(f"two dataset folders: {options.truth} and -data_path={options.data_path}; remove one")
         options.data_path = options.truth
         return True
     if named:
-        raise UserError(f"{options.truth} and {named[0]} both say what is true: leave one out")
+        raise UserError(f"{options.truth} and {named[0]} both name the ground truth: remove one")
     return False
 
 
 def find_sample_groups(
     options: Namespace, names: Sequence[str], offered: Mapping[str, str] | None
 ) -> SampleGroups | None:
-    """Those that -group asks for; None: each sample is alone.
+    """Read the groups of -group; None: each sample is independent.
 
     Args:
-        offered: see ``Dataset.groups_by``.
+        options: parsed options of ``add_group``.
+        names: the samples.
+        offered: groupings of the dataset, from ``Dataset.groups_by``.
     """
     if options.group is None:
         return None
@@ -141,44 +155,46 @@ def find_sample_groups(
 def compute_intervals(
     recompute: Any, number: int, percent: str, groups: SampleGroups | None
 ) -> dict[str, ConfidenceInterval]:
-    """By name; none where they are off."""
+    """Compute confidence intervals by score name; empty if ``percent`` is "off"."""
     if percent == "off":
         return {}
     return bootstrap(recompute, number, float(percent), groups=get_group_names(groups))
 
 
-def find_rough_note(
-    scored: ScoreReport, found: Mapping[str, ConfidenceInterval], groups: SampleGroups | None, shown: Iterable[str]
+def find_small_sample_warning(
+    scored: ScoreReport, intervals: Mapping[str, ConfidenceInterval], groups: SampleGroups | None, shown: Iterable[str]
 ) -> str | None:
-    """See ``intervals.small_sample_warning``."""
+    """Return the warning of ``intervals.small_sample_warning`` for these scores, if any."""
     rates = scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
     of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, get_group_names(groups))
-    return small_sample_warning(*draw(groups, len(scored.names), scored.sample), found, rates, of_class, shown)
+    return small_sample_warning(*draw(groups, len(scored.names), scored.sample), intervals, rates, of_class, shown)
 
 
 def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
-    """Print scores with their intervals, what they depend on, and what is odd; write them where -output says.
+    """Print scores with intervals, evaluation protocol and warnings; write them to the folder of -output.
 
     Args:
-        offered: see ``Dataset.groups_by``.
+        scored: the scores.
+        options: parsed options of ``add_options``.
+        offered: groupings of the dataset, from ``Dataset.groups_by``.
     """
     number = len(scored.names)
     whole = {name: float(column[0]) for name, column in scored.recompute(np.ones((1, number))).items()}
     values = {name: value for name, value in whole.items() if not np.isnan(value)}
     groups = find_sample_groups(options, scored.names, offered)
-    found = compute_intervals(scored.recompute, number, options.interval, groups)
-    rough = find_rough_note(scored, found, groups, scored.shown)
-    notes = [*scored.notices, *([rough] if rough else [])]
-    said = to_json(values, found, options.interval, number, scored.protocol, notes, groups)
-    for notice in said["notes"]:
+    intervals = compute_intervals(scored.recompute, number, options.interval, groups)
+    warning = find_small_sample_warning(scored, intervals, groups, scored.shown)
+    notes = [*scored.notices, *([warning] if warning else [])]
+    scores = to_json(values, intervals, options.interval, number, scored.protocol, notes, groups)
+    for notice in scores["notes"]:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     if options.output:
-        write(scored, said, Path(options.output), options.results, groups)
+        write_scores(scored, scores, Path(options.output), options.results, groups)
     if options.json:
-        print(json.dumps(said))
+        print(json.dumps(scores))
         return
     print(one_line(scored.counted))
-    for line in [*_main_lines(scored, values, found, options.interval, groups), *map(one_line, scored.protocol)]:
+    for line in [*_main_lines(scored, values, intervals, options.interval, groups), *map(one_line, scored.protocol)]:
         print(line)
     for line in _class_lines(scored, values):
         print(line)
@@ -186,24 +202,28 @@ def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, 
 
 def to_json(
     scores: Mapping[str, float],
-    found: Mapping[str, ConfidenceInterval],
+    intervals: Mapping[str, ConfidenceInterval],
     percent: str,
     samples: int,
     protocol: Sequence[str],
     notes: Sequence[str],
     groups: SampleGroups | None = None,
 ) -> dict[str, Any]:
-    """Collect what -json prints and ``scores.json`` holds, the same of all these commands.
+    """Build the content of ``scores.json``, which -json prints; all these commands share its format.
 
     Args:
-        scores: those that are defined, by their names.
-        percent: of the intervals, or off.
-        samples: how many there are.
+        scores: defined scores by name.
+        intervals: confidence intervals by score name.
+        percent: level of the intervals, or "off".
+        samples: number of samples.
+        protocol: lines on how the scores were computed.
+        notes: warnings.
+        groups: samples that the bootstrap draws together.
     """
     return {
         "scores": dict(scores),
         **({} if percent == "off" else {"percent": float(percent)}),
-        "intervals": {name: interval.plain() for name, interval in found.items()},
+        "intervals": {name: interval.plain() for name, interval in intervals.items()},
         "samples": samples,
         **({} if groups is None else {"groups": groups.to_dict()}),
         "protocol": list(protocol),
@@ -214,17 +234,17 @@ def to_json(
 def _main_lines(
     scored: ScoreReport,
     values: Mapping[str, float],
-    found: Mapping[str, ConfidenceInterval],
+    intervals: Mapping[str, ConfidenceInterval],
     percent: str,
     groups: SampleGroups | None,
 ) -> Iterator[str]:
     for name, decimals in scored.shown.items():
-        wide = name in found and found[name].has_width()
-        ends = f" {found[name].ends(decimals)}" if wide else ""
+        wide = name in intervals and intervals[name].has_width()
+        ends = f" {intervals[name].ends(decimals)}" if wide else ""
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
-    if found:
-        rated = ", Wilson's of rates" if isinstance(scored.recompute, ProportionRecompute) else ""
-        yield f"{percent} % intervals: bootstrap over {scored.sample}s{f' {groups}' if groups else ''}{rated}"
+    if intervals:
+        method = ", Wilson's of rates" if isinstance(scored.recompute, ProportionRecompute) else ""
+        yield f"{percent} % intervals: bootstrap over {scored.sample}s{f' {groups}' if groups else ''}{method}"
 
 
 def _class_lines(scored: ScoreReport, values: Mapping[str, float]) -> list[str]:
@@ -232,27 +252,31 @@ def _class_lines(scored: ScoreReport, values: Mapping[str, float]) -> list[str]:
         return []
     pattern, decimals = scored.of_class
     if len(scored.classes) > MOST_SHOWN:
-        return [f"{len(scored.classes):,} classes: -json prints the value of each"]
+        return [f"{len(scored.classes):,} classes: add -json to print the value of each"]
     names = [shorten(name, _LONGEST_NAME) for name in scored.classes]
     width = max(map(len, names), default=0)
-    own = [values.get(pattern.format(name)) for name in scored.classes]
-    shown = ["-" if value is None else f"{value:.{decimals}f}" for value in own]
+    class_values = [values.get(pattern.format(name)) for name in scored.classes]
+    shown = ["-" if value is None else f"{value:.{decimals}f}" for value in class_values]
     right = max(map(len, shown), default=0)
     rows = [f"  {name:{width}}  {value:>{right}}" for name, value in zip(names, shown)]
     return [f"{pattern.format('').strip()} of each:", *rows]
 
 
-def write(
-    scored: ScoreReport | None, said: Mapping[str, Any], folder: Path, results: str, groups: SampleGroups | None = None
+def write_scores(
+    scored: ScoreReport | None,
+    scores: Mapping[str, Any],
+    folder: Path,
+    results: str,
+    groups: SampleGroups | None = None,
 ) -> None:
-    """Write ``scores.json`` and, where the extension ``compare`` is there, the table of the samples, if there is one.
+    """Write ``scores.json`` and call the extensions; ``compare`` writes the table of per-sample results.
 
     Raises:
-        UserError: the file system refuses.
+        UserError: the folder or file cannot be written.
     """
     with os_errors_as_user_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
-        file.write((json.dumps(said, indent=1) + "\n").encode())
+        file.write((json.dumps(scores, indent=1) + "\n").encode())
     if scored is not None and extension.has("compare"):
         extension.write_scored(folder / TABLE, scored, results, groups)

@@ -1,4 +1,4 @@
-"""Train, or evaluate with ``-eval``: options, configuration, datasets, one worker per device."""
+"""Train, or evaluate with ``-eval``: read options, configuration and datasets, start one worker per device."""
 
 import contextlib
 import sys
@@ -21,7 +21,7 @@ from ..settings.key import COMMAND_LINE
 
 
 def run(arguments: list[str]) -> None:
-    """Carry out the command. Nothing here imports Paddle before its environment is set."""
+    """Run the command; Paddle is imported after its environment variables are set."""
     plugins.refuse_to_start_in_a_worker()
     try:
         run = configuration.load(arguments, configuration.EXAMPLE)
@@ -47,10 +47,13 @@ def run(arguments: list[str]) -> None:
 
 
 def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Path | None:
-    """Train or evaluate in a process whose environment is made; its output folder, None where it was only shown.
+    """Train or evaluate, and return the output folder; None if the configuration was only shown.
+
+    The environment variables of Paddle have to be set.
 
     Args:
-        stale: lines about what the environment had from other runs.
+        run: the configuration.
+        stale: lines on environment variables left by other runs.
     """
     from ..launch import plan_processes
     from ..launch.lock import lock_output_dir
@@ -64,28 +67,30 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     if run.show:
         _show(run, plan)
         return None
-    told = broadcast_startup_failure(run.values.WATCHDOG_SECONDS)
-    with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+    broadcast = broadcast_startup_failure(run.values.WATCHDOG_SECONDS)
+    with broadcast, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
-            run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
+            run = run.changed("SAVE", str(folder), f"output folder: {folder} (add -output=FOLDER for another)")
         with lock_output_dir(folder, write_line, run.values.EVAL, should_lock=plan.is_main):
             _carry_out(run, plan, folder)
     return folder
 
 
 def _offer(missing: configuration.RecipeMissing) -> None:
-    """Start the recipe that fits the data if the person at the terminal presses Enter, as if the command named it."""
+    """Offer the recipe that fits the data, and restart with it if the user presses Enter."""
     name = missing.recipe
-    print(one_line(f"{missing.reason}. The recipe for that is {name}: {configuration.title(name)}"))
+    print(one_line(f"{missing.reason}. The recipe for this data is {name}: {configuration.title(name)}"))
     with contextlib.suppress(EOFError):
-        if not input(f"Enter starts it, as -cfg={name} does; anything else ends: ").strip():
+        if not input(f"Press Enter to start it (-cfg={name}); type anything else to stop: ").strip():
             restart(sys.executable, f"-cfg={name}")
 
 
 def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[configuration.Configuration, bool]:
-    """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
-    a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
-    they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
+    """Return the configuration with an output folder, and whether an existing folder gets a number.
+
+    Without -output the folder is named after the recipe. Processes of a launcher have to agree on a name before they
+    are connected, so they use no numbers. An evaluation with a run's ``config.yaml`` writes to ``FOLDER_eval``.
+    """
     from ..checkpoint.finding import holds_any
     from ..logging.record import find_numbered
 
@@ -98,17 +103,13 @@ def _with_output(run: configuration.Configuration, is_launched: bool) -> tuple[c
     else:
         return run, False
     if resumes and not is_launched:
-        known = [
-            *find_numbered(path),
-            path,
-            path.parent,
-        ]  # the last is where runs were before they had folders of their own
-        path = next((folder for folder in known if holds_any(folder / "checkpoints")), path)
+        candidates = [*find_numbered(path), path, path.parent]  # the last held runs of earlier versions
+        path = next((folder for folder in candidates if holds_any(folder / "checkpoints")), path)
     return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 
 
 def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> None:
-    """Read the datasets and start the workers; this process holds the folder."""
+    """Read the datasets and start the workers; this process has locked the folder."""
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..checkpoint.store import remove_leftovers
     from ..launch import launch_workers
@@ -127,8 +128,8 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         raise existing_run_error(run.values.SAVE)
     if not run.values.EVAL and (folder / SEEDS).exists():
         raise UserError(
-            f"-output={run.values.SAVE} holds trainings with several seeds ({SEEDS}): add -seeds=N, as they were made "
-            "with, or choose another -output"
+            f"-output={run.values.SAVE} contains training runs with several seeds ({SEEDS}): add -seeds=N with their "
+            "N, or choose another -output"
         )
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
@@ -147,7 +148,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
-            with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
+            with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
                 if run.values.get("REPORT"):
                     extension.write_last_page(folder, began)
@@ -157,7 +158,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
 def _with_fitting_course(
     run: configuration.Configuration, processes: int, task: Any, datasets: dict[str, Any]
 ) -> configuration.Configuration:
-    """The configuration with batch, epochs and warm-up that fit the training set."""
+    """Adjust batch, epochs and warm-up to the size of the training set."""
     from ..engine.compatibility import epochs_by_size
     from ..settings.run_length import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
@@ -168,12 +169,14 @@ def _with_fitting_course(
     return resolve_warmup_steps(run, processes, datasets)
 
 
-def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], None], fetches: bool) -> None:
-    """See that weights of this machine are there, before data are read; or fetch those of an address or a name, once
-    the data are known to be there, and before processes start that would wait for them together.
+def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], None], fetches: bool) -> None:
+    """Check that local weights exist, or download weights named by a URL or a published name.
+
+    Local weights are checked before data are read. Downloads start after the data were read, and before the worker
+    processes start, which would all wait for them.
 
     Raises:
-        UserError: there are none, they cannot be fetched, or a training that needs some has none.
+        UserError: the weights do not exist or cannot be downloaded, or the recipe requires weights and none are named.
     """
     from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched
@@ -181,7 +184,7 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
 
     def find(source: str) -> None:
         if fetches == is_fetched(source):
-            local_file(source, log=say)
+            local_file(source, log=log)
 
     model, train = config.MODEL, config.TRAIN
     if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.get("TEACHER_WEIGHTS"):
@@ -196,8 +199,8 @@ def _find_weights(config: RunSettings, checkpoints: Path, say: Callable[[str], N
     elif model.PRETRAINED_REQUIRED and not config.EVAL:
         raise UserError(
             "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "
-            "-pretrained=PATH, -pretrained=NAME as `paddlevit-dist inspect --list` has them, or take a recipe that "
-            "starts from scratch"
+            "-pretrained=PATH, or -pretrained=NAME with a name of `paddlevit-dist inspect --list`, or use a recipe "
+            "that starts from scratch"
         )
 
 
@@ -208,7 +211,7 @@ def worker(
     notices: list[str],
     callbacks: dict[str, Any] | None = None,
 ) -> None:
-    """Run in each process after it has joined the group; ``callbacks`` as the parent has registered them."""
+    """Train or evaluate in each process of the group; ``callbacks`` are those that the parent has registered."""
     from ..engine import gpu_memory
     from ..engine.trainer import Trainer
 
@@ -228,7 +231,7 @@ def worker(
 
 
 def _show(run: configuration.Configuration, plan: Any) -> None:
-    """-show_config: the merged configuration and values derived from it."""
+    """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..settings.run_length import resolve_process_batch
     from ..tasks.task import make_task
@@ -242,8 +245,6 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS
-        print(
-            f"epochs: {least} to {most}, so that {train.NUM_SAMPLES:,} {task.sample_name} are read (TRAIN.NUM_SAMPLES)"
-        )
+        print(f"epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.sample_name} (TRAIN.NUM_SAMPLES)")
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(one_line(notice))

@@ -156,7 +156,7 @@ class Trainer:
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
             is_exported = bool(config.get("EXPORTED"))
-            self.model = extension.exported_model(config, task) if is_exported else build_model(config, task)
+            self.model = extension.load_exported_layer(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.record.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained model for Paddle Inference, PaddleX or ONNX."""
+"""``python -m paddlevit_dist export WEIGHTS OUT``: export a trained model to Paddle Inference, PaddleX or ONNX."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
-from .descriptions import as_yaml, paddlex_description
+from .descriptions import build_paddlex_description, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
@@ -22,11 +22,12 @@ _INPUTS = ("float", "uint8")
 
 
 class TrainedModel(NamedTuple):
-    """A model with its weights, and what is needed to use it.
+    """Model with its weights, and the information needed to use it.
 
     Attributes:
-        about: as in ``OUT.about.yaml``; "input_shape" is (None, channels, ...), of "input_type" float.
-        parts: of its task; None: no run of this package trained the weights.
+        model: the model in evaluation mode.
+        about: content of ``OUT.about.yaml``; "input_shape" is (None, channels, ...), for "input_type" float.
+        parts: ``ExportParts`` of its task; None: no run of this package trained the weights.
     """
 
     model: Any
@@ -35,7 +36,7 @@ class TrainedModel(NamedTuple):
 
 
 def run(words: list[str]) -> None:
-    """Carry out the command."""
+    """Run the command."""
     options = _parse(words)
     if options.format != "paddle":
         from .onnx_files import require_packages
@@ -43,16 +44,16 @@ def run(words: list[str]) -> None:
         require_packages()
     elif options.precision != "float32":
         raise UserError(
-            "export: -precision=float16 is for -format=onnx and onnxruntime; Paddle Inference converts the float32 "
-            "files when it loads them: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
+            "export: -precision=float16 is for -format=onnx and onnxruntime. Paddle Inference can convert the float32 "
+            "files at loading: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
         )
     check_output(options.output)
     import_paddle()
-    trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    trained = load_trained_model(options.weights, options.model, options.image_size, options.in_channels, options.part)
     if options.input == "uint8":
-        from .pixels import of_pixels
+        from .pixels import convert_to_pixel_input
 
-        trained = of_pixels(trained)
+        trained = convert_to_pixel_input(trained)
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
     about = trained.about
     outputs = "landmarks" if "landmarks" in about else "classes"
@@ -64,46 +65,51 @@ def run(words: list[str]) -> None:
         print(one_line(f"note: {about['note']}"))
     if not difference.is_rounding(options.precision):
         print(
-            "note: that is more than rounding: a network that has hardly learned chooses its objects by rounding "
-            f"alone; of any other, evaluate {options.output} says what its score is"
+            "note: rounding does not explain this difference. A network that has hardly learned selects objects by "
+            f"rounding alone; for any other, run evaluate {options.output} to get its score"
         )
 
 
 def _parse(words: list[str]) -> Any:
     parser = CommandParser(
         "export",
-        "Write a trained model for use without this package, and compare its outputs with the model's. "
-        "OUT.about.yaml says how its input is prepared, OUT.example.npz has an input with its outputs.",
+        "Export a trained model for use without this package, and compare the outputs of both. OUT.about.yaml "
+        "describes the preprocessing of its input, OUT.example.npz contains an input and its outputs.",
         ("output/vit_digits exported/digits", "output/vit_digits exported/digits -format=onnx -precision=float16"),
         imports=True,
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
-    parser.add_argument("output", metavar="OUT", help="path of the files without extension")
+    parser.add_argument("output", metavar="OUT", help="path of the exported files, without extension")
     parser.option(
         "format",
         "paddle",
         "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
-        "onnxruntime: the same with onnxruntime's own fused operators, which is faster on GPUs",
+        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs",
         choice(*FORMATS),
     )
-    parser.option("precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*LARGEST))
+    parser.option(
+        "precision", "float32", "precision of weights, input and computation; float16 for ONNX only", choice(*LARGEST)
+    )
     parser.option(
         "input",
         "float",
-        "float: images as the network takes them; uint8: their pixels, (batch, height, width, channels), which the "
-        "exported model normalizes",
+        "float: normalized images; uint8: pixels (batch, height, width, channels), which the exported model normalizes",
         choice(*_INPUTS),
     )
-    parser.option("outputs", "logits", "logits, or probabilities: PaddleX shows them as they are", choice(*_OUTPUTS))
-    parser.option("model", None, "registered name; needed if there is no config.yaml of a run beside the weights")
+    parser.option(
+        "outputs", "logits", "logits, or probabilities for PaddleX, which shows outputs unchanged", choice(*_OUTPUTS)
+    )
+    parser.option(
+        "model", None, "registered name of the model; needed if the weights' folder has no config.yaml of a run"
+    )
     pixels = "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)"
     parser.option("image_size", None, pixels, image_size)
     parser.option("in_channels", None, "channels of the images (default: the run's or 3)", at_least(1))
-    parser.option("part", None, "the entry to use if the file has several, such as model_ema")
+    parser.option("part", None, "entry to export if the file has several, such as model_ema")
     return parser.parse_args(words)
 
 
-def load_trained(
+def load_trained_model(
     source: str,
     name: str | None = None,
     image_size: Any = None,
@@ -113,41 +119,43 @@ def load_trained(
     """Build the model for the weights in ``source``, in evaluation mode.
 
     Args:
-        source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. If the checkpoint
-            has averaged weights, those are used, as in an evaluation.
-        name: of the model; None uses the run's configuration.
-        image_size, in_channels, part: None uses the run's, or the variant's.
+        source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. Averaged weights
+            of a checkpoint are preferred, as in an evaluation.
+        name: name of the model; None uses the run's configuration.
+        image_size: pixels, or (height, width); None uses the run's, or the variant's.
+        in_channels: channels of the images; None uses the run's, or the variant's.
+        part: entry of the file; None uses the run's.
 
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
     if name is not None:
-        return _of_foreign_weights(source, name, image_size, in_channels, part)
+        return _load_foreign_weights(source, name, image_size, in_channels, part)
     from ..inference.trained import build_trained, open_source
     from ..tasks.model import as_model
     from ..tasks.task import make_task
 
-    words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+    arguments = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
     advice = "name the model with -model=NAME"
-    found = open_source(source, "export", words=words, advice=advice)
-    _require_tensors(found.config.MODEL.NAME)
-    task = make_task(found.config)
+    opened = open_source(source, "export", words=arguments, advice=advice)
+    _require_tensors(opened.config.MODEL.NAME)
+    task = make_task(opened.config)
     if image_size:
-        words += _parse_size(task.image_size_key, image_size)
-        found = open_source(source, "export", words=words, advice=advice)
-        task = make_task(found.config)
-    task.load_meta(found.learned)
+        arguments += _parse_size(task.image_size_key, image_size)
+        opened = open_source(source, "export", words=arguments, advice=advice)
+        task = make_task(opened.config)
+    task.load_meta(opened.learned)
     parts = task.export_parts()
-    model, report = build_trained(task, found, part)
+    model, report = build_trained(task, opened, part)
     about = {
-        "task": found.config.TASK,
-        **_facts(found.config.MODEL.NAME, found.weights, model, parts.size),
+        "task": opened.config.TASK,
+        **_describe_model(opened.config.MODEL.NAME, opened.weights, model, parts.size),
         **parts.about,
         "report": report.summary(),
     }
     note = as_model(model).merge_branches()
     about.update({"note": note} if note else {})
-    names = found.learned.class_names
+    names = opened.learned.class_names
     if names is not None and len(names) == model.num_classes and "landmarks" not in about:
         about["classes"] = list(names)
     exported = task.exported_model(model)
@@ -156,24 +164,24 @@ def load_trained(
 
 
 def _parse_size(key: str, size: Any) -> list[str]:
-    """Words of a command line that set the size of the input.
+    """Return command-line arguments that set the size of the input.
 
     Raises:
-        UserError: height and width were given, and the run's images are square.
+        UserError: ``size`` is (height, width), and the run's images are square.
     """
     from ..settings.table import keys
 
     if keys()[key].many:
         return [key, str(list(size) if isinstance(size, tuple) else [size, size])]
     if isinstance(size, tuple):
-        raise UserError("export: -image_size of a run's model is one number, its images are square")
+        raise UserError("export: the images of this run are square: give -image_size as one number")
     return [key, str(size)]
 
 
-def _of_foreign_weights(
+def _load_foreign_weights(
     source: str, name: str, image_size: Any, in_channels: int | None, part: str | None
 ) -> TrainedModel:
-    """A registered model with weights from anywhere; how its input is prepared is unknown."""
+    """Load weights of another program into a registered model; its preprocessing is unknown."""
     import paddle
 
     from ..checkpoint.load import count_classes, load_weights
@@ -184,7 +192,7 @@ def _of_foreign_weights(
     _require_tensors(name)
     parts = None
     if annotation_type("model", name) == BOX_LABELS:
-        parts, image_size = _parts_of_detector(name, image_size), None  # the network itself takes any
+        parts, image_size = _make_detector_parts(name, image_size), None  # the network takes any size
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
@@ -192,84 +200,88 @@ def _of_foreign_weights(
         outline = create_model(name, num_classes=1, **options)
     num_classes = count_classes(outline, weights)
     if num_classes is None:
-        raise UserError(f"export: {path} has no classifier for {name}: is it of another network? One needs classes")
+        raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")
     model = create_model(name, num_classes=num_classes, **options)
     report = load_weights(model, weights, strict=True)
-    facts = {**_facts(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
+    facts = {**_describe_model(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
     if parts is not None:
-        task, of_detector = parts
-        model, facts = task.exported_model(model), {**facts, **of_detector.about}
+        task, detector_parts = parts
+        model, facts = task.exported_model(model), {**facts, **detector_parts.about}
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])
 
 
-def _parts_of_detector(name: str, image_size: Any) -> tuple[Any, Any]:
-    """The task of a detector whose run is not at hand, with its defaults, and what it exports.
+def _make_detector_parts(name: str, image_size: Any) -> tuple[Any, Any]:
+    """Return the task of a detector without a run, with default settings, and its ``ExportParts``.
 
     Raises:
-        UserError: no size is given, or the model decides on the host.
+        UserError: no size is given, or the model computes parts on the host.
     """
     from .. import settings
     from ..registry import resolve
     from ..tasks.task import make_task
 
-    words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
-    words += getattr(resolve("model", name), "published_input", ())
+    arguments = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
+    arguments += getattr(resolve("model", name), "published_input", ())
     size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
-    task = make_task(settings.load([*words, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
+    task = make_task(settings.load([*arguments, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
     parts = task.export_parts()
     if not image_size:
         raise UserError(
-            f"export: {name} takes images of any size and what is exported takes one, which weights alone do not "
-            "say: add -image_size=HEIGHTxWIDTH, or export the run's folder"
+            f"export: {name} takes images of any size, and an exported model takes one size: add "
+            "-image_size=HEIGHTxWIDTH, or export the run's folder"
         )
-    note = f"weights alone do not say how images are normalized: taken as for {name}'s published ones; or export a run"
+    note = f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
     return task, parts._replace(about={**parts.about, "note": note})
 
 
-def _facts(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:
+def _describe_model(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:
     shape = [None, model.in_channels, *(model.image_size if size is None else size)]
     return {"model": name, "weights": weights, "num_classes": model.num_classes, "input_shape": shape}
 
 
 def _require_tensors(name: str) -> None:
-    """
+    """Check that all inputs of a model are tensors.
+
     Raises:
-        UserError: the model takes more than tensors.
+        UserError: the model is a sparse network.
     """
     from ..registry import MODELS
 
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(
-            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbors that is rebuilt "
-            "for every scene, and an inference model of Paddle takes tensors alone; use the command predict instead"
+            f"export: {name} is a sparse network, which needs a table of neighboring voxels for every scene; Paddle's "
+            "inference models take tensors only: use the command predict instead"
         )
 
 
 def check_output(output: str) -> Path:
-    """The path that the exported files share.
+    """Return the common path of the exported files.
 
     Raises:
-        UserError: it is a folder.
+        UserError: the path is a folder.
     """
     path = Path(output).expanduser()
     if path.is_dir() or not path.name or output.endswith(os.sep):
-        raise UserError(f"export: {output} is a folder: name the files in it as well, such as {path / 'model'}")
+        raise UserError(f"export: {output} is a folder: add a file name, such as {path / 'model'}")
     return path
 
 
 def export(
     trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
 ) -> OutputDifference:
-    """Write ``output.*``, and compare its outputs with the model's on three inputs.
+    """Write the files ``output.*``, and compare the outputs of both models on three inputs.
 
     Args:
+        trained: the model to export.
+        output: common path of the files, without extension.
         kind: one of ``FORMATS``.
         precision: "float32", or "float16" for ONNX.
-        outputs: of a classifier, "logits" or "probabilities".
+        outputs: "logits" or "probabilities", for classifiers.
+
     Raises:
         UserError: the files cannot be written, or the model cannot be converted.
-        RuntimeError: the exported model computes something else; nothing was written.
+        RuntimeError: the outputs differ by more than rounding; nothing was written.
     """
     import numpy as np
 
@@ -280,7 +292,7 @@ def export(
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     if outputs == "probabilities":
         if parts.input_name != "images" or parts.output_names:
-            raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
+            raise UserError("export: -outputs=probabilities is for classifiers: remove it")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
     names = parts.output_names or (outputs,)
     about["input_name"], about["outputs"] = parts.input_name, names[0] if len(names) == 1 else list(names)
@@ -289,21 +301,23 @@ def export(
     if parts.sizes_name is not None:
         example[parts.sizes_name] = first[parts.sizes_name] = inputs[parts.sizes_name][:1]
     # Paddle 2.6 cannot compute with a model once it is traced.
-    found, expected = _outputs(model, first), _outputs(model, inputs)
-    example.update(zip(names if len(names) > 1 else ["output"], found))
+    example_outputs, expected = _outputs(model, first), _outputs(model, inputs)
+    example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
     try:
         with _write_together(path) as folder:
-            with _explain_cut_short(folder):
-                written = _write_model(model, folder / path.name, kind, precision, parts, names, about)
-            difference = compare(expected, written(inputs), parts.difference)
+            with _explain_truncated_files(folder):
+                compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
+            difference = compare(expected, compute(inputs), parts.difference)
             require_small(difference, precision, output)
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
-            # not JSON: Paddle takes every .json next to it for its own
+            # not JSON: Paddle reads every .json in the folder as a program
             _write_yaml(folder / f"{path.name}.about.yaml", about)
             if parts.paddlex is not None and kind == "paddle":
-                content = paddlex_description(parts.paddlex, about["model"], about["num_classes"], about.get("classes"))
-                comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* in a folder\n"
+                content = build_paddlex_description(
+                    parts.paddlex, about["model"], about["num_classes"], about.get("classes")
+                )
+                comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* of a folder\n"
                 _write_yaml(folder / f"{path.name}.yml", content, comment)
     except OSError as error:
         raise UserError(
@@ -313,7 +327,7 @@ def export(
 
 
 def _inputs(batch: int, about: dict[str, Any], parts: Any) -> dict[str, Any]:
-    """Inputs of an exported model by name, of noise."""
+    """Make random inputs of an exported model, by name."""
     import numpy as np
 
     random, shape = np.random.default_rng(0), (batch, *about["input_shape"][1:])
@@ -329,7 +343,7 @@ def _inputs(batch: int, about: dict[str, Any], parts: Any) -> dict[str, Any]:
 def _write_model(
     model: Any, path: Path, kind: str, precision: str, parts: Any, names: Sequence[str], about: dict[str, Any]
 ) -> Callable[[dict[str, Any]], list[Any]]:
-    """Write the files of the model itself; returns what computes its outputs with them."""
+    """Write the model's files; return a function that computes outputs with them."""
     import paddle
 
     specification = [
@@ -358,11 +372,13 @@ def _write_model(
 
 
 @contextlib.contextmanager
-def _explain_cut_short(folder: Path) -> Iterator[None]:
-    """Paddle writes files without a look at whether they fit, and then stumbles over what is there.
+def _explain_truncated_files(folder: Path) -> Iterator[None]:
+    """Replace Paddle's errors on truncated files by the error of a full disk.
+
+    Paddle does not check its writes, and fails later when it reads the files.
 
     Raises:
-        OSError: the folder takes no more.
+        OSError: the disk of the folder is full.
     """
     try:
         yield
@@ -378,8 +394,8 @@ def _outputs(model: Any, inputs: dict[str, Any]) -> list[Any]:
     import paddle
 
     with paddle.no_grad():
-        found = model(*(paddle.to_tensor(array) for array in inputs.values()))
-    return [part.numpy() for part in (found if isinstance(found, (list, tuple)) else [found])]
+        result = model(*(paddle.to_tensor(array) for array in inputs.values()))
+    return [part.numpy() for part in (result if isinstance(result, (list, tuple)) else [result])]
 
 
 def _with_softmax(model: Any) -> Any:
@@ -391,17 +407,19 @@ def _with_softmax(model: Any) -> Any:
 
 
 def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
-    file.write_text(comment + as_yaml(content), encoding="utf-8", errors="surrogateescape")
+    file.write_text(comment + to_yaml(content), encoding="utf-8", errors="surrogateescape")
 
 
 @contextlib.contextmanager
 def _write_together(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` whose files get their places there when the block has ended well, else none does."""
+    """Yield a temporary folder whose files move to ``path.parent`` if the block succeeds; none does if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield folder
-        for file in sorted(folder.iterdir(), key=lambda one: not (path.parent / one.name).is_dir()):  # in the way
+        for file in sorted(
+            folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()
+        ):  # a folder of this name fails first
             os.replace(file, path.parent / file.name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,15 +1,16 @@
-"""Files beside an exported model: YAML for people and for readers that know little of it; and the content of
-PaddleX's ``inference.yml``, which of its predictors reads a model and with which pre- and postprocessing.
+"""Description files of an exported model: YAML for users and programs, and the content of PaddleX's ``inference.yml``.
 
-Source: ``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which looks at Global, PreProcess
-and PostProcess, and chooses its predictor by the model's name alone, from a list of names.
+``inference.yml`` selects a predictor of PaddleX and its pre- and postprocessing.
+
+Source: ``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which reads Global, PreProcess
+and PostProcess, and selects its predictor by the model's name alone, from a list of names.
 """
 
 from typing import Any
 
 import yaml
 
-# Names of PaddleX for the networks it lists; its predictor is the same for all of them.
+# PaddleX's names of the networks it lists; all have the same predictor.
 _NAMES = {
     "swin_tiny_patch4_window7_224": "SwinTransformer_tiny_patch4_window7_224",
     "swin_small_patch4_window7_224": "SwinTransformer_small_patch4_window7_224",
@@ -24,33 +25,35 @@ _NAMES = {
     "resnet50": "ResNet50",
     "resnet101": "ResNet101",
 }
-_ANY_OTHER = "CLIP_vit_base_patch16_224"
+_DEFAULT_NAME = "CLIP_vit_base_patch16_224"
 
 
-def paddlex_description(
+def build_paddlex_description(
     processing: dict[str, Any], model: str, num_classes: int, class_names: list[str] | None
 ) -> dict[str, Any]:
-    """The content of ``inference.yml``.
+    """Build the content of ``inference.yml``.
 
     Args:
-        processing: "PreProcess" and "PostProcess", as the task gave them.
-        model: registered name; PaddleX lists few of them, and any listed name reads the others as well.
-        class_names: in the order of the outputs; None: their numbers are the names.
+        processing: "PreProcess" and "PostProcess" of the task.
+        model: registered name; names that PaddleX does not list are replaced by a listed one, with the same predictor.
+        num_classes: number of outputs.
+        class_names: in the order of the outputs; None: classes are named by number.
     """
     names = list(class_names) if class_names else [str(number) for number in range(num_classes)]
-    asked = dict(processing["PostProcess"]["Topk"])
-    top = {"topk": min(int(asked["topk"]), num_classes), "label_list": names}
+    requested = dict(processing["PostProcess"]["Topk"])
+    top = {"topk": min(int(requested["topk"]), num_classes), "label_list": names}
     return {
-        "Global": {"model_name": _NAMES.get(model, _ANY_OTHER)},
+        "Global": {"model_name": _NAMES.get(model, _DEFAULT_NAME)},
         "PreProcess": processing["PreProcess"],
-        "PostProcess": {"Topk": {**asked, **top}},
+        "PostProcess": {"Topk": {**requested, **top}},
     }
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """A list that occurs twice is written twice, and a short list of numbers stays on its line."""
+    """YAML writer without aliases for repeated lists, and with lists of numbers on one line."""
 
     def ignore_aliases(self, data: Any) -> bool:
+        """Write a list that occurs twice twice."""
         return True
 
 
@@ -62,6 +65,6 @@ def _numbers_on_one_line(dumper: yaml.SafeDumper, values: Any) -> yaml.Node:
 _PlainDumper.add_representer(list, _numbers_on_one_line)
 
 
-def as_yaml(content: Any) -> str:
-    """Plain values as YAML, in their order."""
+def to_yaml(content: Any) -> str:
+    """Format plain values as YAML, in their order."""
     return yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)

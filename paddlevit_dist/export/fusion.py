@@ -1,8 +1,8 @@
-"""A classifier's ONNX graph for onnxruntime: its own operators for attention, GELU and layer norms after additions, and
-what is around them in forms that need fewer passes over memory.
+"""Fusion of a classifier's ONNX graph for onnxruntime.
 
-What a fused operator replaces is mathematically the same; which sums are rounded in which order is not. The domain
-"com.microsoft" is onnxruntime's: other runtimes do not know it, so the plain ONNX file stays the one for them.
+Attention, GELU and layer norms after additions become onnxruntime's operators, and nodes around them take forms with
+fewer passes over memory. A fused operator is mathematically equal to the nodes it replaces; the order of rounded sums
+differs. Other runtimes do not support the domain "com.microsoft" and need the plain ONNX file.
 """
 
 import contextlib
@@ -15,17 +15,19 @@ import numpy as np
 from .graph import DOMAIN, OnnxGraph, PatternMismatch, WeightedProduct, attributes, require
 
 _VERSION = 1
-_CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # of (batch, height, width, channels), and back
+_CHANNELS_FIRST, _CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from (batch, height, width, channels), and back
 _SPLIT_HEADS = (0, 2, 1, 3)  # (batch, tokens, heads, head_dim) to (batch, heads, tokens, head_dim), and back
 
 
 def fuse(model: Any) -> Any:
-    """Rewrite a simplified model of fixed image size for onnxruntime; ``model`` is changed. What has another form
-    than the transformers of images have stays as it is."""
+    """Rewrite a simplified model of fixed image size for onnxruntime; ``model`` is changed.
+
+    Only patterns of image transformers are rewritten.
+    """
     from onnx import helper, shape_inference
 
-    known = shape_inference.infer_shapes(model).graph.value_info
-    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in known}
+    values = shape_inference.infer_shapes(model).graph.value_info
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
     graph = OnnxGraph(model)
     graph.apply("Erf", _gelu)
     graph.apply("Concat", _pad_with_tokens)
@@ -37,7 +39,7 @@ def fuse(model: Any) -> Any:
     graph.apply("Gelu", _bias_of_gelu)
     graph.apply("LayerNormalization", functools.partial(_sum_before_norm, ranks=ranks))
     model = graph.finish()
-    if not any(one.domain == DOMAIN for one in model.opset_import):
+    if not any(opset.domain == DOMAIN for opset in model.opset_import):
         model.opset_import.append(helper.make_opsetid(DOMAIN, _VERSION))
     return model
 
@@ -46,8 +48,8 @@ def fuse(model: Any) -> Any:
 
 
 def _gelu(graph: OnnxGraph, erf: Any) -> None:
-    """x * (erf(x / sqrt 2) + 1) * 0.5, in whatever order it is multiplied, as Gelu."""
-    division = graph.maker(erf.input[0], "Div", "Mul")
+    """Replace x * (erf(x / sqrt 2) + 1) * 0.5, with factors in any order, by Gelu."""
+    division = graph.producer(erf.input[0], "Div", "Mul")
     require(graph.is_number(division.input[1], (2.0 if division.op_type == "Div" else 0.5) ** 0.5))
     plus = graph.reader(erf.output[0], "Add")
     require(graph.is_number(plus.input[1], 1.0))
@@ -61,24 +63,24 @@ def _gelu(graph: OnnxGraph, erf: Any) -> None:
         require(factor in factors)
         factors.remove(factor)
         nodes.append(times)
-    gelu = graph.make("Gelu", [x], [nodes[-1].output[0]], domain=DOMAIN)
-    graph.put([gelu], division, instead_of=nodes)
+    gelu = graph.make_node("Gelu", [x], [nodes[-1].output[0]], domain=DOMAIN)
+    graph.insert([gelu], division, instead_of=nodes)
 
 
 def _bias_of_gelu(graph: OnnxGraph, gelu: Any) -> None:
-    """Gelu of a sum with a bias as BiasGelu."""
-    add = graph.maker(gelu.input[0], "Add")
+    """Replace Gelu of a sum with a bias by BiasGelu."""
+    add = graph.producer(gelu.input[0], "Add")
     require(graph.reader(add.output[0]) is gelu)
-    bias = graph.bias_place(add)
-    fused = graph.make("BiasGelu", [add.input[1 - bias], add.input[bias]], [gelu.output[0]], domain=DOMAIN)
-    graph.put([fused], gelu, instead_of=[gelu, add])
+    bias = graph.bias_index(add)
+    fused = graph.make_node("BiasGelu", [add.input[1 - bias], add.input[bias]], [gelu.output[0]], domain=DOMAIN)
+    graph.insert([fused], gelu, instead_of=[gelu, add])
 
 
 # ---- attention ---------------------------------------------------------------------------------------------------
 
 
 class _HeadColumns(NamedTuple):
-    """Queries, keys or values: some columns of a weighted value."""
+    """Queries, keys or values: columns of a product with constant weights."""
 
     weighted: WeightedProduct
     columns: slice
@@ -86,64 +88,64 @@ class _HeadColumns(NamedTuple):
 
 
 def _attention(graph: OnnxGraph, softmax: Any) -> None:
-    """softmax(scale q k^T) v with weights of q, k, v that are constants, as MultiHeadAttention.
+    """Replace softmax(scale q k^T) v, where q, k, v have constant weights, by MultiHeadAttention.
 
-    A bias of the keys adds the same to all logits of a query, which softmax does not see; a bias of the values adds
-    itself to the output, whose weights always sum to 1, so it joins the bias of the projection behind.
+    The bias of the keys is dropped: it adds one number to all logits of a query, which does not change softmax. The
+    bias of the values is merged into the bias of the next projection, as attention weights sum to 1.
     """
-    logits = graph.maker(softmax.input[0], "MatMul")
+    logits = graph.producer(softmax.input[0], "MatMul")
     mixed = graph.reader(softmax.output[0], "MatMul")
     require(mixed.input[0] == softmax.output[0])
     scale, queries = _read_scale(graph, logits.input[0])
-    keys = graph.maker(logits.input[1], order=(0, 1, 3, 2)).input[0]
+    keys = graph.producer(logits.input[1], order=(0, 1, 3, 2)).input[0]
     heads = [_heads(graph, name) for name in (queries, keys, mixed.input[1])]
     flat = graph.reader(graph.reader(mixed.output[0], order=_SPLIT_HEADS).output[0], "Reshape")
     names, nodes = [], []
     for kind, part in zip("qkv", heads, strict=True):
         weight = graph.add_constant(part.weighted.weight[:, part.columns], "weight")
-        nodes.append(graph.make("MatMul", [part.weighted.source, weight]))
+        nodes.append(graph.make_node("MatMul", [part.weighted.source, weight]))
         bias = None if part.weighted.bias is None or kind == "k" else part.weighted.bias[part.columns]
         if bias is not None and not (kind == "v" and _join_projection(graph, flat.output[0], bias)):
-            nodes.append(graph.make("Add", [nodes[-1].output[0], graph.add_constant(bias, "bias")]))
+            nodes.append(graph.make_node("Add", [nodes[-1].output[0], graph.add_constant(bias, "bias")]))
         names.append(nodes[-1].output[0])
     options = {"domain": DOMAIN, "num_heads": heads[0].num_heads, "scale": scale}
-    nodes.append(graph.make("MultiHeadAttention", names, [flat.output[0]], **options))
-    graph.put(nodes, flat, instead_of=[flat])
+    nodes.append(graph.make_node("MultiHeadAttention", names, [flat.output[0]], **options))
+    graph.insert(nodes, flat, instead_of=[flat])
     graph.sweep()
 
 
 def _join_projection(graph: OnnxGraph, name: str, bias: np.ndarray) -> bool:
-    """Add what ``bias`` on the value ``name`` becomes behind the projection that reads it; whether there is one."""
+    """Merge ``bias`` of the value ``name`` into the projection that reads it; return whether there is one."""
     with contextlib.suppress(PatternMismatch):
         product = graph.reader(name, "MatMul")
         require(product.input[0] == name)
         weight, add = graph.constant(product.input[1]), graph.reader(product.output[0], "Add")
-        place = graph.bias_place(add)
-        own = graph.constants[add.input[place]]
-        joined = own.astype(np.float64) + bias.astype(np.float64) @ weight.astype(np.float64)
-        add.input[place] = graph.add_constant(joined.astype(own.dtype), "bias")
+        place = graph.bias_index(add)
+        current = graph.constants[add.input[place]]
+        joined = current.astype(np.float64) + bias.astype(np.float64) @ weight.astype(np.float64)
+        add.input[place] = graph.add_constant(joined.astype(current.dtype), "bias")
         return True
     return False
 
 
 def _read_scale(graph: OnnxGraph, name: str) -> tuple[float, str]:
-    """The factor and the value of a product with a number; 1 and the value itself if it is none."""
-    node = graph.maker(name)
+    """Return factor and value of a product with a number; 1 and ``name`` if the value is another node."""
+    node = graph.producer(name)
     value = graph.constants.get(node.input[1]) if node.op_type == "Mul" else None
     return (1.0, name) if value is None or value.size != 1 else (float(value.item()), node.input[0])
 
 
 def _heads(graph: OnnxGraph, name: str) -> _HeadColumns:
-    """Find what (batch, heads, tokens, head_dim) was made of: weighted tokens, reshaped, turned, split by heads."""
-    node, number, parts = graph.maker(name), 0, 1
+    """Find the weighted tokens that were reshaped, transposed and split to (batch, heads, tokens, head_dim)."""
+    node, number, parts = graph.producer(name), 0, 1
     if node.op_type == "Split":
         require(attributes(node).get("axis", 0) == 1)
         number, parts, name = list(node.output).index(name), len(node.output), node.input[0]
-    reshape = graph.maker(graph.maker(name, order=_SPLIT_HEADS).input[0], "Reshape")
+    reshape = graph.producer(graph.producer(name, order=_SPLIT_HEADS).input[0], "Reshape")
     shape = graph.constant(reshape.input[1])
     require(len(shape) == 4)
     heads, dim = int(shape[2]), int(shape[3])
-    weighted = graph.weighted(reshape.input[0])
+    weighted = graph.match_product(reshape.input[0])
     require(weighted.weight.shape[1] == heads * dim and heads % parts == 0)
     width = heads // parts * dim
     return _HeadColumns(weighted, slice(number * width, (number + 1) * width), heads // parts)
@@ -153,9 +155,11 @@ def _heads(graph: OnnxGraph, name: str) -> _HeadColumns:
 
 
 def _sum_before_norm(graph: OnnxGraph, norm: Any, ranks: dict[str, int]) -> None:
-    """LayerNormalization of a residual sum as SkipLayerNormalization, which gives the sum as well; it is for
-    (batch, tokens, channels)."""
-    add = graph.maker(norm.input[0], "Add")
+    """Replace LayerNormalization of a residual sum by SkipLayerNormalization, which also returns the sum.
+
+    The operator requires (batch, tokens, channels).
+    """
+    add = graph.producer(norm.input[0], "Add")
     require(len(norm.input) >= 3 and len(norm.output) == 1)
     require(ranks.get(add.output[0]) == 3 and attributes(norm).get("axis", -1) in (-1, 2))
     skip, branch = add.input
@@ -165,35 +169,35 @@ def _sum_before_norm(graph: OnnxGraph, norm: Any, ranks: dict[str, int]) -> None
         skip, branch = branch, skip
     biases = []
     with contextlib.suppress(PatternMismatch):
-        inner = graph.maker(branch, "Add")
+        inner = graph.producer(branch, "Add")
         require(len(graph.readers(branch)) == 1)
-        place = graph.bias_place(inner)
+        place = graph.bias_index(inner)
         branch, biases = inner.input[1 - place], [inner.input[place]]
-    fused = graph.make(
+    fused = graph.make_node(
         "SkipLayerNormalization",
         [branch, skip, norm.input[1], norm.input[2], *biases],
         [norm.output[0], "", "", add.output[0]],
         domain=DOMAIN,
         epsilon=attributes(norm).get("epsilon", 1e-5),
     )
-    graph.put([fused], norm, instead_of=[norm, add])
+    graph.insert([fused], norm, instead_of=[norm, add])
     _order(graph)
     graph.sweep()
 
 
 def _order(graph: OnnxGraph) -> None:
-    """Put nodes in the order of computation."""
-    known = {*graph.inputs, *graph.constants, ""}
+    """Sort nodes in the order of computation."""
+    computed = {*graph.inputs, *graph.constants, ""}
     waiting, ordered = list(graph.nodes), []
     while waiting:
-        ready = [node for node in waiting if all(name in known for name in node.input)]
+        ready = [node for node in waiting if all(name in computed for name in node.input)]
         if not ready:
-            raise RuntimeError("the rewritten graph has a circle")
+            raise RuntimeError("the rewritten graph has a cycle")
         for node in ready:
-            known.update(node.output)
+            computed.update(node.output)
         ordered += ready
-        gone = {id(node) for node in ready}
-        waiting = [node for node in waiting if id(node) not in gone]
+        done = {id(node) for node in ready}
+        waiting = [node for node in waiting if id(node) not in done]
     graph.nodes = ordered
 
 
@@ -201,8 +205,7 @@ def _order(graph: OnnxGraph) -> None:
 
 
 def _patches(graph: OnnxGraph, conv: Any, height: int, width: int) -> tuple[np.ndarray, int, int, int]:
-    """Of a convolution of square patches that touch: its weight (out, channels, side, side), the patches' rows and
-    columns, and their side."""
+    """Return weight (out, channels, side, side), rows, columns and side of a convolution of adjacent square patches."""
     facts, weight = attributes(conv), graph.constant(conv.input[1])
     require(weight.ndim == 4)
     side = weight.shape[2]
@@ -211,7 +214,7 @@ def _patches(graph: OnnxGraph, conv: Any, height: int, width: int) -> tuple[np.n
     return weight, height // side, width // side, side
 
 
-def _put_product(
+def _insert_product(
     graph: OnnxGraph,
     conv: Any,
     images: str,
@@ -224,32 +227,39 @@ def _put_product(
     """Lay out patches of ``images`` as rows and multiply them with ``matrix`` (pixels of a patch, out).
 
     Args:
-        conv: what they went through, with its bias.
-        split, permutation, joined: the shape in which patches have axes of their own, their order, the shape of rows.
-        instead_of: nodes, the last of which gave the result.
+        graph: the graph.
+        conv: the convolution that is replaced; its bias is kept.
+        images: name of the input.
+        split: shape with separate axes for patches.
+        permutation: order of the axes of ``split``.
+        joined: shape of the rows.
+        matrix: weights.
+        instead_of: removed nodes; the last one computed the result.
     """
     shapes = [graph.add_constant(np.array(shape), "shape") for shape in (split, joined)]
-    nodes = [graph.make("Reshape", [images, shapes[0]])]
-    nodes.append(graph.make("Transpose", [nodes[-1].output[0]], perm=list(permutation)))
-    nodes.append(graph.make("Reshape", [nodes[-1].output[0], shapes[1]]))
-    nodes.append(graph.make("MatMul", [nodes[-1].output[0], graph.add_constant(matrix, "weight")]))
+    nodes = [graph.make_node("Reshape", [images, shapes[0]])]
+    nodes.append(graph.make_node("Transpose", [nodes[-1].output[0]], perm=list(permutation)))
+    nodes.append(graph.make_node("Reshape", [nodes[-1].output[0], shapes[1]]))
+    nodes.append(graph.make_node("MatMul", [nodes[-1].output[0], graph.add_constant(matrix, "weight")]))
     if len(conv.input) > 2:
-        nodes.append(graph.make("Add", [nodes[-1].output[0], conv.input[2]]))
+        nodes.append(graph.make_node("Add", [nodes[-1].output[0], conv.input[2]]))
     nodes[-1].output[0] = instead_of[-1].output[0]
-    graph.put(nodes, conv, instead_of)
+    graph.insert(nodes, conv, instead_of)
     graph.sweep()
 
 
 def _multiply_patches(graph: OnnxGraph, conv: Any) -> None:
-    """A convolution of patches that touch, on (batch, height, width, channels) that was turned for it and is turned
-    back after it, as one product of patches."""
-    before = graph.maker(conv.input[0], order=_CHANNELS_FIRST)
+    """Replace a convolution of adjacent patches by one product of patches.
+
+    Its input (batch, height, width, channels) is transposed before, and its output after the convolution.
+    """
+    before = graph.producer(conv.input[0], order=_CHANNELS_FIRST)
     after = graph.reader(conv.output[0], order=_CHANNELS_LAST)
-    source = graph.maker(before.input[0], "Reshape")
+    source = graph.producer(before.input[0], "Reshape")
     _, height, width, _ = (int(length) for length in graph.constant(source.input[1]))
     weight, rows, columns, side = _patches(graph, conv, height, width)
     out, channels = weight.shape[:2]
-    _put_product(
+    _insert_product(
         graph,
         conv,
         source.input[0],
@@ -262,17 +272,16 @@ def _multiply_patches(graph: OnnxGraph, conv: Any) -> None:
 
 
 def _multiply_first_patches(graph: OnnxGraph, conv: Any) -> None:
-    """The convolution of patches that touch, on (batch, channels, height, width), whose output becomes a sequence, as
-    one product of patches."""
+    """Replace the patch embedding, a convolution of (batch, channels, height, width), by one product of patches."""
     require(conv.input[0] in graph.inputs)
     flat = graph.reader(conv.output[0], "Reshape")
     graph.constant(flat.input[1])
-    turned = graph.reader(flat.output[0], order=(0, 2, 1))
-    lengths = [one.dim_value for one in graph.model.graph.input[0].type.tensor_type.shape.dim[2:]]
+    transposed = graph.reader(flat.output[0], order=(0, 2, 1))
+    lengths = [dim.dim_value for dim in graph.model.graph.input[0].type.tensor_type.shape.dim[2:]]
     require(len(lengths) == 2)
     weight, rows, columns, side = _patches(graph, conv, *lengths)
     out, channels = weight.shape[:2]
-    _put_product(
+    _insert_product(
         graph,
         conv,
         conv.input[0],
@@ -280,40 +289,40 @@ def _multiply_first_patches(graph: OnnxGraph, conv: Any) -> None:
         [0, 2, 4, 1, 3, 5],
         [-1, rows * columns, channels * side * side],
         weight.reshape(out, -1).T,
-        [conv, flat, turned],
+        [conv, flat, transposed],
     )
 
 
 def _carry_bias_through_depthwise(graph: OnnxGraph, conv: Any) -> None:
-    """The bias of a linear layer, seen by a depthwise convolution and a GELU behind it, as one bias of the GELU.
+    """Move the bias of a linear layer through a depthwise convolution into the bias of the next GELU.
 
-    A constant image convolved with zeros around it is a constant map (height, width, channels): its values differ
-    only at the border. So that map, with the convolution's own bias, is added to the convolution's output instead:
-    one pass over memory that the GELU makes anyway.
+    A constant image, convolved with zero padding, gives a constant map (height, width, channels) that differs at the
+    border only. This map, plus the convolution's bias, is added to the convolution's output, in the pass over memory
+    that the GELU makes anyway.
     """
-    before = graph.maker(conv.input[0], order=_CHANNELS_FIRST)
+    before = graph.producer(conv.input[0], order=_CHANNELS_FIRST)
     after = graph.reader(conv.output[0], order=_CHANNELS_LAST)
-    source, flat = graph.maker(before.input[0], "Reshape"), graph.reader(after.output[0], "Reshape")
+    source, flat = graph.producer(before.input[0], "Reshape"), graph.reader(after.output[0], "Reshape")
     require(graph.reader(source.input[0]) is source)
     shape, gelu = graph.constant(source.input[1]), graph.reader(flat.output[0], "Gelu")
-    weighted = graph.weighted(source.input[0])
+    weighted = graph.match_product(source.input[0])
     facts, weight = attributes(conv), graph.constant(conv.input[1])
     require(facts.get("group", 1) == weight.shape[0] == shape[3] and list(facts["strides"]) == [1, 1])
     require(weighted.bias is not None and list(facts["pads"]) == [weight.shape[2] // 2] * 4)
-    own = graph.constants[conv.input[2]] if len(conv.input) > 2 else 0.0
-    total = _map_of_constant(weight, weighted.bias, int(shape[1]), int(shape[2])) + own
+    conv_bias = graph.constants[conv.input[2]] if len(conv.input) > 2 else 0.0
+    total = _map_of_constant(weight, weighted.bias, int(shape[1]), int(shape[2])) + conv_bias
     source.input[0] = weighted.product.output[0]
     del conv.input[2:]
-    line = graph.make("Reshape", [after.output[0], graph.add_constant(np.array([-1, total.size]), "shape")])
+    line = graph.make_node("Reshape", [after.output[0], graph.add_constant(np.array([-1, total.size]), "shape")])
     added = graph.add_constant(total.reshape(-1).astype(weight.dtype), "bias")
-    fused = graph.make("BiasGelu", [line.output[0], added], domain=DOMAIN)
-    back = graph.make("Reshape", [fused.output[0], flat.input[1]], [gelu.output[0]])
-    graph.put([line, fused, back], gelu, instead_of=[flat, gelu])
+    fused = graph.make_node("BiasGelu", [line.output[0], added], domain=DOMAIN)
+    back = graph.make_node("Reshape", [fused.output[0], flat.input[1]], [gelu.output[0]])
+    graph.insert([line, fused, back], gelu, instead_of=[flat, gelu])
     graph.sweep()
 
 
 def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: int) -> np.ndarray:
-    """A depthwise convolution of an image that is ``bias`` everywhere: float64 (height, width, channels)."""
+    """Convolve an image that is ``bias`` everywhere depthwise: float64 (height, width, channels)."""
     channels, _, side, _ = weight.shape
     half = side // 2
     ones = np.pad(np.ones((height, width)), half)
@@ -326,32 +335,36 @@ def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: i
 
 
 def _pad_with_tokens(graph: OnnxGraph, concat: Any) -> None:
-    """Learned tokens in front of the patches, then a sum with constant positions: as zeros in front, and positions that
-    the tokens have been added to. No shape has to be computed."""
+    """Replace learned tokens in front of the patches by zeros, and add the tokens to the constant positions.
+
+    This avoids the computation of shapes.
+    """
     add, (*fronts, patches) = graph.reader(concat.output[0], "Add"), concat.input
     require(attributes(concat)["axis"] == 1 and len(fronts) > 0)
-    tokens = [graph.constant(graph.maker(name, "Expand").input[0]) for name in fronts]
+    tokens = [graph.constant(graph.producer(name, "Expand").input[0]) for name in fronts]
     positions = [graph.constants[name] for name in add.input if name in graph.constants]
     require(len(positions) > 0 and positions[0].ndim == 3 and all(token.shape[:2] == (1, 1) for token in tokens))
     total = positions[0].copy()
     for number, token in enumerate(tokens):
         total[:, number] += token[:, 0]
     pads = graph.add_constant(np.array([0, len(tokens), 0, 0, 0, 0]), "pads")
-    padded = graph.make("Pad", [patches, pads])
-    graph.put([padded], concat)
+    padded = graph.make_node("Pad", [patches, pads])
+    graph.insert([padded], concat)
     add.input[:] = [padded.output[0], graph.add_constant(total, "positions")]
     graph.sweep()
 
 
 # ---- first token only --------------------------------------------------------------------------------------------
 
-_WITH_CONSTANTS = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGelu")  # the first input has tokens
+_WITH_CONSTANTS = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGelu")  # tokens are the first input
 _OF_VALUES = ("Add", "Mul", "Div", "Erf", "Gelu")
 
 
 def _push_slices(graph: OnnxGraph) -> None:
-    """Compute only the tokens that are read: a slice of tokens moves up in front of whatever treats tokens one by one,
-    and, through an attention, to its queries."""
+    """Compute only the tokens that are read.
+
+    A slice of tokens moves in front of all nodes that compute tokens independently, and in attention to the queries.
+    """
     _merge_slices(graph)
     while graph.apply("Slice", _push):
         _merge_slices(graph)
@@ -359,7 +372,7 @@ def _push_slices(graph: OnnxGraph) -> None:
 
 def _push(graph: OnnxGraph, cut: Any) -> None:
     require(len(cut.input) > 3 and graph.constant(cut.input[3]).tolist() == [1])
-    source = graph.maker(cut.input[0], *_WITH_CONSTANTS, *_OF_VALUES)
+    source = graph.producer(cut.input[0], *_WITH_CONSTANTS, *_OF_VALUES)
     require(graph.reader(cut.input[0]) is cut and len(source.output) == 1)
     if source.op_type in _WITH_CONSTANTS:
         places = [0]
@@ -367,24 +380,24 @@ def _push(graph: OnnxGraph, cut: Any) -> None:
     else:
         places = [n for n, name in enumerate(source.input) if name not in graph.constants]
         others = [graph.constants[name] for name in source.input if name in graph.constants]
-        require(all(constant.ndim <= 1 for constant in others))  # others may differ between tokens
-    above = [graph.make("Slice", [source.input[place], *cut.input[1:]]) for place in places]
-    for place, one in zip(places, above, strict=True):
-        source.input[place] = one.output[0]
-    graph.put(above, source, instead_of=[cut])
+        require(all(constant.ndim <= 1 for constant in others))  # larger constants may differ between tokens
+    above = [graph.make_node("Slice", [source.input[place], *cut.input[1:]]) for place in places]
+    for place, node in zip(places, above, strict=True):
+        source.input[place] = node.output[0]
+    graph.insert(above, source, instead_of=[cut])
     graph.redirect(cut.output[0], source.output[0])
 
 
 def _merge_slices(graph: OnnxGraph) -> None:
-    """Equal slices of the same value become one."""
-    known: dict[tuple[Any, ...], str] = {}
+    """Merge equal slices of a value."""
+    results: dict[tuple[Any, ...], str] = {}
 
     def merge(graph: OnnxGraph, cut: Any) -> None:
         key = (cut.input[0], *(tuple(graph.constant(name).tolist()) for name in cut.input[1:]))
-        if key in known and cut.output[0] not in graph.outputs:
-            graph.put([], cut, instead_of=[cut])
-            graph.redirect(cut.output[0], known[key])
+        if key in results and cut.output[0] not in graph.outputs:
+            graph.insert([], cut, instead_of=[cut])
+            graph.redirect(cut.output[0], results[key])
         else:
-            known[key] = cut.output[0]
+            results[key] = cut.output[0]
 
     graph.apply("Slice", merge)

@@ -1,4 +1,4 @@
-"""An ONNX graph that can be edited: values by name, nodes in order of computation, constants as numpy arrays."""
+"""Editable ONNX graph: values by name, nodes in order of computation, constants as numpy arrays."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -6,24 +6,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-DOMAIN = "com.microsoft"  # of onnxruntime's own operators
+DOMAIN = "com.microsoft"  # domain of onnxruntime's operators
 
 
 class PatternMismatch(Exception):
-    """A part of a graph is not what a rule expects."""
+    """Exception for a part of a graph that a rule does not apply to."""
 
 
-def require(is_so: bool) -> None:
-    """
+def require(condition: bool) -> None:
+    """Check a condition of a rule.
+
     Raises:
-        Unlike: it is not so.
+        PatternMismatch: the condition is false.
     """
-    if not is_so:
+    if not condition:
         raise PatternMismatch
 
 
 class WeightedProduct(NamedTuple):
-    """``x @ weight + bias``, found in a graph.
+    """Product ``x @ weight + bias`` in a graph.
 
     Attributes:
         source: name of x.
@@ -39,11 +40,11 @@ class WeightedProduct(NamedTuple):
 
 
 class OnnxGraph:
-    """The graph of ``model``, an ``onnx.ModelProto``, which this object may change from now on.
+    """Editable graph of ``model``, an ``onnx.ModelProto``, which this object changes.
 
-    Values are named; a value that no node computes is an input or a constant. Nodes that nobody reads are dropped by
-    ``sweep``. A rule is a function of the graph and a node that asks for what it expects around that node, and then
-    changes it; ``PatternMismatch``, which all that it asks for may raise, ends it before.
+    Values are named; a value that no node computes is an input or a constant. ``sweep`` drops nodes without readers.
+    A rule is a function of the graph and a node: it first queries the nodes around, where each query may raise
+    ``PatternMismatch`` to end it, and then changes the graph.
     """
 
     def __init__(self, model: Any) -> None:
@@ -51,10 +52,12 @@ class OnnxGraph:
 
         self.model = model
         graph = model.graph
-        self.constants: dict[str, np.ndarray] = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+        self.constants: dict[str, np.ndarray] = {
+            tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer
+        }
         self.nodes: list[Any] = list(graph.node)
-        self.inputs = [one.name for one in graph.input if one.name not in self.constants]
-        self.outputs = [one.name for one in graph.output]
+        self.inputs = [value.name for value in graph.input if value.name not in self.constants]
+        self.outputs = [value.name for value in graph.output]
         self._count = 0
         self._names = {
             *self.constants,
@@ -64,61 +67,63 @@ class OnnxGraph:
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
-    def maker(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
-        """The node that computes a value.
+    def producer(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
+        """Return the node that computes a value.
 
         Args:
-            kinds: which it may be; none: any.
-            order: it is a Transpose to this order of axes.
+            name: the value.
+            kinds: allowed operators; empty: any.
+            order: the node has to be a Transpose to this order of axes.
+
         Raises:
-            Unlike: there is none, or it is another.
+            PatternMismatch: no node computes the value, or the node does not fit.
         """
         return _check(next((node for node in self.nodes if name in node.output), None), kinds, order)
 
     def reader(self, name: str, *kinds: str, order: Sequence[int] | None = None) -> Any:
-        """The only node that reads a value, which the graph does not give away; arguments and errors of ``maker``."""
+        """Return the only reader of a value that is not an output; arguments and errors of ``producer``."""
         (reader, *others) = self.readers(name) or [None]
         return _check(None if others else reader, kinds, order)
 
     def readers(self, name: str) -> list[Any]:
-        """The nodes that read a value; the graph's own output counts as one, None."""
-        found = [node for node in self.nodes for one in node.input if one == name]
-        return [None, *found] if name in self.outputs else found
+        """Return the nodes that read a value; None in the list is the graph's output."""
+        nodes = [node for node in self.nodes for source in node.input if source == name]
+        return [None, *nodes] if name in self.outputs else nodes
 
     def constant(self, name: str) -> np.ndarray:
-        """The constant of this name.
+        """Return a constant by name.
 
         Raises:
-            Unlike: it is computed.
+            PatternMismatch: the value is not a constant.
         """
         require(name in self.constants)
         return self.constants[name]
 
     def is_number(self, name: str, number: float) -> bool:
-        """Whether a value is this constant."""
+        """Return whether a value is a constant equal to ``number``."""
         value = self.constants.get(name)
         return value is not None and value.size == 1 and abs(float(value.item()) - number) < 1e-6
 
-    def bias_place(self, add: Any) -> int:
-        """Which of the two inputs of an addition is a constant (channels,).
+    def bias_index(self, add: Any) -> int:
+        """Return the index of the input of an addition that is a constant (channels,).
 
         Raises:
-            Unlike: neither or both.
+            PatternMismatch: neither or both are.
         """
         places = [n for n, name in enumerate(add.input) if name in self.constants and self.constants[name].ndim == 1]
         require(len(places) == 1)
         return places[0]
 
-    def weighted(self, name: str) -> WeightedProduct:
-        """The product with constant weights, with or without a bias, that computes the value ``name``.
+    def match_product(self, name: str) -> WeightedProduct:
+        """Return the product with constant weights, with or without a bias, that computes the value ``name``.
 
         Raises:
-            Unlike: that is not how it is computed.
+            PatternMismatch: the value is not such a product.
         """
-        node, bias = self.maker(name, "Add", "MatMul"), None
+        node, bias = self.producer(name, "Add", "MatMul"), None
         if node.op_type == "Add":
-            place = self.bias_place(node)
-            bias, node = self.constants[node.input[place]], self.maker(node.input[1 - place], "MatMul")
+            place = self.bias_index(node)
+            bias, node = self.constants[node.input[place]], self.producer(node.input[1 - place], "MatMul")
         weight = self.constant(node.input[1])
         require(weight.ndim == 2)
         return WeightedProduct(node.input[0], weight, bias, node)
@@ -126,7 +131,7 @@ class OnnxGraph:
     # ---- changing ----------------------------------------------------------------------------------------------
 
     def apply(self, kind: str, rule: Callable[["OnnxGraph", Any], None]) -> bool:
-        """Apply a rule to the nodes of one kind; whether any was as it expects."""
+        """Apply a rule to the nodes of one kind; return whether it changed any."""
         is_changed = False
         for node in [node for node in self.nodes if node.op_type == kind]:
             with contextlib.suppress(PatternMismatch):
@@ -135,30 +140,30 @@ class OnnxGraph:
         return is_changed
 
     def add_constant(self, value: np.ndarray, like: str = "constant") -> str:
-        """A new constant; returns its name."""
+        """Add a constant and return its name."""
         name = self._new_name(like)
         self.constants[name] = np.ascontiguousarray(value)
         return name
 
-    def make(self, kind: str, inputs: Sequence[str], outputs: int | Sequence[str] = 1, **attributes: Any) -> Any:
-        """A node that is not in the graph yet; ``put`` puts it there. ``domain`` is among the attributes."""
+    def make_node(self, kind: str, inputs: Sequence[str], outputs: int | Sequence[str] = 1, **attributes: Any) -> Any:
+        """Create a node that ``insert`` can add to the graph; ``attributes`` may contain ``domain``."""
         from onnx import helper
 
         names = [self._new_name(kind) for _ in range(outputs)] if isinstance(outputs, int) else list(outputs)
         return helper.make_node(kind, list(inputs), names, name=self._new_name(kind), **attributes)
 
-    def put(self, nodes: Sequence[Any], before: Any, instead_of: Sequence[Any] = ()) -> None:
-        """Put ``nodes``, in their order, in front of the node ``before``, and take others out of the graph."""
+    def insert(self, nodes: Sequence[Any], before: Any, instead_of: Sequence[Any] = ()) -> None:
+        """Insert ``nodes`` in order in front of the node ``before``, and remove the nodes ``instead_of``."""
         index = next(number for number, node in enumerate(self.nodes) if node is before)
         self.nodes[index:index] = nodes
-        gone = {id(node) for node in instead_of}
-        self.nodes = [node for node in self.nodes if id(node) not in gone]
+        removed = {id(node) for node in instead_of}
+        self.nodes = [node for node in self.nodes if id(node) not in removed]
 
     def redirect(self, old: str, new: str) -> None:
-        """Let whoever reads the value ``old`` read ``new``. The graph's outputs keep their names."""
+        """Make readers of the value ``old`` read ``new``. The graph's outputs keep their names."""
         if old in self.outputs:
-            producer = self.maker(new)
-            producer.output[list(producer.output).index(new)] = old
+            node = self.producer(new)
+            node.output[list(node.output).index(new)] = old
             old, new = new, old
         for node in self.nodes:
             for number, name in enumerate(node.input):
@@ -166,18 +171,18 @@ class OnnxGraph:
                     node.input[number] = new
 
     def sweep(self) -> None:
-        """Drop nodes and constants that nothing reads."""
+        """Drop nodes and constants without readers."""
         needed = set(self.outputs)
-        kept = []
+        nodes = []
         for node in reversed(self.nodes):
             if any(name in needed for name in node.output):
                 needed.update(name for name in node.input if name)
-                kept.append(node)
-        self.nodes = kept[::-1]
+                nodes.append(node)
+        self.nodes = nodes[::-1]
         self.constants = {name: value for name, value in self.constants.items() if name in needed}
 
     def finish(self) -> Any:
-        """The ``onnx.ModelProto`` with everything that was changed."""
+        """Return the ``onnx.ModelProto`` with all changes."""
         from onnx import numpy_helper
 
         self.sweep()
@@ -188,7 +193,7 @@ class OnnxGraph:
         return self.model
 
     def _new_name(self, like: str) -> str:
-        """A name that nothing has; an earlier ``OnnxGraph`` of the same model may have given names, too."""
+        """Return an unused name; an earlier ``OnnxGraph`` of the same model may have added names."""
         while True:
             self._count += 1
             name = f"{like}.{self._count}"
@@ -204,39 +209,39 @@ def _check(node: Any, kinds: Sequence[str], order: Sequence[int] | None) -> Any:
 
 
 def attributes(node: Any) -> dict[str, Any]:
-    """A node's attributes as plain values."""
+    """Return a node's attributes as plain values."""
     from onnx import helper
 
-    return {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def simplify(model: Any) -> Any:
-    """Drop what a converter leaves behind: copies, constants written as nodes, arithmetic of constants, additions of 0.
+    """Drop redundant nodes of a converter: copies, constants as nodes, arithmetic of constants, additions of 0.
 
     Args:
         model: an ``onnx.ModelProto``; it is changed.
     """
     graph = OnnxGraph(model)
-    same: dict[str, str] = {}  # value -> the value that it is a copy of
-    kept = []
+    originals: dict[str, str] = {}  # copy -> original
+    nodes = []
     for node in graph.nodes:
         for number, name in enumerate(node.input):
-            node.input[number] = same.get(name, name)
+            node.input[number] = originals.get(name, name)
         if node.op_type == "Identity" and node.output[0] not in graph.outputs:
-            same[node.output[0]] = node.input[0]
+            originals[node.output[0]] = node.input[0]
         elif _is_constant(node, graph):
             graph.constants.update(zip(node.output, _evaluate(node, graph)))
         elif _adds_nothing(node, graph) and node.output[0] not in graph.outputs:
-            same[node.output[0]] = node.input[0]
+            originals[node.output[0]] = node.input[0]
         else:
-            kept.append(node)
-    graph.nodes = kept
+            nodes.append(node)
+    graph.nodes = nodes
     graph.apply("Conv", _merge_bias)
     return graph.finish()
 
 
 def _is_constant(node: Any, graph: OnnxGraph) -> bool:
-    """Whether a node computes from constants alone; what would only make the file larger is left alone."""
+    """Return whether a node has only constant inputs; nodes whose result makes the file larger do not count."""
     if node.op_type in ("Expand", "ConstantOfShape") or any(name in graph.outputs for name in node.output):
         return False
     return all(name in graph.constants for name in node.input if name)
@@ -246,7 +251,7 @@ def _evaluate(node: Any, graph: OnnxGraph) -> list[np.ndarray]:
     from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
-    if node.op_type == "Constant" and node.attribute[0].name == "value":  # nearly all of them
+    if node.op_type == "Constant" and node.attribute[0].name == "value":  # the usual case
         return [numpy_helper.to_array(node.attribute[0].t)]
     values = {name: graph.constants[name] for name in node.input if name}
     evaluator = ReferenceEvaluator(node, opsets={"": graph.model.opset_import[0].version})
@@ -259,22 +264,22 @@ def _adds_nothing(node: Any, graph: OnnxGraph) -> bool:
 
 
 def _merge_bias(graph: OnnxGraph, conv: Any) -> None:
-    """Let a convolution add its bias itself: Conv, then Add of (1, channels, 1, ...)."""
+    """Merge an Add of (1, channels, 1, ...) after a Conv into the Conv's bias."""
     require(len(conv.input) == 2)
     after = graph.reader(conv.output[0], "Add")
     bias, channels = graph.constant(after.input[1]), graph.constant(conv.input[1]).shape[0]
     require(bias.size == channels and bias.ndim >= 2 and bias.shape[1] == channels)
     conv.input.append(graph.add_constant(bias.reshape(channels), "bias"))
     conv.output[0] = after.output[0]
-    graph.put([], conv, instead_of=[after])
+    graph.insert([], conv, instead_of=[after])
 
 
 def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> Any:
-    """Write shapes that depend on nothing but the batch as constants, with -1 for the batch.
+    """Write shapes that depend on the batch only as constants, with -1 for the batch.
 
     Args:
-        model: simplified; it is changed.
-        run: (model, batch) to the values of all its outputs by name, for images of that many.
+        model: a simplified ``onnx.ModelProto``; it is changed.
+        run: (model, batch size) -> all outputs by name.
     """
     from onnx import ValueInfoProto
 

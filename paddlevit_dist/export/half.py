@@ -1,4 +1,4 @@
-"""An ONNX graph in float16, with float32 where 11 bits are too few."""
+"""Conversion of an ONNX graph to float16, with float32 where 11 bits are too few."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,19 +9,22 @@ from ..runtime.errors import UserError
 from .graph import DOMAIN, OnnxGraph
 
 _FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
-_CHOOSES, _SAMPLES = "TopK", "GridSample"
-_SHAPE = "Shape"  # takes any type
+_SELECTION, _SAMPLING = "TopK", "GridSample"
+_SHAPE = "Shape"  # accepts any type
 _BEGINS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization", _SHAPE)
 
 
 def to_float16(model: Any, types: Mapping[str, int]) -> Any:
-    """Weights, input and all values as float16, and the outputs as float32. Sums in products, norms and softmax are
-    float32 in onnxruntime's GPU kernels. A network that chooses its best objects computes boxes, scores and the points
-    it looks at in float32, from the last product on: half of them would be pixels away, and of equal scores too many.
-    ``model`` is changed.
+    """Convert weights, input and all values to float16; the outputs stay float32.
+
+    Sums in products, norms and softmax are float32 in onnxruntime's GPU kernels. A network that selects its best
+    objects computes boxes, scores and sampling points in float32, from the last product on: in float16 half of the
+    boxes would be pixels away, and too many scores equal.
 
     Args:
-        types: of values that are not floating-point numbers, at least; see ``value_types``.
+        model: an ``onnx.ModelProto``; it is changed.
+        types: element types by name, at least of values that are not floating-point numbers; see ``value_types``.
+
     Raises:
         UserError: a weight is too large for float16.
     """
@@ -29,29 +32,29 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
     from onnx.helper import np_dtype_to_tensor_dtype
 
     graph = OnnxGraph(model)
-    single = _in_float32(graph)
+    single = _find_float32_nodes(graph)
     whole = {name for node in single.values() for name in node.output}  # values that are float32
-    made: dict[tuple[str, bool], str] = {}
+    converted: dict[tuple[str, bool], str] = {}
 
-    def as_wanted(name: str, is_single: bool, before: Any) -> str:
-        """The value or constant ``name`` in the precision that the node ``before`` takes."""
+    def convert_value(name: str, is_single: bool, before: Any) -> str:
+        """Convert the value or constant ``name`` to the precision of the node ``before``."""
         constant = graph.constants.get(name)
         kind = types.get(name, TensorProto.FLOAT) if constant is None else np_dtype_to_tensor_dtype(constant.dtype)
         if kind != TensorProto.FLOAT or is_single == (name in whole or constant is not None):
             return name
-        if (name, is_single) not in made and constant is not None:
-            made[name, is_single] = graph.add_constant(_half(name, constant), f"{name}.float16")
-        elif (name, is_single) not in made:
-            cast = graph.make("Cast", [name], to=TensorProto.FLOAT if is_single else TensorProto.FLOAT16)
-            graph.put([cast], before)
-            made[name, is_single] = cast.output[0]
-        return made[name, is_single]
+        if (name, is_single) not in converted and constant is not None:
+            converted[name, is_single] = graph.add_constant(_half(name, constant), f"{name}.float16")
+        elif (name, is_single) not in converted:
+            cast = graph.make_node("Cast", [name], to=TensorProto.FLOAT if is_single else TensorProto.FLOAT16)
+            graph.insert([cast], before)
+            converted[name, is_single] = cast.output[0]
+        return converted[name, is_single]
 
     for node in list(graph.nodes):
-        is_single, kept = id(node) in single, _FLOAT_INPUTS.get(node.op_type, ())
+        is_single, float_inputs = id(node) in single, _FLOAT_INPUTS.get(node.op_type, ())
         for number, name in enumerate(node.input):
             if name and node.op_type != _SHAPE:
-                node.input[number] = as_wanted(name, is_single or number in kept, node)
+                node.input[number] = convert_value(name, is_single or number in float_inputs, node)
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT and not is_single:
                 attribute.i = TensorProto.FLOAT16
@@ -64,7 +67,7 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
             for node in graph.nodes:
                 for names in (node.input, node.output):
                     names[:] = [inner if name == value.name else name for name in names]
-            graph.nodes.append(graph.make("Cast", [inner], [value.name], to=TensorProto.FLOAT))
+            graph.nodes.append(graph.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
     return graph.finish()
 
 
@@ -74,36 +77,38 @@ def _half(name: str, values: np.ndarray) -> np.ndarray:
     if not np.isfinite(half).all():
         raise UserError(
             f"export: the weight {name} reaches {np.abs(values).max():g}, which float16 cannot hold "
-            "(65,504): leave out -precision=float16"
+            "(65,504): remove -precision=float16"
         )
     return half
 
 
 def value_types(model: Any) -> dict[str, int]:
-    """The element types of values that ONNX knows of."""
+    """Return the element types of the values whose type ONNX can infer."""
     from onnx import shape_inference
 
     graph = shape_inference.infer_shapes(model).graph
     return {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
 
 
-def _in_float32(graph: OnnxGraph) -> dict[int, Any]:
-    """The nodes that stay float32, by their ids: where points are sampled, and whatever leads from products to the
-    places of points, to whole numbers, to what is chosen, and to the outputs of a network that chooses."""
+def _find_float32_nodes(graph: OnnxGraph) -> dict[int, Any]:
+    """Find the nodes that stay float32, by id, in a network that selects objects.
+
+    These are sampling nodes, and all nodes between a product and sampling points, integers, selections or outputs.
+    """
     from onnx import TensorProto
 
-    choosing = [node for node in graph.nodes if node.op_type == _CHOOSES]
-    if not choosing:
+    selections = [node for node in graph.nodes if node.op_type == _SELECTION]
+    if not selections:
         return {}
-    sampling = [node for node in graph.nodes if node.op_type == _SAMPLES]
+    samplings = [node for node in graph.nodes if node.op_type == _SAMPLING]
     casts = [node for node in graph.nodes if node.op_type == "Cast"]
     whole = [node.input[0] for node in casts if node.attribute[0].i in (TensorProto.INT32, TensorProto.INT64)]
-    makers = {name: node for node in graph.nodes for name in node.output}
-    wanted = [*graph.outputs, *whole, *(node.input[0] for node in choosing), *(node.input[1] for node in sampling)]
-    found = {id(node): node for node in sampling}
-    while wanted:
-        node = makers.get(wanted.pop())
-        if node is not None and id(node) not in found and node.op_type not in _BEGINS and node.domain != DOMAIN:
-            found[id(node)] = node
-            wanted += node.input
-    return found
+    producers = {name: node for node in graph.nodes for name in node.output}
+    pending = [*graph.outputs, *whole, *(node.input[0] for node in selections), *(node.input[1] for node in samplings)]
+    float32_nodes = {id(node): node for node in samplings}
+    while pending:
+        node = producers.get(pending.pop())
+        if node is not None and id(node) not in float32_nodes and node.op_type not in _BEGINS and node.domain != DOMAIN:
+            float32_nodes[id(node)] = node
+            pending += node.input
+    return float32_nodes

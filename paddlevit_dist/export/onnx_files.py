@@ -1,4 +1,4 @@
-"""From Paddle's inference model to ONNX, and what an ONNX model computes on the CPU."""
+"""Conversion of Paddle's inference models to ONNX, and computation of ONNX models on the CPU."""
 
 import importlib
 import tempfile
@@ -10,21 +10,22 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import captured_output
-from .descriptions import as_yaml
+from .descriptions import to_yaml
 from .fusion import fuse
 from .graph import fix_shapes, simplify
 from .half import to_float16, value_types
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
-_LARGEST_FILE = 2**31  # bytes, of an ONNX file with its weights inside
+_LARGEST_FILE = 2**31  # bytes of an ONNX file with embedded weights
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 def require_packages() -> None:
-    """
+    """Check that the packages for ONNX can be imported.
+
     Raises:
-        UserError: a package is missing, or does not work with this Paddle.
+        UserError: a package is missing, or does not support this version of Paddle.
     """
     for name in _PACKAGES:
         try:
@@ -35,41 +36,45 @@ def require_packages() -> None:
                 f"export: ONNX needs {', '.join(_PACKAGES)}, and {name} cannot be imported ({error}): "
                 "pip install '.[onnx]' in the folder of paddlevit_dist's setup.py"
             ) from error
-        except ValueError as error:  # of paddle2onnx, for a Paddle that is too old
-            raise UserError(f"export: {name} refuses this Paddle: {_first_line(error)}") from error
+        except ValueError as error:  # paddle2onnx raises it if Paddle is too old
+            raise UserError(f"export: {name} does not support this Paddle: {_first_line(error)}") from error
 
 
 def to_onnx(
     prefix: Path, inputs: Callable[[int], dict[str, np.ndarray]], *, is_fused: bool, is_half: bool, names: Sequence[str]
 ) -> Any:
-    """The ``onnx.ModelProto`` of Paddle's inference model ``prefix.*``.
+    """Convert Paddle's inference model ``prefix.*`` to an ``onnx.ModelProto``.
 
     Args:
-        inputs: batch -> inputs of that many by name.
-        is_fused: with operators of onnxruntime's own.
-        is_half: in float16, apart from the outputs.
-        names: of the outputs.
+        prefix: common path of Paddle's files.
+        inputs: batch size -> inputs by name.
+        is_fused: use fused operators of onnxruntime.
+        is_half: convert to float16, except the outputs.
+        names: names of the outputs.
+
     Raises:
-        UserError: paddle2onnx cannot convert it, or its weights do not fit into one ONNX file or float16.
+        UserError: paddle2onnx cannot convert the model, or its weights do not fit into one ONNX file or float16.
     """
     if prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size >= _LARGEST_FILE:
         raise UserError("export: the weights exceed the 2 GB that an ONNX file holds; use -format=paddle")
     model = _convert(prefix)
     _rename(model, names)
     model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
-    types = value_types(model)  # of onnxruntime's own operators ONNX knows none
+    types = value_types(model)  # ONNX cannot infer types of onnxruntime's operators
     if is_fused:
         model = fuse(model)
     return to_float16(model, types) if is_half else model
 
 
 def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs of an ``onnx.ModelProto``, by name, on the CPU.
+    """Compute all outputs of an ``onnx.ModelProto`` on the CPU, and return them by name.
 
     Args:
-        inputs: by name, (batch, ...); floats are converted to the type of the model's.
+        model: the ``onnx.ModelProto``.
+        inputs: arrays (batch, ...) by name; floats are converted to the input type of the model.
+
     Raises:
-        UserError: onnxruntime refuses the model.
+        UserError: onnxruntime cannot load or compute the model.
     """
     import onnxruntime
 
@@ -79,13 +84,13 @@ def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     content = model.SerializeToString()
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        expected = {one.name: _TYPES.get(one.type) for one in session.get_inputs()}
-        names = [one.name for one in session.get_outputs()]
-        given = {
+        expected = {value.name: _TYPES.get(value.type) for value in session.get_inputs()}
+        names = [value.name for value in session.get_outputs()]
+        feeds = {
             name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()
         }
-        return dict(zip(names, session.run(names, given)))
-    except Exception as error:  # its own classes, without a common one of their own
+        return dict(zip(names, session.run(names, feeds)))
+    except Exception as error:  # onnxruntime's exceptions have no common class
         reason = _first_line(error)
         raise UserError(
             f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
@@ -93,10 +98,10 @@ def run(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def describe(model: Any, about: dict[str, Any]) -> None:
-    """Write what the file beside it says into the model as well, as YAML under "about"."""
+    """Write the description into the model as well, as YAML under "about"."""
     from onnx import helper
 
-    helper.set_model_props(model, {"about": as_yaml(about)})
+    helper.set_model_props(model, {"about": to_yaml(about)})
 
 
 def _convert(prefix: Path) -> Any:
@@ -105,7 +110,7 @@ def _convert(prefix: Path) -> Any:
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         program, file = _readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
-        with captured_output() as said:
+        with captured_output() as output:
             try:
                 paddle2onnx.export(
                     str(program),
@@ -115,14 +120,18 @@ def _convert(prefix: Path) -> Any:
                     auto_upgrade_opset=False,
                     optimize_tool="None",  # its default would install packages
                 )
-            except (Exception, SystemExit) as error:  # it says what is wrong and ends the program
-                raise UserError(f"export: paddle2onnx cannot convert this model: {_complaint(said, error)}") from error
+            except (Exception, SystemExit) as error:  # it prints the reason and exits
+                raise UserError(
+                    f"export: paddle2onnx cannot convert this model: {_find_reason(output, error)}"
+                ) from error
         return onnx.load(str(file))
 
 
 def _readable_program(prefix: Path, folder: Path) -> Path:
-    """The program as paddle2onnx 2.1 can read it: Paddle 3.3 writes numbers as 64-bit attributes, which it refuses
-    in lists and takes for whatever its memory holds elsewhere (its issue 1646)."""
+    """Rewrite the program for paddle2onnx 2.1, which does not support the 64-bit float attributes of Paddle 3.3.
+
+    It rejects them in lists, and reads arbitrary memory elsewhere (Paddle2ONNX issue 1646).
+    """
     program = folder / "program.json"
     text = prefix.with_name(f"{prefix.name}.json").read_text(encoding="utf-8")
     program.write_text(text.replace('"0.a_f64"', '"0.a_f32"'), encoding="utf-8")
@@ -130,7 +139,7 @@ def _readable_program(prefix: Path, folder: Path) -> Path:
 
 
 def _rename(model: Any, names: Sequence[str]) -> None:
-    """Call the batch "batch", and the outputs ``names``."""
+    """Name the batch dimension "batch", and the outputs ``names``."""
     graph = model.graph
     for output, name in zip(graph.output, names, strict=True):
         _rename_value(graph, output.name, name)
@@ -145,12 +154,12 @@ def _rename_value(graph: Any, old: str, new: str) -> None:
         node.input[:] = [new if name == old else name for name in node.input]
 
 
-def _complaint(said: Any, error: BaseException) -> str:
-    """The line that names the reason in what a converter has written, else the error's own first line."""
-    said.seek(0)
-    lines = [line.strip() for line in said.read().decode("utf-8", "replace").splitlines()]
-    telling = [line for line in lines if "rror" in line or "support" in line or "ailed" in line]
-    return telling[0][:300] if telling else _first_line(error)
+def _find_reason(output: Any, error: BaseException) -> str:
+    """Return the line of a converter's output that names the reason; if there is none, the error's first line."""
+    output.seek(0)
+    lines = [line.strip() for line in output.read().decode("utf-8", "replace").splitlines()]
+    error_lines = [line for line in lines if "rror" in line or "support" in line or "ailed" in line]
+    return error_lines[0][:300] if error_lines else _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:

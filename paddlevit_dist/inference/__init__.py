@@ -1,9 +1,9 @@
-"""Predictions of trained weights for data without labels, and how they are written.
+"""Prediction with trained weights for data without labels, and evaluation-only runs.
 
-- ``evaluation``: a run that only evaluates, and what it saves of what it predicts
-- ``trained``: weights with their configuration and what they know of the data that they were trained on
-- ``predictor``: batches of inputs, those that cannot be read among them; ``Predictor`` for programs
-- ``rows``: what is predicted so far, and the tables
+- ``evaluation``: runs that only evaluate, and their saved predictions
+- ``trained``: weights with their configuration and the metadata of their training data
+- ``predictor``: prediction of batches, with unreadable inputs reported; ``Predictor`` for programs
+- ``rows``: saved predictions and their tables
 """
 
 from ..runtime.lazy_names import lazy_names

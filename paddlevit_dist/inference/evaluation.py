@@ -1,4 +1,4 @@
-"""A run that only evaluates (EVAL): weights, their score on one split, and what they predict for it."""
+"""Evaluation-only runs (EVAL): load weights, score one split, and save predictions."""
 
 import shutil
 import signal
@@ -30,65 +30,65 @@ _INTERVALS = "eval_intervals.json"
 
 
 def evaluate_only(run: Trainer) -> dict[str, float]:
-    """Load the named weights completely, evaluate once, and write the line with the score, then the report. Every rank
-    must call this.
+    """Load the configured weights, evaluate once, log the score, write the report, and return the values.
 
-    Returns:
-        The values by name, equal on every rank.
+    Every rank must call this, and gets the same values.
 
     Raises:
-        UserError: there are no such weights, or they do not fit the model or the data.
+        UserError: the weights do not exist, or do not fit the model or the data.
     """
     with run.until_the_end():
         config, record, labeled = run.config, run.record, run.evaluated.labeled
-        load = extension.load_exported if config.get("EXPORTED") else load_trained
+        load = extension.load_comparison_weights if config.get("EXPORTED") else load_evaluated_weights
         source, lines = load(run, run.model)
         start_record(config, record, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
         has_figures = is_reported and labeled and run.task.makes_figures
-        figures = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
+        recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
         run.callbacks.put_first(
-            [*([figures] if figures else []), *extension.build_callbacks(run, extension.EVALUATION_CALLBACKS)]
+            [*([recorder] if recorder else []), *extension.build_callbacks(run, extension.EVALUATION_CALLBACKS)]
         )
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.log_and_print(line)
-        writer = _saved_predictions(run) if config.SAVE_PREDICTIONS or not labeled else None
+        writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
         run.on_weights_loaded()
         run.callbacks.notify("evaluation_started", labeled)
         try:
             with run.heartbeat.at("evaluating"):
                 values, line = run.evaluation("evaluation", writer, callbacks=run.callbacks)
-        except StopRequested as left:  # the signal came while code ran in which its exception was lost
-            raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from left
-        for said in [*(writer.finish() if writer else ()), *(run.task.evaluation_lines() if is_main() else ())]:
-            record.log_and_print(said)
+        except StopRequested as error:  # code that ignores exceptions ran when the signal came
+            raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
+        for message in [*(writer.finish() if writer else ()), *(run.task.evaluation_lines() if is_main() else ())]:
+            record.log_and_print(message)
         split = config.DATA.SPLIT
         if not labeled:
             number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
-        notes = {"notes": found} if (found := [line for line in lines if line.startswith("note: ")]) else {}
+        warnings = [line for line in lines if line.startswith("note: ")]
+        notes = {"notes": warnings} if warnings else {}
         facts = {"weights": weights, "split": split, **notes}
         run.evaluation.write_intervals(record, _INTERVALS, facts)
         event = run.evaluation.build_event(values)
         record.event("evaluation", {**facts, **event})
         run.callbacks.notify("evaluated", 0, 0, {**values, **get_interval_ends(event)})
         try:
-            rough = run.evaluation.table and run.evaluation.table.small_sample_warning(run.evaluation.intervals, values)
-            if rough:
-                record.log_and_print(f"note: {rough}")
+            table = run.evaluation.table
+            warning = table and table.small_sample_warning(run.evaluation.intervals, values)
+            if warning:
+                record.log_and_print(f"note: {warning}")
             run.callbacks.notify("evaluation_done", {"of": weights, "split": split})
-        finally:  # what took an hour is said, whatever could not be written of it
+        finally:  # log the result of a long evaluation even if files cannot be written
             record.log_and_print(line)
         run.evaluation.write_sample_table(record, _INTERVALS, facts)
         if is_reported:
-            extension.write_evaluation_report(run, figures, {"of": weights, "split": split})
+            extension.write_evaluation_report(run, recorder, {"of": weights, "split": split})
         return values
 
 
-def _source(run: Trainer) -> str | Path:
-    """The weights that -pretrained, or -resume, names."""
+def _find_source(run: Trainer) -> str | Path:
+    """Return the path of the weights of -pretrained or -resume."""
     model = run.config.MODEL
     source: str | Path | None = model.PRETRAINED
     if source is None:
@@ -98,43 +98,45 @@ def _source(run: Trainer) -> str | Path:
     return evaluated_weights(source)
 
 
-def load_trained(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
-    """Load the named weights into a model, see that they fit what is evaluated, and write down how they were loaded;
-    which they are, and lines for the log.
+def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
+    """Load the configured weights into a model, check that they fit the data, and write ``eval_load_report.json``.
+
+    Returns:
+        Path of the weights, and lines for the log.
 
     Raises:
-        UserError: there are none, or they do not fit.
+        UserError: the weights do not exist or do not fit.
     """
-    config, task, source = run.config, run.task, _source(run)
-    fits = CheckpointDiff("evaluate", source, config, task)
-    lines = [*fits.settings(), *fits.input()]
+    config, task, source = run.config, run.task, _find_source(run)
+    diff = CheckpointDiff("evaluate", source, config, task)
+    lines = [*diff.settings(), *diff.input()]
     part, is_partial = config.MODEL.PRETRAINED_PART, config.ALLOW_CHANGES
     report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part)
-    lines += [*fits.classes(run.evaluated), *fits.files(config.DATA.SPLIT, run.evaluated)]
+    lines += [*diff.classes(run.evaluated), *diff.files(config.DATA.SPLIT, run.evaluated)]
     compile_model(config, task, model)
     run.record.file("eval_load_report.json", report.json())
     return source, [f"weights {source}: {report.summary()}", *lines]
 
 
-def _saved_predictions(run: Trainer) -> "SavedPredictions":
+def _build_prediction_writer(run: Trainer) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
     writer = run.task.prediction_writer(folder, run.evaluated)
     if not writer.writes_evaluations:
-        raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} writes no predictions; leave it out")
+        raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} does not write predictions; remove SAVE_PREDICTIONS")
     folder.mkdir(parents=True, exist_ok=True)
     return SavedPredictions(writer, folder, run.evaluation.loader.sampler.indices())
 
 
 class SavedPredictions:
-    """Hands what this rank predicts in an evaluation to a writer. Every rank makes one, at the same time.
+    """Writer of this rank's predictions in an evaluation. Every rank has to create one at the same time.
 
     Args:
-        writer: of the task.
-        folder: that it writes to; exists.
-        indices: of this rank's samples, in the order in which they are evaluated.
+        writer: writer of the task.
+        folder: existing folder of the predictions.
+        indices: this rank's samples, in the order of evaluation.
 
     Raises:
-        UserError: the file system refuses.
+        UserError: the folder cannot be written.
     """
 
     def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
@@ -151,11 +153,11 @@ class SavedPredictions:
         return self._unfinished / f"entries-{number:04d}.jsonl"
 
     def add(self, predictions: Sequence[Any], truths: Iterable[Any] = repeat(None)) -> None:
-        """Write what was predicted for the samples of a batch, in its order.
+        """Write the predictions for the samples of a batch, in its order.
 
         Args:
-            predictions: as ``Task.predict_step`` returns them.
-            truths: of each sample, for ``PredictionWriter.write``.
+            predictions: result of ``Task.predict_step``.
+            truths: ground truth of each sample, for ``PredictionWriter.write``.
         """
         for prediction, truth in zip(predictions, truths):
             index = next(self._indices)
@@ -163,8 +165,10 @@ class SavedPredictions:
             self._entries.add([PredictionRecord(index, [], summary=self._writer.summarize(index, prediction, truth))])
 
     def finish(self) -> list[str]:
-        """Write what is made of the samples of all ranks; lines for the log of the main process. Every rank must call
-        this, after its last batch."""
+        """Write the files of all ranks' predictions, and return lines for the log of the main process.
+
+        Every rank must call this after its last batch.
+        """
         self._entries.close()
         barrier()
         if not is_main():

@@ -1,4 +1,4 @@
-"""Predictions for inputs without labels, in one process or as one of several."""
+"""Prediction of inputs without labels, in one process or on several ranks."""
 
 import os
 import signal
@@ -28,44 +28,47 @@ from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ..tasks.sample_checks import BadSample
 from ..tasks.task import Task, make_task
-from .rows import PredictionCounts, finish, read_entries, write_tables, writer_of_rank
+from .rows import PredictionCounts, finish, open_rank_writer, read_entries, write_tables
 from .trained import TrainedWeights, build_trained, open_source
 
-_INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch besides the task's
-_OF_THE_INPUT = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
+_INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch in addition to the task's
+_INPUT_ERRORS = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
 _SECONDS_BETWEEN_LINES = 10.0
 
 
 class PredictionDataset(TransformedDataset):
-    """Inputs that are still to be predicted; one that cannot be read becomes the reason why, and ends nothing.
+    """Dataset of the remaining inputs; an unreadable input gives the reason instead of an error.
 
     Args:
-        left: int64, indices of the inputs, ascending.
+        task: checks and collates the samples.
+        samples: all inputs.
+        remaining: int64, indices of the inputs to predict, ascending.
     """
 
-    def __init__(self, task: Task, samples: InputSamples, left: np.ndarray) -> None:
-        self.task, self.samples, self.left = task, samples, left
+    def __init__(self, task: Task, samples: InputSamples, remaining: np.ndarray) -> None:
+        self.task, self.samples, self.remaining = task, samples, remaining
 
     def __len__(self) -> int:
-        return len(self.left)
+        return len(self.remaining)
 
     def sample(self, index: int, generator: np.random.Generator) -> tuple[int, Any, str | None]:
-        """Index of the input, its sample, and why there is none."""
-        own = int(self.left[index])
+        """Return index of the input, its sample or None, and the reason why it is unreadable or None."""
+        number = int(self.remaining[index])
         try:
-            sample = self.samples.sample(own, generator)
+            sample = self.samples.sample(number, generator)
             self.task.check_sample(sample)
         except UserError as error:
-            return own, None, format_reason(error)
-        except _OF_THE_INPUT as error:  # from a library, about what it has found in a file
-            return own, None, f"{type(error).__name__}: {format_reason(error)}"
-        return own, sample, None
+            return number, None, format_reason(error)
+        except _INPUT_ERRORS as error:  # libraries raise them for damaged files
+            return number, None, f"{type(error).__name__}: {format_reason(error)}"
+        return number, sample, None
 
     def describe(self, index: int) -> str:
-        return self.samples.describe(int(self.left[index]))
+        """Return the source of an input, for messages."""
+        return self.samples.describe(int(self.remaining[index]))
 
     def collate(self, attempts: Sequence[tuple[int, Any, str | None]]) -> dict[str, Any]:
-        """A batch of the samples that could be read, which inputs they are, and what could not be read."""
+        """Collate the readable samples with their indices, and list the unreadable inputs."""
         read = [(index, sample) for index, sample, reason in attempts if reason is None]
         batch = self.task.collate([sample for _, sample in read]) if read else {_NOTHING: np.zeros(1, np.int8)}
         batch[_INDICES] = [index for index, _ in read]
@@ -74,21 +77,21 @@ class PredictionDataset(TransformedDataset):
 
 
 def format_reason(error: Exception) -> str:
-    """Why an input cannot be read, without its name where the error tells them apart."""
+    """Return why an input cannot be read, without its name if the error stores the reason separately."""
     return one_line(getattr(error, "reason", None) or error)
 
 
-def attempts_loader(
-    attempts: PredictionDataset, config: RunSettings, batch_size: int, num_workers: int
+def build_prediction_loader(
+    dataset: PredictionDataset, config: RunSettings, batch_size: int, num_workers: int
 ) -> DeviceLoader:
-    """Batches of this rank's share of the inputs, on its device."""
-    sampler = EvaluationSampler(attempts, batch_size, rank=rank(), world_size=world_size())
-    return build_loader(config, attempts, sampler, attempts.collate, num_workers=num_workers)
+    """Build a loader of this rank's inputs, on its device."""
+    sampler = EvaluationSampler(dataset, batch_size, rank=rank(), world_size=world_size())
+    return build_loader(config, dataset, sampler, dataset.collate, num_workers=num_workers)
 
 
 @paddle.no_grad()
 def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
-    """Return what became of each input of a batch of ``PredictionDataset``, in ascending order."""
+    """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order."""
     indices, entries = (
         batch.pop(_INDICES),
         [PredictionRecord(index, None, reason) for index, reason in batch.pop(_UNREAD)],
@@ -110,69 +113,75 @@ def predict_share(
     task: Task,
     source: TrainedWeights,
     samples: InputSamples,
-    left: np.ndarray,
+    remaining: np.ndarray,
     folder: Path,
     *,
     batch_size: int | None = None,
     num_workers: int | None = None,
 ) -> None:
-    """Predict this rank's share of the inputs ``left``, and keep its rows in ``folder``. Every rank must call this.
+    """Predict this rank's share of the inputs ``remaining``, and save its rows.
+
+    Every rank must call this.
 
     Args:
-        left: indices of the inputs that all ranks together are to predict, ascending.
-        folder: of the output, where ``begin`` was called.
-        batch_size: None: as in the run's evaluation.
-        num_workers: loader processes; None: by the cores of this machine and the number of batches.
+        task: the task of the weights.
+        source: the weights.
+        samples: all inputs.
+        remaining: indices of the inputs that all ranks together predict, ascending.
+        folder: output folder, prepared by ``begin``.
+        batch_size: inputs per step; None: the run's evaluation batch size.
+        num_workers: loader processes; None: from the number of cores and batches.
     """
-    if not len(left):
+    if not len(remaining):
         return
-    batch_size = batch_size or usual_batch_size(source.config)
+    batch_size = batch_size or default_batch_size(source.config)
     if num_workers is None:
-        batches = -(-len(left) // (batch_size * world_size()))  # of this rank
+        batches = -(-len(remaining) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
     gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
-    said = len(task.notices)
+    num_notices = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
     precision = EvaluationPrecision(source.config)
     if is_main():
         write_line(f"weights {source.weights}: {report.summary()}")
-        for line in filter(None, [precision.notice, *task.notices[said:]]):
+        for line in filter(None, [precision.notice, *task.notices[num_notices:]]):
             write_line(line)
-    writer, attempts = task.prediction_writer(folder, samples), PredictionDataset(task, samples, left)
-    loader, out = attempts_loader(attempts, source.config, batch_size, num_workers), writer_of_rank(folder, rank())
+    writer, dataset = task.prediction_writer(folder, samples), PredictionDataset(task, samples, remaining)
+    loader = build_prediction_loader(dataset, source.config, batch_size, num_workers)
+    out = open_rank_writer(folder, rank())
     try:
-        with _SharedProgress(len(left)) as told, precision.patch_forward(model):
+        with _SharedProgress(len(remaining)) as progress, precision.patch_forward(model):
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer)
                 out.add(entries)
-                told.count(len(entries))
+                progress.count(len(entries))
                 signals.check()
         out.close()
-    except StopRequested as early:
-        raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from early
+    except StopRequested as error:
+        raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
 
 
 def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
-    """Write the tables and what else the task makes of all inputs, once all ranks are done. In the main process.
+    """Write the tables and the task's files in the main process, after all ranks are done.
 
     Returns:
-        The counts, and lines for the user.
+        Numbers of inputs, and lines for the user.
     """
     counts = write_tables(folder, samples)
     if sum(counts) < len(samples):
-        raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have become something")
+        raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
     lines = task.prediction_writer(folder, samples).finish(read_entries(folder))
     finish(folder, counts)
     return counts, lines
 
 
 class _SharedProgress:
-    """Progress of all ranks, judged by this one: a bar on a terminal, else a line now and then."""
+    """Progress of all ranks, estimated from this one: a bar on a terminal, else a line every 10 seconds."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._own, self._said_at = total, 0, time.monotonic()
-        self._began = self._said_at
+        self._total, self._num_done, self._logged_at = total, 0, time.monotonic()
+        self._began = self._logged_at
         self._bar = ProgressBar(total, "predicting", is_main())
         self._heartbeat = Heartbeat(write_line, shown=is_main()).at("predicting")
 
@@ -185,42 +194,44 @@ class _SharedProgress:
         self._bar.close()
 
     def count(self, inputs: int) -> None:
-        """Note that this rank has done so many more."""
+        """Add inputs that this rank has predicted."""
         before = self._done()
-        self._own += inputs
+        self._num_done += inputs
         self._bar.step(self._done() - before)
         now = time.monotonic()
         self._heartbeat.at(f"predicting, {self._done():,} of {self._total:,} done")
-        if is_main() and not self._bar.is_shown and now - self._said_at >= _SECONDS_BETWEEN_LINES:
-            self._said_at = now
+        if is_main() and not self._bar.is_shown and now - self._logged_at >= _SECONDS_BETWEEN_LINES:
+            self._logged_at = now
             rate = self._done() / (now - self._began)
-            left = (self._total - self._done()) / rate
-            write_line(f"predicted {self._done():,} of {self._total:,}, {rate:,.1f} a second, {left:,.0f} s left")
+            seconds_left = (self._total - self._done()) / rate
+            write_line(
+                f"predicted {self._done():,} of {self._total:,}, {rate:,.1f} a second, {seconds_left:,.0f} s left"
+            )
 
     def _done(self) -> int:
-        return min(self._total, self._own * world_size())
+        return min(self._total, self._num_done * world_size())
 
 
 class Predictor:
-    """Trained weights, ready to be used on other data in this process: ``rows = Predictor("output")(["cat.jpg"])``.
+    """Prediction with trained weights in this process: ``rows = Predictor("output")(["cat.jpg"])``.
 
-    On a GPU this process computes from then on as the run says (TRAIN.TF32, DETERMINISTIC).
+    On a GPU, this sets the process to the run's TRAIN.TF32 and DETERMINISTIC.
 
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
-            ``about.yaml`` or the ``config.yaml`` of a run beside them.
-        recipe: YAML file, for weights that say nothing of themselves.
-        class_names: in place of those that the weights know.
-        batch_size: inputs that are computed at once; None: as in the run's evaluation.
+            ``about.yaml`` or the ``config.yaml`` of a run in their folder.
+        recipe: YAML file, for weights without stored training settings.
+        class_names: replace the class names of the weights.
+        batch_size: inputs per step; None: the run's evaluation batch size.
         num_workers: processes that read inputs; 0: a thread of this process reads them.
-        least_score: detection: of a box that is returned; None: that of the run.
-        max_detections: detection: of an image and category, the best; None: as in the run.
-        window: segmentation: pixels, or height and width, of windows that slide over images; None: as in the run.
+        least_score: detection: lowest score of a returned box; None: the run's.
+        max_detections: detection: boxes kept for each image and category, best first; None: the run's.
+        window: segmentation: size of the sliding window, pixels or (height, width); None: the run's.
 
     Attributes:
-        unreadable: (path, reason) of each input of the last call that could not be read.
-        class_names: name of each class, or landmark; None: unknown.
-        model: in evaluation mode, on the current device.
+        unreadable: (path, reason) of each unreadable input of the last call.
+        class_names: name of each class or landmark; None: unknown.
+        model: the model in evaluation mode, on the current device.
     """
 
     def __init__(
@@ -245,7 +256,7 @@ class Predictor:
             window=window,
         )
         self._task = prepare_task(self._source)
-        self._batch_size = batch_size or usual_batch_size(self._source.config)
+        self._batch_size = batch_size or default_batch_size(self._source.config)
         self._num_workers = num_workers
         train = self._source.config.TRAIN
         gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.fixed_shapes)
@@ -255,15 +266,16 @@ class Predictor:
         self.unreadable: list[tuple[str, str]] = []
 
     def __call__(self, inputs: Any) -> list[Row]:
-        """The rows that the command ``predict`` writes to ``predictions.jsonl``, in the order of the inputs.
+        """Predict inputs and return the rows of ``predictions.jsonl``, in the order of the inputs.
 
         Args:
-            inputs: a path or several: what the command takes; for tasks that take them also images in memory, as
-                PIL images or uint8 arrays (height, width[, 3]).
+            inputs: one or several paths; for tasks of images also PIL images or uint8 arrays (height, width[, 3]).
         """
-        given = [inputs] if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence) else inputs
+        is_single = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence)
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-            samples = self._task.open_inputs([_as_text(one) for one in given], Path(folder))
+            samples = self._task.open_inputs(
+                [_to_text(each) for each in ([inputs] if is_single else inputs)], Path(folder)
+            )
             self.unreadable = list(samples.unreadable)
             rows: list[Row] = []
             for entry in self._entries(samples):
@@ -276,24 +288,24 @@ class Predictor:
     def _entries(self, samples: InputSamples) -> Iterator[PredictionRecord]:
         if not len(samples):
             return
-        attempts = PredictionDataset(self._task, samples, np.arange(len(samples)))
-        for batch in attempts_loader(attempts, self._source.config, self._batch_size, self._num_workers):
+        dataset = PredictionDataset(self._task, samples, np.arange(len(samples)))
+        for batch in build_prediction_loader(dataset, self._source.config, self._batch_size, self._num_workers):
             with self._precision.patch_forward(self.model):
                 entries = predict_batch(self._task, self.model, batch, PredictionWriter())
             yield from entries
 
 
-def _as_text(given: Any) -> Any:
-    return os.fspath(given) if isinstance(given, os.PathLike) else given
+def _to_text(source: Any) -> Any:
+    return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 
 def prepare_task(source: TrainedWeights) -> Task:
-    """The task of the weights, which knows what they were trained on."""
+    """Make the task of the weights, with the metadata of their training data."""
     task = make_task(source.config)
     task.load_meta(source.learned)
     return task
 
 
-def usual_batch_size(config: RunSettings) -> int:
-    """Inputs that an evaluation computes at once on a device."""
+def default_batch_size(config: RunSettings) -> int:
+    """Return the evaluation batch size of a device."""
     return int(config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE)

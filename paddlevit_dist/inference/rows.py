@@ -1,7 +1,7 @@
-"""The rows of a prediction in its output folder, and the tables made of them.
+"""Saved predictions in an output folder, and their tables.
 
-Each process appends an ``PredictionRecord`` per input to a file of its own in ``unfinished/``; a later start skips the
-inputs that are named there, if ``about.json`` says that it is the same prediction. In the end only the tables remain.
+Each process appends a ``PredictionRecord`` per input to its own file in ``unfinished/``. A later start skips these
+inputs if ``about.json`` shows that it is the same prediction. At the end, only the tables remain.
 """
 
 import codecs
@@ -26,37 +26,39 @@ from ..tasks.prediction import InputSamples, PredictionRecord
 ABOUT, UNFINISHED = "about.json", "unfinished"
 ROWS_CSV, ROWS_JSON, UNREADABLE = "predictions.csv", "predictions.jsonl", "unreadable.tsv"
 _TABLES = (ROWS_CSV, ROWS_JSON, UNREADABLE)
-_OTHERWISE = "add -restart to replace them, or choose another -output"
-_KEPT = "; what is predicted is kept, and the same command continues"
+_ADVICE = "add -restart to replace them, or choose another -output"
+_RESUME_ADVICE = "; finished predictions are kept: run the same command to continue"
 
 
 class PredictionCounts(NamedTuple):
-    """How many inputs were predicted, and how many could not be read."""
+    """Numbers of predicted and of unreadable inputs."""
 
     predicted: int
     unreadable: int
 
 
 def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray | None:
-    """See that what is in the output folder belongs to this prediction, and begin or continue it.
+    """Begin a prediction in the output folder, or continue it if the folder contains the same prediction.
 
     Args:
-        folder: exists, and is held by this process.
-        identity: what predictions depend on: "weights_sha256", "settings_sha256", "inputs_sha256", the number of
-            "inputs", and for readers the "source" of the weights.
-        restart: remove what earlier predictions have left.
+        folder: existing folder, locked by this process.
+        identity: inputs of the prediction: "weights_sha256", "settings_sha256", "inputs_sha256", the number of
+            "inputs", and for users the "source" of the weights.
+        restart: remove earlier predictions.
+
     Returns:
-        The inputs that are still to be predicted, int64, ascending; None: everything is predicted already.
+        Indices of the remaining inputs, int64, ascending; None if all inputs are predicted.
+
     Raises:
-        UserError: the folder holds predictions of something else, or cannot be written.
+        UserError: the folder contains another prediction, or cannot be written.
     """
     if restart:
         discard_output(folder)
-    before = _about(folder)
+    before = _read_about(folder)
     if before is None:
-        there = next((name for name in (ROWS_CSV, ROWS_JSON) if (folder / name).exists()), None)
-        if there is not None:
-            raise UserError(f"{folder / there} exists, and no {ABOUT} says what it is: {_OTHERWISE}")
+        existing = next((name for name in (ROWS_CSV, ROWS_JSON) if (folder / name).exists()), None)
+        if existing is not None:
+            raise UserError(f"{folder / existing} exists without {ABOUT}, so its origin is unknown: {_ADVICE}")
         with os_errors_as_user_errors(folder):
             (folder / UNFINISHED).mkdir(exist_ok=True)
         with os_errors_as_user_errors(folder), atomic_file(folder / ABOUT) as file:
@@ -64,29 +66,29 @@ def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray |
     else:
         other = [name[:-7] for name in identity if name.endswith("_sha256") and before.get(name) != identity[name]]
         if other:
-            of = f"{one_line(before.get('source'))} and {before.get('inputs')} inputs"
-            raise UserError(f"{folder} holds predictions of {of}, with other {' and '.join(other)}: {_OTHERWISE}")
+            source = f"{one_line(before.get('source'))} and {before.get('inputs')} inputs"
+            raise UserError(f"{folder} contains predictions of {source}, with other {' and '.join(other)}: {_ADVICE}")
         if not (folder / UNFINISHED).is_dir():
             return None
     return np.setdiff1d(np.arange(identity["inputs"]), [entry.index for entry in read_entries(folder)])
 
 
-def _about(folder: Path) -> dict[str, Any] | None:
-    """Read what ``begin`` has written; None: there is none."""
+def _read_about(folder: Path) -> dict[str, Any] | None:
+    """Read the file that ``begin`` writes; None if it does not exist."""
     try:
         about = read_json(folder / ABOUT)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder / ABOUT} cannot be read ({one_line(error)}): {_OTHERWISE}") from error
+        raise UserError(f"{folder / ABOUT} cannot be read ({one_line(error)}): {_ADVICE}") from error
     return about if isinstance(about, dict) else {}
 
 
 def discard_output(folder: Path) -> None:
-    """Remove all that ``begin`` and the functions below have written.
+    """Remove all files of a prediction.
 
     Raises:
-        UserError: the file system refuses.
+        UserError: a file cannot be removed.
     """
     with os_errors_as_user_errors(folder):
         for name in (*_TABLES, ABOUT):
@@ -95,40 +97,40 @@ def discard_output(folder: Path) -> None:
             shutil.rmtree(folder / UNFINISHED)
 
 
-def writer_of_rank(folder: Path, rank: int) -> LineWriter:
-    """Takes the entries of one process, in ascending order of the inputs.
+def open_rank_writer(folder: Path, rank: int) -> LineWriter:
+    """Open the file for the records of one process, which come in ascending order of the inputs.
 
     Raises:
-        UserError: the file system refuses.
+        UserError: the file cannot be written.
     """
-    return LineWriter(folder / UNFINISHED / f"rows-{time.time_ns()}-{rank:04d}.jsonl", _KEPT)
+    return LineWriter(folder / UNFINISHED / f"rows-{time.time_ns()}-{rank:04d}.jsonl", _RESUME_ADVICE)
 
 
 def read_entries(folder: Path) -> Iterator[PredictionRecord]:
-    """Read what is known of each input of an unfinished prediction, once, in their order."""
+    """Yield the records of an unfinished prediction once, in the order of the inputs."""
     for entry in merge(sorted((folder / UNFINISHED).glob("rows-*.jsonl"))):
         yield PredictionRecord(*entry)
 
 
 def finish(folder: Path, counts: PredictionCounts) -> None:
-    """Keep only the tables, once everything is predicted; if nothing could be, only the list of what cannot be read."""
+    """Remove all files except the tables; without any prediction, keep only the list of unreadable inputs."""
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     for name in () if counts.predicted else (ABOUT, ROWS_CSV, ROWS_JSON):
         (folder / name).unlink(missing_ok=True)
 
 
 def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
-    """Write what is known so far, in the order of the inputs.
+    """Write the tables of the finished predictions, in the order of the inputs.
 
     Raises:
-        UserError: the file system refuses; older tables are unchanged.
+        UserError: the tables cannot be written; older tables are unchanged.
     """
     predicted, missing = 0, len(samples.unreadable)
     with contextlib.ExitStack() as stack:
         as_text = codecs.getwriter("utf-8")
         files = (stack.enter_context(atomic_file(folder / name)) for name in _TABLES)
-        table, lines, listed = (as_text(file, "backslashreplace") for file in files)
-        rows, bad = csv.writer(table, lineterminator="\n"), csv.writer(listed, "excel-tab", lineterminator="\n")
+        table, lines, unreadable = (as_text(file, "backslashreplace") for file in files)
+        rows, bad = csv.writer(table, lineterminator="\n"), csv.writer(unreadable, "excel-tab", lineterminator="\n")
         bad.writerow(["path", "reason"])
         bad.writerows((cell(path), one_line(reason)) for path, reason in samples.unreadable)
         columns: list[str] | None = None
@@ -150,8 +152,8 @@ def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
     return PredictionCounts(predicted, missing)
 
 
-def unreadable(folder: Path) -> Iterator[tuple[str, str]]:
-    """Path and reason of each line of the list of what could not be read."""
+def read_unreadable(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield path and reason of each unreadable input."""
     with open(folder / UNREADABLE, encoding="utf-8", newline="") as file:
         lines = csv.reader(file, "excel-tab")
         next(lines)

@@ -1,4 +1,4 @@
-"""Trained weights without the data that they were trained on: their configuration, what they know, their model."""
+"""Trained weights without their training data: configuration, metadata, and model."""
 
 import hashlib
 import json
@@ -26,13 +26,13 @@ from ..tasks.task import Task
 
 _IMAGES = "folder"
 _LEAST_SCORE, _MOST, _WINDOW = "DETECTION.SCORE_THRESHOLD", "DETECTION.MAX_DETECTIONS", "SEGMENTATION.CROP"
-_OF_MODELS = {
+_OPTION_USES = {
     _LEAST_SCORE: "-least_score is for models that find boxes",
     _MOST: "-max_detections is for models that find boxes",
     _WINDOW: "-window is for segmentation",
 }
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
-_FOR_USE: dict[str, Any] = {  # nothing is trained, resumed or written by the run that these settings are from
+_FOR_USE: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
     "SAVE_PREDICTIONS": False,
     "ALLOW_CHANGES": False,
@@ -40,13 +40,13 @@ _FOR_USE: dict[str, Any] = {  # nothing is trained, resumed or written by the ru
 
 
 class TrainedWeights(NamedTuple):
-    """Everything that is known of trained weights before their model is built.
+    """Trained weights with configuration and metadata, before the model is built.
 
     Attributes:
         weights: file or folder of the weights that an evaluation would use.
-        config: the frozen configuration that they were trained with, for use without training.
-        settings: nested plain values that this is from: what the weights say, or a recipe.
-        learned: what follows from the data that they were trained on.
+        config: the frozen configuration of their training, changed for use without training.
+        settings: nested plain values from which ``config`` was built: stored with the weights, or a recipe's.
+        learned: metadata of the training data.
     """
 
     weights: str
@@ -55,9 +55,12 @@ class TrainedWeights(NamedTuple):
     learned: CheckpointMeta
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of the weights, and of everything else that decides what they predict, in hexadecimal."""
+        """Return the SHA-256 of the weights, and of all settings that affect predictions, in hexadecimal."""
         others = json.dumps([self.settings, self.learned.class_names, dict(self.learned.input)], default=str)
-        return {"weights_sha256": _digest_of_weights(self.weights), "settings_sha256": _digest(others.encode())}
+        return {
+            "weights_sha256": _compute_weights_digest(self.weights),
+            "settings_sha256": _compute_digest(others.encode()),
+        }
 
 
 def open_source(
@@ -70,31 +73,32 @@ def open_source(
     least_score: float | None = None,
     max_detections: int | None = None,
     window: int | Sequence[int] | None = None,
-    say: Callable[[str], None] = silent,
+    log: Callable[[str], None] = silent,
     advice: str = "name the recipe that it was trained with: -cfg=FILE",
 ) -> TrainedWeights:
-    """Find the weights that ``source`` means, and how they were trained.
+    """Find trained weights and their training settings.
 
     Args:
-        source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
-            ``about.yaml`` or the ``config.yaml`` of a run beside them; or weights with an address or a name, which
-            are fetched. Averaged weights are used as in an evaluation.
-        command: for messages.
-        recipe: YAML file or name of a recipe, for weights that say nothing of themselves.
-        class_names: in place of what the weights say.
-        words: of a command line, which win over the settings of the weights.
-        least_score: of a box that counts as found; None: as the weights say.
-        max_detections: of an image and category, the best; None: as the weights say.
-        window: pixels, or height and width, of windows that slide over images; None: as the weights say.
-        say: gets a line when weights are fetched.
-        advice: what to do where nothing says how they were trained.
+        source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; weights with an
+            ``about.yaml`` or the ``config.yaml`` of a run in their folder; or a URL or published name, which is
+            downloaded. Averaged weights are preferred, as in an evaluation.
+        command: name of the command, for messages.
+        recipe: YAML file or name of a recipe, for weights without stored training settings.
+        class_names: replace the class names of the weights.
+        words: command-line arguments, which override the settings of the weights.
+        least_score: lowest score of a detected box; None: the stored one.
+        max_detections: boxes kept for each image and category, best first; None: the stored number.
+        window: size of the sliding window, pixels or (height, width); None: the stored size.
+        log: called with a line when weights are downloaded.
+        advice: what to do if the training settings are unknown, for messages.
+
     Raises:
-        UserError: there are no weights, or nothing says how they were trained; or an option does not fit them.
+        UserError: the weights do not exist, their training settings are unknown, or an option does not fit them.
     """
     weights = Path(evaluated_weights(source))
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = local_file(evaluated_weights(source), log=say).path
+    file = local_file(evaluated_weights(source), log=log).path
     about = read_weights_info(file)
     if recipe is not None:
         settings = None
@@ -102,21 +106,21 @@ def open_source(
         settings = find_run_settings(about, file)
         if settings is None and file.suffix.lower() not in SUFFIXES and not file.name.endswith(INDEX_ENDING):
             raise UserError(
-                f"{command}: {file} holds no weights; expected a run's folder, a checkpoint, or weights "
+                f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
                 f"({', '.join(SUFFIXES)})"
             )
         if settings is None:
             raise UserError(
-                f"{command}: {file} does not say of which model it is, and there is neither an about.yaml nor a run's "
-                f"config.yaml beside it: {advice}"
+                f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml nor a run's "
+                f"config.yaml; {advice}"
             )
     loaded = build_configuration(str(file), settings, recipe, words)
     sides = [window, window] if isinstance(window, int) else window and list(window)
-    given = (_LEAST_SCORE, least_score), (_MOST, max_detections), (_WINDOW, sides)
-    chosen = {key: value for key, value in given if value is not None}
+    options = (_LEAST_SCORE, least_score), (_MOST, max_detections), (_WINDOW, sides)
+    chosen = {key: value for key, value in options if value is not None}
     for key in chosen:
         if key not in find_keys(loaded.values):
-            raise UserError(f"{command}: {_OF_MODELS[key]}; leave it out")
+            raise UserError(f"{command}: {_OPTION_USES[key]}; remove it")
     if chosen:
         more = [word for key, value in chosen.items() for word in (key, str(value))]
         more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"] if window else []
@@ -126,28 +130,33 @@ def open_source(
         learned = learned._replace(class_names=tuple(class_names))
     if settings is None:
         settings = to_plain_settings(loaded.values)
-        settings["MODEL"].pop("PRETRAINED")  # where the weights are
-    settings = {**settings, **chosen}  # other predictions than those of the weights' own
+        settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
+    settings = {**settings, **chosen}  # options change predictions, so they are part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
 
 
 def build_configuration(
     weights: str, settings: dict[str, Any] | None, recipe: str | None = None, words: Sequence[str] = ()
 ) -> configuration.Configuration:
-    """The configuration to use ``weights`` with, from the settings of the run that trained them or from a recipe.
+    """Build the configuration for ``weights``, from the settings of their run or from a recipe.
 
     Args:
-        settings: nested, as ``about.yaml`` keeps them; None: those of ``recipe``.
-        words: of a command line, which win.
+        weights: path of the weights.
+        settings: nested settings of ``about.yaml``; None: use ``recipe``.
+        recipe: YAML file or name of a recipe.
+        words: command-line arguments, which override the settings.
+
     Raises:
-        UserError: a setting is not known or wrong.
+        UserError: a setting is unknown or wrong.
     """
     if settings is None:
-        named = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
-        loaded = configuration.load(named)
-        is_of_images = find_package("task", loaded.values.TASK) == find_package("dataset", _IMAGES)
-        if loaded.sources["DATA.DATASET"] == "default" and is_of_images:  # which would be glyphs, and are not cropped
-            return configuration.load([*named, f"-dataset={_IMAGES}"])
+        arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
+        loaded = configuration.load(arguments)
+        takes_images = find_package("task", loaded.values.TASK) == find_package("dataset", _IMAGES)
+        if (
+            loaded.sources["DATA.DATASET"] == "default" and takes_images
+        ):  # the default is synthetic glyphs, which are not cropped
+            return configuration.load([*arguments, f"-dataset={_IMAGES}"])
         return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
     content = yaml.safe_dump({**settings, **_FOR_USE, "MODEL": model}, allow_unicode=True)
@@ -158,26 +167,28 @@ def build_configuration(
 
 
 def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> CheckpointMeta:
-    """Read what a checkpoint says of its data and input.
+    """Read the metadata of a checkpoint on its data and input.
 
     Args:
-        num_classes: as the configuration has it; it may be larger than the number of classes in the data.
+        about: content of ``about.yaml``.
+        num_classes: number in the configuration, which may exceed the number of classes in the data.
     """
     splits = [_mapping(facts) for facts in _mapping(about.get("data")).values()]
-    known = next((facts["number of classes"] for facts in splits if facts.get("number of classes")), None)
-    said = dict(_mapping(about.get("input")))
-    names = get_class_names(_mapping(about.get("data")), said)
-    number = num_classes or known or (len(names) if names else None)
+    data_classes = next((facts["number of classes"] for facts in splits if facts.get("number of classes")), None)
+    input_facts = dict(_mapping(about.get("input")))
+    names = get_class_names(_mapping(about.get("data")), input_facts)
+    number = num_classes or data_classes or (len(names) if names else None)
     data = next((facts for facts in splits if facts.get("classes")), {})
-    return CheckpointMeta(number, tuple(names) if names else None, said, data)
+    return CheckpointMeta(number, tuple(names) if names else None, input_facts, data)
 
 
 def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -> tuple[Any, LoadReport]:
-    """The model in evaluation mode with all its weights, and what became of each of them. Call after
-    ``task.load_meta``.
+    """Build the model in evaluation mode with its weights, and return it with a report of the loading.
+
+    Call this after ``task.load_meta``.
 
     Raises:
-        UserError: the weights are damaged, or those of another model.
+        UserError: the weights are damaged or belong to another model.
     """
     import paddle
 
@@ -195,17 +206,17 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
     return model, report
 
 
-def _digest_of_weights(file: str) -> str:
+def _compute_weights_digest(file: str) -> str:
     path = Path(file)
     parts: list[Path] = [path, *(list_shards(path) if path.name.endswith(INDEX_ENDING) else [])]
     try:
         digests = [fingerprint(part)["sha256"] for part in parts]
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
-    return digests[0] if len(digests) == 1 else _digest("".join(digests).encode())
+    return digests[0] if len(digests) == 1 else _compute_digest("".join(digests).encode())
 
 
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 

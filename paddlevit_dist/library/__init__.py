@@ -1,9 +1,9 @@
-"""The package as a library: what programs and notebooks call, over what the commands do.
+"""The package as a library for programs and notebooks.
 
 - ``runs``: train, evaluate and predict in the calling process
-- ``data``: what a recipe reads, for other loops
+- ``data``: datasets of recipes, for other training loops
 - ``models``: models with their weights, and the transform of their images
-- ``meters``: scores of anybody's outputs; ``checks`` of what they are given
+- ``meters``: scores of outputs of any program; ``checks``: validation of their arguments
 """
 
 from ..runtime.lazy_names import lazy_names

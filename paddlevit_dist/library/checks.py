@@ -1,4 +1,4 @@
-"""Check what meters get: that outputs and targets are what is counted, and nothing that counts as another."""
+"""Checks of the outputs and targets that meters receive."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,75 +9,75 @@ import paddle
 
 from ..runtime.errors import UserError
 
-_MOST_CLASSES = 255  # of pixels and voxels, which are counted as uint8, 255 for none
+_MOST_CLASSES = 255  # pixels and voxels are counted as uint8, with 255 for no label
 
 
 @contextlib.contextmanager
-def prefix_errors(what: str) -> Iterator[None]:
-    """Begin the message of a ``UserError`` that the block raises with what it is about."""
+def prefix_errors(subject: str) -> Iterator[None]:
+    """Prefix the message of a ``UserError`` from the block with ``subject``."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"{what}: {error}") from None
+        raise UserError(f"{subject}: {error}") from None
 
 
-def require(condition: bool, said: str) -> None:
-    """Raise a ``UserError`` that says ``said`` unless the condition holds."""
+def require(condition: bool, message: str) -> None:
+    """Raise a ``UserError`` with ``message`` unless the condition is true."""
     if not condition:
-        raise UserError(said)
+        raise UserError(message)
 
 
 def require_few(names: Sequence[str]) -> None:
-    """Refuse more classes than fit into the uint8 of pixels and voxels."""
-    require(len(names) <= _MOST_CLASSES, f"{len(names)} classes: at most {_MOST_CLASSES} of pixels and voxels")
+    """Raise a ``UserError`` for more classes than fit into the uint8 of pixels and voxels."""
+    require(len(names) <= _MOST_CLASSES, f"{len(names)} classes: expected at most {_MOST_CLASSES}")
 
 
-def require_parts(one: Any, side: str, names: Sequence[str]) -> None:
-    """Refuse an output or a target that is not a dictionary with these parts."""
-    lacking = [name for name in names if name not in one] if isinstance(one, Mapping) else names
-    require(not lacking, f"the {side} is no dictionary of {', '.join(names)}: without {', '.join(lacking)}")
+def require_parts(value: Any, side: str, names: Sequence[str]) -> None:
+    """Raise a ``UserError`` unless an output or a target is a dictionary with these keys."""
+    missing = [name for name in names if name not in value] if isinstance(value, Mapping) else names
+    require(not missing, f"the {side} has to be a dictionary with {', '.join(names)}: {', '.join(missing)} missing")
 
 
 def require_classes(values: np.ndarray, classes: int, what: str, none: Sequence[int] = ()) -> None:
-    """Refuse values that are neither numbers of classes nor one of ``none``."""
+    """Raise a ``UserError`` unless all values are class numbers or one of ``none``."""
     if not values.size:
         return
-    require(values.dtype.kind in "iu", f"{what}: {values.dtype}: expected numbers of classes, whole ones")
+    require(values.dtype.kind in "iu", f"{what}: {values.dtype}: expected class numbers, of an integer type")
     wrong = values[(values < 0) | (values >= classes)]
     wrong = wrong[~np.isin(wrong, none)]
     if wrong.size:
-        beside = f", or {none[0]} for none" if none else ""
-        raise UserError(f"{what}: class {wrong.flat[0]} of {classes}: expected 0 to {classes - 1}{beside}")
+        no_label = f", or {none[0]} for no label" if none else ""
+        raise UserError(f"{what}: class {wrong.flat[0]} of {classes}: expected 0 to {classes - 1}{no_label}")
 
 
-def label_pair(
-    found: Any, true: Any, axes: Sequence[str], classes: int, none: Sequence[int]
+def check_label_pair(
+    predicted: Any, true: Any, axes: Sequence[str], classes: int, none: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes that were found and the true ones as arrays of the same shape.
+    """Return predicted and true classes as arrays of the same shape.
 
     Args:
-        found: integers, a class from 0 for each element.
+        predicted: integers, a class from 0 for each element.
         true: integers of that shape, a class or one of ``none``.
-        axes: the names of the axes that both have, for messages.
+        axes: names of the axes, for messages.
         classes: the number of classes.
         none: values of ``true`` for elements without a label.
 
     Raises:
-        UserError: they are not such.
+        UserError: the arguments do not have this form.
     """
-    found, true = host(found), host(true)
+    predicted, true = host(predicted), host(true)
     require(
-        found.shape == true.shape and found.ndim == len(axes),
-        f"outputs of shape {found.shape} beside targets of {true.shape}: expected the class of each, "
-        f"({', '.join(axes)}) of both",
+        predicted.shape == true.shape and predicted.ndim == len(axes),
+        f"outputs of shape {predicted.shape} and targets of shape {true.shape}: expected classes "
+        f"({', '.join(axes)}) for both",
     )
-    require_classes(found, classes, "outputs")
+    require_classes(predicted, classes, "outputs")
     require_classes(true, classes, "targets", none)
-    return found, true
+    return predicted, true
 
 
 def check_corners(values: Any) -> np.ndarray:
-    """Return the corners of boxes, (n, 4); an empty list or a single box is fine."""
+    """Return the corners of boxes, (n, 4); accept an empty list or a single box."""
     boxes = host(values)
     boxes = boxes.reshape(-1, 4) if boxes.size in (0, 4) else boxes
     require(boxes.ndim == 2 and boxes.shape[1] == 4, f"boxes of shape {boxes.shape}: expected (n, 4)")
@@ -85,7 +85,7 @@ def check_corners(values: Any) -> np.ndarray:
 
 
 def host(values: Any) -> np.ndarray:
-    """Return a tensor, an array or numbers as an array."""
+    """Convert a tensor, an array or numbers to an array."""
     if isinstance(values, paddle.Tensor) and values.dtype == paddle.bfloat16:
-        values = values.astype("float32")  # numpy has no such type, and Paddle would give its bits
+        values = values.astype("float32")  # numpy has no bfloat16, and Paddle would return its bits
     return np.asarray(values.numpy() if hasattr(values, "numpy") else values)

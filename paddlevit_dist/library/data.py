@@ -1,4 +1,4 @@
-"""Open what a recipe reads for other loops than ours."""
+"""Datasets of recipes for other training loops."""
 
 import os
 import shutil
@@ -16,16 +16,16 @@ from .runs import PathLike, load_config
 
 
 def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "OpenedSamples":
-    """Open the samples that a recipe reads, with its transform, for any loop.
+    """Open the dataset of a recipe, with its transform, for any training loop.
 
-    ``samples[index]`` is a transformed sample, and ``samples.dataset[index]`` is what is stored. With our
-    ``TrainingSampler``, a ``paddle.io.DataLoader(samples, batch_sampler=..., collate_fn=samples.collate)`` has the
-    batches of a training.
+    ``samples[index]`` is a transformed sample, and ``samples.dataset[index]`` is the stored one. With
+    ``TrainingSampler``, a ``paddle.io.DataLoader(samples, batch_sampler=..., collate_fn=samples.collate)`` gives the
+    batches of a training run.
 
     Args:
         config: YAML file, or the name of a recipe.
-        split: "train" has a training's augmentation; any other split is read as an evaluation reads it.
-        **keys: as those of ``train``, such as ``data_path``.
+        split: "train" is read with training augmentation, any other split with the evaluation transform.
+        **keys: flags and keys, see ``train``, such as ``data_path``.
 
     Raises:
         UserError: the data are missing or damaged, or a setting is wrong.
@@ -43,12 +43,12 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
 
 
 class OpenedSamples(TransformedDataset, paddle.io.Dataset):
-    """Give the samples of one split, and collate them as their task does.
+    """Read the samples of one split, and collate them with the task's function.
 
     Args:
-        task: makes batches of the samples.
-        samples: as ``task.build_dataset`` returns them.
-        seed: of what is random about a sample.
+        task: collates the samples.
+        samples: result of ``task.build_dataset``.
+        seed: seed of the random augmentation.
     """
 
     def __init__(self, task: Task, samples: TransformedDataset, seed: int) -> None:
@@ -60,11 +60,11 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
         return len(self.samples)
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """Read and transform a sample; the generator decides what is random about it."""
+        """Read and transform a sample; the generator draws its augmentation."""
         return self.samples.sample(index, generator)
 
     def describe(self, index: int) -> str:
-        """Say where a sample comes from."""
+        """Return the source of a sample, for messages."""
         return self.samples.describe(index)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
@@ -72,10 +72,10 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
         return self.samples.draw_order(generator)
 
     def collate(self, batch: Any) -> Any:
-        """Join samples into the batch that the task's model takes: arrays by name, and what stays on the host."""
+        """Collate samples to a batch for the task's model: arrays by name, and values that stay on the host."""
         return self.task.collate(batch)
 
 
 def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # loader processes have a copy of what reads it
+    if os.getpid() == owner:  # loader processes have a copy of the finalizer
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Models by name with their weights, their feature maps, and the transform of images that fits the weights."""
+"""Models by name with their weights, their feature maps, and the image transform for the weights."""
 
 import os
 from typing import TYPE_CHECKING, Any, cast
@@ -33,40 +33,39 @@ def create_model(
     features_only: bool = False,
     **options: Any,
 ) -> nn.Layer:
-    """Build a model, with fresh weights or trained ones.
+    """Build a model with new or trained weights.
 
     Args:
-        name: one of ``list_models()``; where ``pretrained`` also the name of weights
-            (``resnet50.a1_in1k``, ``hf:timm/resnet50.a1_in1k``), a run's folder, or weights that say how they were
-            trained.
-        num_classes: outputs of the classifier, 0 for the features alone; None: those of the weights, else 1,000
-            or timm's. Another number than the weights' begins with a fresh last layer.
+        name: one of ``list_models()``. With ``pretrained`` also the name of weights (``resnet50.a1_in1k``,
+            ``hf:timm/resnet50.a1_in1k``), a run's folder, or weights with stored training settings.
+        num_classes: outputs of the classifier, 0 for features only; None: the weights' number, else 1,000 or timm's
+            number. With another number than the weights', the last layer is new.
         image_size: side of the square input or ``(height, width)`` in pixels; None: the variant's, or the weights'.
-        pretrained: True: the published weights of ``name``; else their source, as ``load_weights`` takes it.
-        features_only: the model is called for the list of its feature maps (batch, channels, height, width), from fine
-            to coarse; ``feature_channels`` and ``feature_strides`` describe them.
+        pretrained: True: the published weights of ``name``; else a source for ``load_weights``.
+        features_only: the model returns the list of its feature maps (batch, channels, height, width), from fine to
+            coarse; ``feature_channels`` and ``feature_strides`` describe them.
         **options: dimensions and regularization that differ from the variant, see ``models.create_model``.
 
     Returns:
-        A ``tasks.model.Model``, or whatever a registered function returns; with trained weights in evaluation mode.
+        A ``tasks.model.Model``, or the result of a registered function; with trained weights in evaluation mode.
 
     Raises:
-        UserError: unknown name or option, dimensions that do not fit, or no such weights.
+        UserError: a name or option is unknown, dimensions do not fit, or the weights do not exist.
     """
-    given, sides = os.fspath(name), image_size if isinstance(image_size, (list, tuple)) else [image_size]
+    model_name, sides = os.fspath(name), image_size if isinstance(image_size, (list, tuple)) else [image_size]
     if image_size is not None and not (len(sides) <= 2 and all(_is_whole(side, 1) for side in sides)):
         raise UserError(f"create_model: image_size={image_size!r}: expected a whole number, or (height, width)")
     if num_classes is not None and not _is_whole(num_classes, 0):
-        raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features alone")
+        raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features only")
     if not pretrained:
-        model = models.create_model(given, num_classes, image_size, **options)
-        model.made_of = given, None
-    elif pretrained is True and os.path.exists(given):
+        model = models.create_model(model_name, num_classes, image_size, **options)
+        model.made_of = model_name, None
+    elif pretrained is True and os.path.exists(model_name):
         if options or image_size is not None:
-            raise UserError(f"create_model: {name} says how its model is built: leave out image_size and other options")
-        model = load_trained(given, num_classes)
+            raise UserError(f"create_model: {name} stores how its model is built: remove image_size and other options")
+        model = load_trained(model_name, num_classes)
     else:
-        model = _pretrained(given, pretrained, num_classes, image_size, options)
+        model = _load_pretrained(model_name, pretrained, num_classes, image_size, options)
     return FeatureMaps(model) if features_only else model
 
 
@@ -75,11 +74,11 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 class FeatureMaps(nn.Layer):
-    """Use a network as the body of another: a call gives what ``features`` gives, and its classifier is gone.
+    """Wrap a network to return its ``features``, without its classifier.
 
     Attributes:
-        feature_channels: of each map.
-        feature_strides: of each map, in pixels of the input.
+        feature_channels: channels of each map.
+        feature_strides: stride of each map, in pixels of the input.
 
     Raises:
         UserError: the network has no feature maps.
@@ -90,7 +89,7 @@ class FeatureMaps(nn.Layer):
         if not isinstance(body, Model) or not body.feature_strides:
             kind = type(body).__name__
             raise UserError(
-                f"features_only: {kind} has no feature maps; take another, such as resnet50 or vit_*, swin_*"
+                f"features_only: {kind} has no feature maps; use another model, such as resnet50 or vit_*, swin_*"
             )
         body.reset_classifier(0)
         self.body = body
@@ -105,11 +104,11 @@ def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
     """Load a trained model in evaluation mode.
 
     Args:
-        source: a run's folder, a checkpoint, or weights that say how they were trained.
-        num_classes: None: as trained; another number begins with a fresh last layer.
+        source: a run's folder, a checkpoint, or weights with stored training settings.
+        num_classes: None: the trained number; with another number, the last layer is new.
 
     Raises:
-        UserError: there are no such weights.
+        UserError: the weights do not exist.
     """
     advice = "name the model: create_model('resnet50', pretrained=...)"
     opened = open_source(source, "create_model", advice=advice)
@@ -120,58 +119,60 @@ def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
     return cast(nn.Layer, model)
 
 
-def _pretrained(
+def _load_pretrained(
     name: str, pretrained: Any, num_classes: int | None, image_size: Any, options: dict[str, Any]
 ) -> nn.Layer:
     try:
-        own, source = find_name("model", name), pretrained
+        registered, source = find_name("model", name), pretrained
     except UserError:
         if ":" not in name:
             raise
-        said = f"create_model: {name} does not say of which model its weights are: name it, for example"
-        raise UserError(f"{said} create_model('resnet50', pretrained='{name}')") from None
+        message = f"create_model: the model of the weights {name} is unknown: name it, for example"
+        raise UserError(f"{message} create_model('resnet50', pretrained='{name}')") from None
     if pretrained is True and is_weights_name(name):
         source = models.as_source(name)
-    elif pretrained is True and find_weights_address(own):
-        source = own
+    elif pretrained is True and find_weights_address(registered):
+        source = registered
     elif pretrained is True:
-        row = find_published_for(own)
+        row = find_published_for(registered)
         if row is None:
-            raise UserError(f"create_model: no weights of {own} are published by a name known here: pretrained='FILE'")
+            raise UserError(f"create_model: no published weights of {registered} are known: use pretrained='FILE'")
         source = row.name
     source = evaluated_weights(os.fspath(source))
     weights = read_weights(source)
-    model = models.create_model(own, num_classes, image_size, **options)
-    known = count_classes(model, weights)
-    if num_classes is None and known not in (None, models.default_classes(own)):
-        model.reset_classifier(known)
-    load_weights(model, weights, strict=num_classes in (None, known))
+    model = models.create_model(registered, num_classes, image_size, **options)
+    trained_classes = count_classes(model, weights)
+    if num_classes is None and trained_classes not in (None, models.default_classes(registered)):
+        model.reset_classifier(trained_classes)
+    load_weights(model, weights, strict=num_classes in (None, trained_classes))
     model.eval()
-    model.made_of = own, str(source)
+    model.made_of = registered, str(source)
     return cast(nn.Layer, model)
 
 
 def _build_settings(name: str, source: str | None, model: Any) -> RunSettings:
-    """Return the configuration of a run with this model of that name, which knows what its weights expect."""
+    """Return a run's configuration for this model, with the preprocessing of its weights."""
     words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
     words += [f"-pretrained={source}"] if source else []
     sides = getattr(model, "image_size", None)
     if isinstance(sides, tuple):
         if sides[0] != sides[1]:
-            raise UserError(f"create_transform makes squares, and {name} was built for {sides[0]} x {sides[1]} pixels")
+            raise UserError(
+                f"create_transform supports square images only, and {name} takes {sides[0]} x {sides[1]} pixels"
+            )
         words.append(f"-image_size={sides[0]}")
     return configuration.load(words).values
 
 
 def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = False) -> "ImageTransform":
-    """Make the transform from an image to the model's input that ``evaluate`` and ``predict`` use for these weights.
+    """Create the image transform that ``evaluate`` and ``predict`` use for these weights.
 
     Args:
-        model: a classifier of ``create_model`` or of a run; or what ``create_model`` takes where ``pretrained``.
-        training: crop, flip and augment as its recipe does instead.
+        model: a classifier of ``create_model`` or of a run; or a ``name`` for ``create_model(name, pretrained=True)``.
+        training: use the augmentation of the recipe instead.
 
     Raises:
-        UserError: it is not known what the model expects, or it is no classifier of images.
+        UserError: the preprocessing of the model is unknown, or it is not an image classifier.
     """
     if isinstance(model, (str, os.PathLike)):
         model = create_model(model, pretrained=True)
@@ -180,7 +181,7 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
     if made_of is None:
         kind = type(body).__name__
         raise UserError(
-            f"create_transform: it is not known what {kind} expects: take a model of create_model, or weights"
+            f"create_transform: the preprocessing of {kind} is unknown: use a model of create_model, or weights"
         )
     config = _build_settings(*made_of, body) if isinstance(made_of, tuple) else made_of
     return ImageTransform(config, training)
@@ -189,11 +190,11 @@ def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = 
 class ImageTransform:
     """Resize, crop and normalize an image for one model: ``transform(image)``.
 
-    ``pixels`` alone is what loader processes should do. ``normalize`` is what the device should do, on whole batches.
+    Loader processes should call ``pixels``; the device should call ``normalize`` on whole batches.
 
     Args:
-        config: of a classification run.
-        training: transform as a training does.
+        config: configuration of a classification run.
+        training: use the training augmentation.
     """
 
     def __init__(self, config: RunSettings, training: bool = False) -> None:
@@ -203,7 +204,7 @@ class ImageTransform:
 
         task = make_task(config)
         if not isinstance(task, Classification):
-            raise UserError(f"create_transform is for classifiers of images, not for TASK {config.TASK}: use Predictor")
+            raise UserError(f"create_transform is for image classifiers, not for TASK {config.TASK}: use Predictor")
         data, dataset = task.config.DATA, find_dataset_class(task.config)
         self.image_size: int = data.IMAGE_SIZE
         self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
@@ -218,15 +219,15 @@ class ImageTransform:
 
         Args:
             image: a path, a PIL image, or uint8 (height, width[, 3]).
-            generator: of a training's random numbers, or its seed; None: a new one.
+            generator: random generator of the augmentation, or a seed; None: a new one.
 
         Raises:
-            UserError: it cannot be read as an image.
+            UserError: the image cannot be read.
         """
         return self.normalize(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
 
     def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
-        """Transform one image to uint8 (channels, height, width), without Paddle; the arguments are those of a call."""
+        """Transform one image to uint8 (channels, height, width) without Paddle; arguments of ``__call__``."""
         from ..images.data.inputs import InMemoryImages
         from ..images.data.reading import decode_image, read_file
 
@@ -238,5 +239,5 @@ class ImageTransform:
         return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Normalize uint8 (batch, channels, height, width) to float32, on the device where the images are."""
+        """Normalize uint8 (batch, channels, height, width) to float32, on the images' device."""
         return self._normalizer(images)

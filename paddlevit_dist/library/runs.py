@@ -1,7 +1,7 @@
-"""Train, evaluate and predict from a program or a notebook: the commands as functions, with the same numbers.
+"""Train, evaluate and predict from a program or a notebook: the commands as functions, with equal results.
 
-Nothing here imports Paddle before the environment of a run is there. All of it happens in the calling process, or in
-workers that it starts; afterwards its signal handlers, environment and device are what they were.
+Paddle is imported after the environment variables of a run are set. Runs execute in the calling process, or in workers
+that it starts; its signal handlers, environment and device are restored at the end.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ _NOT_OF_CALLS = ("h", "version", "show_config", "eval", "cfg", "ngpus")
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """Hold what a training or an evaluation has computed.
+    """Result of a training run or an evaluation.
 
-    As a path it is the path of its weights: ``evaluate(run)``, ``create_model(run, pretrained=True)``.
+    It can be used as the path of its weights: ``evaluate(run)``, ``create_model(run, pretrained=True)``.
 
     Attributes:
-        folder: its output.
-        values: of the last evaluation, by name, as ``metrics.jsonl`` has them; empty where nothing was evaluated.
-        intervals: lower and upper end for each of these values that has some.
-        weights: the checkpoint of the last epoch, or the weights that were evaluated.
+        folder: output folder.
+        values: values of the last evaluation by name, as in ``metrics.jsonl``; empty without an evaluation.
+        intervals: lower and upper end of the values with a confidence interval.
+        weights: the checkpoint of the last epoch, or the evaluated weights.
     """
 
     folder: Path
@@ -64,31 +64,31 @@ class TrainedRun:
 
 def train(
     config: PathLike,
-    *,  # Any: type checkers take a dictionary of keys for these, too
+    *,  # Any: type checkers match **keys with these parameters, too
     epochs: Any = None,
     data_path: Any = None,
     devices: Any = 1,
     output: Any = None,
     **keys: Any,
 ) -> TrainedRun:
-    """Train as ``paddlevit-dist train -cfg=CONFIG`` does, with its numbers.
+    """Train like ``paddlevit-dist train -cfg=CONFIG``, with equal results.
 
     Args:
         config: YAML file, or the name of a recipe.
-        epochs: int, as the flag of this name; None: as the command has it without the flag.
-        data_path: a path, likewise.
-        devices: GPUs, or processes on the CPU; 1: this process. Workers import what they run from files. They do not
-            know classes that a notebook's cells register, which a UserError says.
-        output: a path, as the flag of this name.
-        **keys: the other flags by their names (``batch_size=8``), and keys: ``**{"TRAIN.BASE_LR": 1e-3}``.
+        epochs: int, value of the flag -epochs; None: the command's default.
+        data_path: path, value of the flag -data_path; None: the command's default.
+        devices: number of GPUs, or of processes on the CPU; 1: this process. Workers import code from files; classes
+            that a notebook's cells register raise a UserError.
+        output: path, value of the flag -output; None: the command's default.
+        **keys: other flags by name (``batch_size=8``), and keys: ``**{"TRAIN.BASE_LR": 1e-3}``.
 
     Raises:
-        UserError: a wrong setting, file or value; nothing has ended the process.
-        KeyboardInterrupt: Ctrl-C; what was trained is saved, and ``resume="auto"`` with this ``output`` continues.
-        Stopped: SIGTERM or STOP_AFTER_SECONDS; it is saved, too.
+        UserError: a setting, file or value is wrong; the process continues.
+        KeyboardInterrupt: Ctrl-C; a checkpoint is saved, and ``resume="auto"`` with this ``output`` continues.
+        Stopped: SIGTERM or STOP_AFTER_SECONDS; a checkpoint is saved.
     """
-    given = {"epochs": epochs, "data_path": data_path, "output": output, **keys}
-    folder = _run(_format_arguments(config, devices, given))
+    options = {"epochs": epochs, "data_path": data_path, "output": output, **keys}
+    folder = _run(_format_arguments(config, devices, options))
     values, intervals, _ = _last_evaluation(folder)
     return TrainedRun(folder, values, intervals, str(folder / "checkpoints" / "last"))
 
@@ -102,45 +102,46 @@ def evaluate(
     output: Any = None,
     **keys: Any,
 ) -> TrainedRun:
-    """Evaluate weights once as ``paddlevit-dist evaluate -cfg=CONFIG -pretrained=WEIGHTS`` does.
+    """Evaluate weights once like ``paddlevit-dist evaluate -cfg=CONFIG -pretrained=WEIGHTS``.
 
     Args:
-        weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, an address or a name.
-        config: None: the ``config.yaml`` of the run that has made them, as settings alone: nothing that it names is
-            imported or written to. Modules that the run needs are given as ``IMPORTS=["my_things.py"]``.
-        data_path: as that of ``train``.
-        devices: as those of ``train``.
-        output: None: with a ``config``, as the command has it; else the run's folder, wherever it is now.
-        **keys: as those of ``train``.
+        weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, a URL or a published name.
+        config: YAML file, or the name of a recipe; None: settings of the run's ``config.yaml``, without importing its
+            modules or writing to its folders. Pass modules that the run needs as ``IMPORTS=["my_things.py"]``.
+        data_path: path, value of the flag -data_path; None: the command's default.
+        devices: number of GPUs, or of processes on the CPU; 1: this process.
+        output: output folder; None: with a ``config``, the command's default; else the current folder of the run.
+        **keys: other flags and keys, see ``train``.
 
     Raises:
-        UserError: there are no such weights, or they do not fit the model or the data.
+        UserError: the weights do not exist, or do not fit the model or the data.
     """
     source = os.fspath(weights)
-    given = {"data_path": data_path, "output": output, "pretrained": source, **keys}
+    options = {"data_path": data_path, "output": output, "pretrained": source, **keys}
     if config is not None:
-        folder = _run(["-eval", *_format_arguments(config, devices, given)])
+        folder = _run(["-eval", *_format_arguments(config, devices, options)])
     else:
-        beside = _build_config(source)
-        named = keys.get("IMPORTS") or keys.get("import") or []
-        plugins.load([named] if isinstance(named, str) else named, "IMPORTS")
-        given = {**_find_output_keys(beside), **given, "output": beside.parent if output is None else output}
-        folder = _run(["-eval", *_format_arguments(beside, devices, given)], is_trusted=False)
+        run_config = _find_config(source)
+        modules = keys.get("IMPORTS") or keys.get("import") or []
+        plugins.load([modules] if isinstance(modules, str) else modules, "IMPORTS")
+        options = {**_find_output_keys(run_config), **options}
+        options["output"] = run_config.parent if output is None else output
+        folder = _run(["-eval", *_format_arguments(run_config, devices, options)], is_trusted=False)
     return TrainedRun(folder, *_last_evaluation(folder))
 
 
 def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
-    """Predict as ``paddlevit-dist predict WEIGHTS INPUTS`` does, and return its rows without writing a file.
+    """Predict like ``paddlevit-dist predict WEIGHTS INPUTS``, and return the rows without writing files.
 
-    Rows are in the inputs' order. ``Predictor`` keeps the model for several calls.
+    Rows are in the order of the inputs. ``Predictor`` keeps the model for several calls.
 
     Args:
-        weights: as ``Predictor`` takes them.
-        inputs: a path or several: files and folders; for tasks of images also PIL images or uint8 arrays.
-        **options: of ``Predictor``.
+        weights: ``source`` of ``Predictor``.
+        inputs: one or several paths of files and folders; for tasks of images also PIL images or uint8 arrays.
+        **options: options of ``Predictor``.
 
     Raises:
-        UserError: there are no such weights, or an input cannot be read.
+        UserError: the weights do not exist, or an input cannot be read.
     """
     with needing_paddle("predict"):
         from ..inference.predictor import Predictor
@@ -148,30 +149,30 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
     predictor = Predictor(weights, **options)
     rows = predictor(inputs)
     if predictor.unreadable:
-        raise UserError(f"predict: {': '.join(predictor.unreadable[0])}; Predictor leaves such inputs out")
+        raise UserError(f"predict: {': '.join(predictor.unreadable[0])}; use Predictor to skip unreadable inputs")
     return rows
 
 
 def load_config(config: PathLike, **keys: Any) -> RunSettings:
-    """Load, merge and check the configuration of a recipe or YAML file; it is frozen, as in ``values.TRAIN.BASE_LR``.
+    """Load, merge and check the configuration of a recipe or YAML file, and return its frozen values.
 
     Args:
         config: YAML file, or the name of a recipe.
-        **keys: as those of ``train``.
+        **keys: flags and keys, see ``train``.
 
     Raises:
-        UserError: a setting is not known, wrong, or does not fit another.
+        UserError: a setting is unknown, wrong, or does not fit another.
     """
     return configuration.load(_format_arguments(config, 1, keys), configuration.EXAMPLE).values
 
 
-def _format_arguments(config: PathLike, devices: int, given: Mapping[str, Any]) -> list[str]:
-    """Write the command line that says the same."""
+def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]) -> list[str]:
+    """Format keyword arguments as command-line arguments."""
     words = [f"-cfg={os.fspath(config)}", f"-ngpus={devices}"]
-    for name, value in given.items():
+    for name, value in options.items():
         flag = FLAGS.get(name)
         if name in _NOT_OF_CALLS:
-            raise UserError(f"{name}: this is no keyword here; it is a flag of the command alone")
+            raise UserError(f"{name}: only the command has this flag: remove it from the call")
         if value is None and flag is not None:
             continue
         if flag is not None and flag.argument is None:
@@ -182,33 +183,34 @@ def _format_arguments(config: PathLike, devices: int, given: Mapping[str, Any]) 
 
 
 def _text(value: Any) -> str:
-    """Write a value as it is typed."""
+    """Format a value for the command line."""
     if isinstance(value, (list, tuple)):
         return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def _find_output_keys(config: Path) -> dict[str, Any]:
-    """Return the keys that keep an evaluation from writing elsewhere than beside a run that was moved or copied."""
+    """Return keys that make an evaluation of a moved or copied run write to its current folder only."""
     values = {setting.name: setting.value for setting in configuration.files.read(str(config))}
     is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
     return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
 
 
-def _build_config(source: str) -> Path:
-    folders = Path(source), *Path(source).absolute().parents[:2]  # also of a checkpoint
-    found = next((one / "config.yaml" for one in folders if (one / "config.yaml").is_file()), None)
-    if found is None:
-        raise UserError(f"evaluate: no config.yaml of a run is beside {source}: give config, a recipe or YAML file")
-    return found
+def _find_config(source: str) -> Path:
+    folders = Path(source), *Path(source).absolute().parents[:2]  # a checkpoint is two levels below its run
+    files = (folder / "config.yaml" for folder in folders)
+    config = next((file for file in files if file.is_file()), None)
+    if config is None:
+        raise UserError(f"evaluate: {source} has no config.yaml of a run: add config, a recipe or YAML file")
+    return config
 
 
 def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
-    """Carry out a command line in this process, and return the output folder.
+    """Run a command line in this process, and return the output folder.
 
     Args:
-        words: the command line.
-        is_trusted: as of ``settings.load``.
+        words: the command-line arguments.
+        is_trusted: see ``settings.load``.
     """
     from ..launch import devices, tuning
 
@@ -216,12 +218,12 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     run = configuration.load(words, configuration.EXAMPLE, is_trusted)
     job = find_job(run.values)
     if job is not None:
-        raise UserError(f"{job}: such a job is the command's alone: paddlevit-dist train")
+        raise UserError(f"{job}: only the command supports this key: run paddlevit-dist train")
     devices.check_launcher_variables(run.values.NGPUS)
     with (
         needing_paddle("evaluate" if run.values.EVAL else "train"),
         tuning.environment_for_call(run.values.NGPUS, run.values.CPU_TUNING) as notices,
-        _as_before(not run.values.EVAL, run.values.NGPUS == 1),
+        _restore_process_state(not run.values.EVAL, run.values.NGPUS == 1),
     ):
         folder = carry_out(run, [*devices.drop_stale_variables(), *notices])
     assert folder is not None  # -show_config is refused
@@ -229,14 +231,14 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
 
 
 @contextlib.contextmanager
-def _as_before(training: bool, computes: bool) -> Iterator[None]:
-    """Carry out a run, and leave handlers and device as they were.
+def _restore_process_state(training: bool, computes: bool) -> Iterator[None]:
+    """Restore signal handlers and device after a run.
 
-    Parameters are named meanwhile as if they were the first of the process.
+    During the run, parameters get names as in a new process.
 
     Args:
         training: the run trains.
-        computes: this process computes. One that only starts workers asks for no device, which would be held.
+        computes: this process computes. A process that only starts workers must not occupy a device.
     """
     import paddle
 
@@ -258,13 +260,15 @@ def _as_before(training: bool, computes: bool) -> Iterator[None]:
 
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
-    """Return values, intervals, and the weights that were evaluated."""
+    """Return values, intervals, and evaluated weights of the last evaluation."""
     from ..runtime.metrics_file import recorded_events
 
-    told = [event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event]
-    if not told:
+    evaluations = [
+        event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event
+    ]
+    if not evaluations:
         return {}, {}, ""
-    last = dict(told[-1])
+    last = dict(evaluations[-1])
     ends = {name: tuple(pair) for name, pair in last.pop("interval", {}).items() if isinstance(pair, list)}
     weights = last.pop("weights", "")
     for name in ("time", "epoch", "update"):

@@ -6,8 +6,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.export.command import export, load_trained, run
-from paddlevit_dist.export.pixels import of_pixels
+from paddlevit_dist.export.command import export, load_trained_model, run
+from paddlevit_dist.export.pixels import convert_to_pixel_input
 from paddlevit_dist.images.detection.export import compare_detections
 
 from .rtdetr_networks import CLASSES, SIDE, make_network
@@ -78,9 +78,9 @@ def require_paddle_files(name, kind, tmp_path):
     for number in (1, 3):  # Paddle 2.6 cannot compute with a network that it has traced
         pixels, images, sizes = make_inputs(number, name)
         expected[number] = found_by(network, images, sizes)
-    trained = load_trained(file, name, image_size=(SIDE, SIDE))
+    trained = load_trained_model(file, name, image_size=(SIDE, SIDE))
     assert trained.about["num_classes"] == CLASSES and trained.about["preprocessing"]["resize"] == [SIDE, SIDE]
-    export(trained if kind == "float" else of_pixels(trained), str(tmp_path / "out"))
+    export(trained if kind == "float" else convert_to_pixel_input(trained), str(tmp_path / "out"))
     loaded = paddle.jit.load(str(tmp_path / "out"))
     for number in (1, 3):
         pixels, images, sizes = make_inputs(number, name)

@@ -25,5 +25,5 @@ def cache(tmp_path):
 @pytest.fixture(scope="module")
 def families_once():
     """The converter builds a network of each family anew for each file, in most of a second."""
-    with mock.patch.object(convert, "families", functools.cache(convert.families)):
+    with mock.patch.object(convert, "build_families", functools.cache(convert.build_families)):
         yield

@@ -94,11 +94,11 @@ def require_continuation(weights: Path, images: Path, tmp_path: Path, name: str,
     with open(rows, "a") as file:
         file.write('[11,[{"class":"bee","sc')  # as a process leaves it that is killed while it writes
     again = well(predict(weights, images, "-batch_size=5", folder=tmp_path))
-    assert f"continuing: {len(done)} of 12 are done" in again.out and not (folder / "unfinished").exists()
+    assert f"continuing: {len(done)} of 12 inputs are done" in again.out and not (folder / "unfinished").exists()
     assert_same(Predictor(weights)(images), objects(folder))
     assert [row[0] for row in table(folder)[1:]] == [row["input"] for row in objects(folder)]
     once_more = well(predict(weights, images, folder=tmp_path))
-    assert "predicted already" in once_more.out
+    assert "are already predicted" in once_more.out
 
 
 def write_pictures(folder: Path) -> Path:

@@ -48,7 +48,7 @@ def require_continuation_after_ctrl_c(everyone: bool, tmp_path: Path) -> None:
     (os.killpg if everyone else os.kill)(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; finished tar files are kept, the same command continues\n"
+    assert err == "interrupted; finished tar files are kept: run the same command to continue\n"
     assert left_behind(process.pid) == []
     finished = {file.name: file.stat().st_mtime_ns for file in output.glob("*.tar")}
     assert 1 <= len(finished) < 12

@@ -21,5 +21,5 @@ def test_the_command_says_what_it_found(tmp_path):
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0] == f"{source}: convnext, timm names, Linear weights (out, in)"
-    assert lines[1] == r"unknown names, written as they were: odd\nname"
+    assert lines[1] == r"unknown names, written unchanged: odd\nname"
     assert lines[2].startswith(f"{target}: {len(state)} arrays, ")

@@ -46,7 +46,7 @@ def test_inspect_data_of_a_task_without_images_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setitem(registry.TASKS, "blind", Blind)
     (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")
-    with pytest.raises(UserError, match="inspect data: TASK blind has no images of its samples"):
+    with pytest.raises(UserError, match="inspect data: TASK blind cannot draw its samples"):
         inspect_data.run([f"-cfg={tmp_path / 'blind.yaml'}", f"-output={tmp_path}"])
 
 

@@ -156,7 +156,7 @@ def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, imag
     words = [str(images), "some.tar", "broken.tar", "odd", "some.tar", "odd/notes.txt"]
     ended = predict(weights, *words, "-output=out", folder=tmp_path)
     assert ended.code == 2 and "error: predict: broken.tar: " in ended.err  # named itself, and told after the rest
-    assert "(2 of those that were named, listed in out/unreadable.tsv)" in ended.err
+    assert "(2 unreadable inputs on the command line, listed in out/unreadable.tsv)" in ended.err
     names = [f"{images}/{number}.png" for number in range(1, 12)] + [f"{images}/z/12.png"]
     members = ["some.tar/b/10.png", "some.tar/a.png"]
     found = names + members + ["odd/caf\\xe9.png"] + members
@@ -185,13 +185,13 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("DATA.BATCH_SIZE", "4"), "predict takes no keys: DATA.BATCH_SIZE: its settings are flags"),
+        (("DATA.BATCH_SIZE", "4"), "predict takes no keys: DATA.BATCH_SIZE: use flags"),
         (("SEED=3",), "predict takes no keys: SEED=3"),
         (("picturs",), "predict: input picturs: no such file or folder"),
-        (("*.jpg",), "predict: input *.jpg: nothing matches it: patterns are the shell's"),
+        (("*.jpg",), "predict: input *.jpg: no file matches: write patterns without quotes"),
         (("-annotations=a.json",), "-annotations=a.json cannot be read: No such file or directory"),
         ((f"-annotations={__file__}",), "-annotations is for models that find boxes; remove it"),
-        (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: addresses are not fetched: download"),
+        (("https://me:word@host/a.png",), "predict: input https://***@host/a.png: URLs are not fetched: download"),
     ],
 )
 def test_what_is_no_input_is_refused_before_anything_is_written(weights, images, tmp_path, words, said):
@@ -205,13 +205,13 @@ def test_images_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_nam
     (tmp_path / "some/b.png").write_bytes(b"no image")
     ended = well(predict(weights, "some", folder=tmp_path))
     assert "1 predicted" in ended.out and "1 could not be read" in ended.out
-    assert "note: the first that could not be read: some/b.png: " in ended.out
+    assert "note: the first unreadable input: some/b.png: " in ended.out
 
 
 def test_what_is_no_source_is_refused_in_one_line(weights, images, tmp_path):
     alone = tmp_path / "alone.pdparams"
     shutil.copy(weights, alone)
-    with pytest.raises(UserError, match="neither an about.yaml nor a run's config.yaml .* -cfg=FILE"):
+    with pytest.raises(UserError, match="neither an about.yaml nor a run's config.yaml; .* -cfg=FILE"):
         Predictor(alone)
     with pytest.raises(UserError, match="no weights at"):
         Predictor(tmp_path / "gone")

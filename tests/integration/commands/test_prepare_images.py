@@ -49,7 +49,7 @@ def images(tmp_path):
 def test_a_whole_data_set_becomes_smaller_and_stays_in_order(images, tmp_path):
     output = tmp_path / "output"
     ended = well(prepare(images, output, "--shorter_side=40", "--shard_size", "4", "--workers=2"))
-    assert ended.out.startswith(f"prepared 23 images in {output} (0.1 MB); train on them with -dataset=tar")
+    assert ended.out.startswith(f"prepared 23 images in {output} (0.1 MB); to train on them: -dataset=tar")
     names = [f"train-0000{number}.tar" for number in range(5)] + ["val-00000.tar"]
     assert sorted(file.name for file in output.iterdir()) == ["classes.txt", "prepared.json", *names]
     (tmp_path / "cache").mkdir()
@@ -160,7 +160,7 @@ def test_an_unreadable_image_ends_the_preparation_or_is_left_out_and_listed(imag
     assert f"{first} cannot be read as an image" in message and "--on_bad_sample=skip" in message
     assert not list(output.glob("*.tmp"))
     ended = well(prepare(*arguments, "--on_bad_sample=skip"))
-    assert f"prepared 21 images in {output}" in ended.out and "2 unreadable ones are left out" in ended.out
+    assert f"prepared 21 images in {output}" in ended.out and "2 unreadable ones are omitted" in ended.out
     assert [line.split("\t")[0] for line in (output / "quarantine.tsv").read_text().splitlines()[1:]] == [
         str(first),
         str(second),
@@ -196,7 +196,7 @@ def test_images_that_cannot_be_opened_here_are_not_passed_over(images, tmp_path)
     (images / "val" / "ant" / "notes.txt").write_text("words")
     told = f"skipped below {images}/val: 1 .heic (pip install pillow-heif), 1 .txt"
     ended = prepare(images, "--workers=1")
-    assert (ended.code, ended.out) == (1, f"{told}\nall 23 images of {images} can be read, but 1 left out cannot\n")
+    assert (ended.code, ended.out) == (1, f"{told}\nall 23 images of {images} can be read, but 1 skipped cannot\n")
     output = tmp_path / "output"
     assert told in refusal(prepare(images, output, "--workers=1")) and not output.exists()
     ended = well(prepare(images, output, "--workers=1", "--on_bad_sample=skip"))
@@ -239,7 +239,7 @@ def test_lists_tar_files_and_single_folders_are_recognized(images, tmp_path):
         ),
         (
             ["{in}", "{out}", "--quarantine=x"],
-            "--quarantine is for a check without OUT; with it the list is quarantine",
+            "--quarantine is for a check without OUT: remove it; with OUT the list is quarantine",
         ),
         (["{in}", "{out}", "--shorterside=3"], "--shorterside is not a known option: did you mean '-shorter_side'?"),
         ([], "the following arguments are required: IN"),

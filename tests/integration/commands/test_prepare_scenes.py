@@ -44,7 +44,7 @@ def test_scannet_becomes_a_store_that_the_data_set_reads(raw, tmp_path):
     size = 4 * (128 + 18 * 400) + 128 + 15 * 400
     assert ended.out == (
         f"prepared 3 train, 1 val, 1 test scenes of 2,000 points ({size / 1e6:,.1f} MB) in {output}; "
-        f"train on them with -dataset=scannet -data_path={output}\n"
+        f"to train on them: -dataset=scannet -data_path={output}\n"
     )
     assert sorted(path.name for path in output.iterdir()) == [
         "classes.txt",
@@ -76,7 +76,7 @@ def test_a_second_run_makes_what_is_missing_damaged_or_changed(raw, tmp_path):
     changed = raw / "scans" / "scene0002_00" / "scene0002_00_vh_clean_2.ply"
     os.utime(changed, ns=(1, 1))
     ended = well(prepare("scannet", raw, output, "--workers=2"))
-    assert "scenes (2 were there already) of 2,000 points" in ended.out
+    assert "scenes (2 were prepared before) of 2,000 points" in ended.out
     after = contents(output)
     key_moved = "scenes/scene0002_00.scene"
     assert {name for name in before if before[name] != after.get(name)} == {key_moved} and set(before) == set(after)
@@ -154,7 +154,7 @@ def test_pointgroups_files_become_scenes(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
-        ("scannet", ["{none}", "{out}"], "none is not a folder; give the one that holds the raw scenes"),
+        ("scannet", ["{none}", "{out}"], "none is not a folder: give the folder of the raw scenes"),
         ("scannet", ["{raw}"], "the following arguments are required: OUT"),
         (
             "scannet",
@@ -211,10 +211,10 @@ def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_pat
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; finished scenes are kept, the same command continues\n"
+    assert err == "interrupted; finished scenes are kept: run the same command to continue\n"
     assert left_behind(process.pid) == []
     finished = {file: file.stat().st_mtime_ns for file in output.glob("scenes/*")}
     assert 1 <= len(finished) < 150 and {file.suffix for file in finished} == {".scene"}
     ended = well(prepare("ply", root, output, "--workers=2"))
-    assert f"({len(finished)} were there already)" in ended.out
+    assert f"({len(finished)} were prepared before)" in ended.out
     assert all(file.stat().st_mtime_ns == before for file, before in finished.items())

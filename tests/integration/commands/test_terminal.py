@@ -55,14 +55,14 @@ def test_enter_starts_the_recipe_that_fits_a_folder_of_images(tmp_path, answer, 
     shown = b""
     with contextlib.suppress(OSError):  # how Linux says that the last process has closed the terminal
         while part := os.read(person, 4096):
-            is_asked = b"anything else ends: " in shown
+            is_asked = b"type anything else to stop: " in shown
             shown += part
-            if not is_asked and b"anything else ends: " in shown:
+            if not is_asked and b"type anything else to stop: " in shown:
                 os.write(person, answer.encode())
     os.close(person)
     said = shown.decode()
     assert run.wait(timeout=600) == 2
-    assert "The recipe for that is finetune_folder: ViT-S/16 fine-tuned on your own images" in said
+    assert "The recipe for this data is finetune_folder: ViT-S/16 fine-tuned on your own images" in said
     assert ("error: no weights at nowhere" in said) == starts
     assert ("error: -data_path 'my_data': no recipe is named: add -cfg=finetune_folder" in said) != starts
 

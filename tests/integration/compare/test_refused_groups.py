@@ -27,6 +27,6 @@ def test_what_a_group_is_not_for_is_refused_in_a_line(tmp_path):
     settings = {"TRAIN": {"BASE_LR": 0.5}}
     described = {"task": "t", "dataset": "d", "score": "s", "more_is_better": True, "settings": settings}
     (tmp_path / "group" / "seeds.json").write_text(json.dumps({"format": 1, **described, "seeds": []}))
-    assert "holds trainings with several seeds (seeds.json): add -seeds=N" in refused(*SHORT, folder)
+    assert "contains training runs with several seeds (seeds.json): add -seeds=N" in refused(*SHORT, folder)
     said = refused(*SHORT, "-seeds=2", folder)
     assert "contains seeds of another configuration: TRAIN.BASE_LR 0.5 -> 0.001" in said

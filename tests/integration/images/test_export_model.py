@@ -13,7 +13,7 @@ from support.processes import run_command, run_main
 from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.export.command import TrainedModel, export, load_trained
+from paddlevit_dist.export.command import TrainedModel, export, load_trained_model
 from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 
@@ -38,7 +38,7 @@ def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
 def test_an_exported_model_that_computes_something_else_is_noticed(tmp_path, monkeypatch):
     model = small("vit", seed=1)
     monkeypatch.setattr(paddle.jit, "load", lambda path: lambda x: paddle.ones([3, model.num_classes]))
-    with pytest.raises(RuntimeError, match="gives other outputs"):
+    with pytest.raises(RuntimeError, match="differs from the model it was exported from"):
         export(TrainedModel(model, {"input_shape": [None, 3, *model.image_size]}), str(tmp_path / "out"))
     assert not list(tmp_path.iterdir())
 
@@ -72,7 +72,7 @@ def test_a_runs_folder_is_enough(trained, tmp_path):
 def test_a_checkpoint_and_a_file_in_a_run_mean_the_same_model(trained):
     last = trained / "checkpoints" / "last"
     for source in (last, last / "model.pdparams"):
-        about = load_trained(str(source)).about
+        about = load_trained_model(str(source)).about
         assert (about["num_classes"], about["model"]) == (10, "vit")
         assert about["classes"] == [str(digit) for digit in range(10)]
 
@@ -82,24 +82,24 @@ def test_what_a_checkpoint_says_of_itself_comes_before_the_configuration_beside_
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy, symlinks=True)
     file = copy / "config.yaml"
-    before = load_trained(str(copy)).about
+    before = load_trained_model(str(copy)).about
     file.write_text(file.read_text().replace("CROP_PCT: ", "CROP_PCT: 0.5 # "))
-    assert load_trained(str(copy)).about["crop_pct"] == before["crop_pct"] != 0.5
+    assert load_trained_model(str(copy)).about["crop_pct"] == before["crop_pct"] != 0.5
     for about in copy.glob("checkpoints/*/about.yaml"):
         about.unlink()
-    assert load_trained(str(copy)).about["crop_pct"] == 0.5
+    assert load_trained_model(str(copy)).about["crop_pct"] == 0.5
 
 
 def test_weights_from_elsewhere_need_the_models_name(tmp_path):
     model = create_model("deit_tiny_distilled_patch16_224", num_classes=6, image_size=32)
     np.savez(tmp_path / "deit.npz", **in_torch_layout(model))
     with pytest.raises(UserError, match="name the model with -model=NAME"):
-        load_trained(str(tmp_path / "deit.npz"))
-    found = load_trained(str(tmp_path / "deit.npz"), "deit_tiny_distilled_patch16_224", image_size=32)
+        load_trained_model(str(tmp_path / "deit.npz"))
+    found = load_trained_model(str(tmp_path / "deit.npz"), "deit_tiny_distilled_patch16_224", image_size=32)
     assert found.about["num_classes"] == 6 and not found.model.training
     np.testing.assert_array_equal(found.model.head_dist.weight.numpy(), model.head_dist.weight.numpy())
     with pytest.raises(UserError, match="does not contain the whole model|has no classifier"):
-        load_trained(str(tmp_path / "deit.npz"), "convnext_tiny")
+        load_trained_model(str(tmp_path / "deit.npz"), "convnext_tiny")
 
 
 @pytest.mark.parametrize("limit", [4096, 1_000_000])  # bytes: the program is cut off, the weights are

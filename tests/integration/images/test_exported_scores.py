@@ -13,7 +13,7 @@ from support.runs import DIGITS, contents, events, last_line, refusal, well
 from paddlevit_dist.commands.evaluate import with_settings
 from paddlevit_dist.export import functions
 from paddlevit_dist.export.command import run as export
-from paddlevit_dist.export.files import find
+from paddlevit_dist.export.files import find_exported
 from paddlevit_dist.export.scoring import ExportedLayer
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import ExportParts
@@ -112,8 +112,8 @@ def test_a_model_of_another_maker_has_the_score_that_follows_from_the_number_of_
     loss = np.log(np.exp(SCORES).sum()) - (COUNTS * SCORES).sum() / 360
     assert found["loss"] == pytest.approx(loss, abs=1e-5)
     assert "CPUExecutionProvider" in found["computed_by"] and "CPUExecutionProvider)" in last_line(ended)
-    assert "does not say how its input is prepared; it gets: mode L, resize [16, 16]" in ended.out
-    assert "compared with no trained weights; -pretrained=RUN" in ended.out
+    assert "does not store its preprocessing; this is used: mode L, resize [16, 16]" in ended.out
+    assert "is not compared with trained weights; add -pretrained=RUN" in ended.out
 
 
 @needs_onnx
@@ -130,8 +130,8 @@ def test_other_weights_are_seen_to_be_others(trained, tmp_path):
     answers = scored_samples(trained / "checked")
     same = ((answers["places"] == 0) & (answers["labels"] == 3)).sum()
     assert 0 < found["difference_of_export"]["changed"] <= 360 - same
-    assert "gives probabilities: the loss is that of their logarithms" in ended.out
-    assert "note: that is more than rounding in float32" in ended.out
+    assert "gives probabilities: the loss uses their logarithms as logits" in ended.out
+    assert "note: rounding in float32 does not explain this difference" in ended.out
 
 
 @needs_onnx
@@ -139,7 +139,9 @@ def test_outputs_that_are_not_finite_differ_without_a_limit(trained, tmp_path):
     file = write_onnx(tmp_path / "others.onnx", scores=np.where(SCORES == 2, np.nan, SCORES))
     ended = well(evaluated(tmp_path, "scored", str(file), f"-pretrained={trained / 'run'}"))
     assert events(tmp_path / "scored")[-1]["largest_difference"] is None
-    assert "without a limit: some are not finite" in ended.out and "more than rounding" in ended.out
+    assert (
+        "differ by infinity: some are not finite" in ended.out and "rounding in float32 does not explain" in ended.out
+    )
     assert last_line(ended).startswith("top-1 0.00 ")
 
 
@@ -148,22 +150,30 @@ SCORED = ("top-1", "top-5", "loss", "balanced accuracy", "top-1 count", "top-5 c
 
 def built(file, classes=10, size=16, output=None, channels=1):
     parts = ExportParts(channels, {}, output_shape=(classes,))
-    return ExportedLayer(str(file), functions.load(find(str(file))), parts, (channels, size, size), output)
+    return ExportedLayer(str(file), functions.load(find_exported(str(file))), parts, (channels, size, size), output)
 
 
 @needs_onnx
 @pytest.mark.parametrize(
     "words, expected, message",
     [
-        ({}, {"size": 32}, r"takes pixels \(batch, 1, 16, 16\) float32, and .* has \(batch, 1, 32, 32\): set"),
-        ({"shape": (2, 16, 16, 1)}, {}, r"takes pixels \(2, 16, 16, 1\) .*export it with channels in front of height"),
+        ({}, {"size": 32}, r"takes pixels \(batch, 1, 16, 16\) float32, and .* has \(batch, 1, 32, 32\): change"),
+        ({"shape": (2, 16, 16, 1)}, {}, r"takes pixels \(2, 16, 16, 1\) .*export it with channels before height"),
         ({}, {"classes": 12}, r"gives scores \(batch, 10\), and these data need \(batch, 12\)$"),
-        ({}, {"classes": 4}, r"need \(batch, 4\); -num_classes=10 scores it if the classes of the data are its first"),
+        (
+            {},
+            {"classes": 4},
+            r"need \(batch, 4\); add -num_classes=10 if the classes of the data are the first outputs",
+        ),
         ({"dtype": "DOUBLE"}, {}, "takes pixels .* double: expected float32 or float16"),
         ({"inputs": ("pixels", "mask")}, {}, r"takes 2 inputs \(pixels .*; mask .*\): expected one, \(batch, 1, 16"),
         ({"more": ("copy=scores",)}, {}, r"several outputs fit, scores \(batch, 10\), copy .* EXPORTED_OUTPUT NAME"),
         ({"more": ("flat_=flat",)}, {"output": "flat_"}, r"gives scores .*flat_ \(batch, 256\), and these data need"),
-        ({}, {"output": "logits"}, r"EXPORTED_OUTPUT logits: .* has no such output, only scores \(batch, 10\)"),
+        (
+            {},
+            {"output": "logits"},
+            r"EXPORTED_OUTPUT logits: .* does not have this output; it has scores \(batch, 10\)",
+        ),
     ],
 )
 def test_a_model_that_does_not_fit_is_one_line(tmp_path, words, expected, message):
@@ -194,14 +204,14 @@ def test_a_damaged_file_is_one_line(tmp_path, content):
 @needs_onnx
 def test_what_computes_is_what_is_told(tmp_path, monkeypatch):
     file = write_onnx(tmp_path / "others.onnx")
-    assert functions.load(find(str(file))).note == ""
+    assert functions.load(find_exported(str(file))).note == ""
     monkeypatch.setattr(functions, "is_on_gpu", lambda: True)
-    found = functions.load(find(str(file)))
+    found = functions.load(find_exported(str(file)))
     assert found.computed_by.endswith(", CPUExecutionProvider")
-    assert "is computed on the CPU: this onnxruntime has no CUDAExecutionProvider that starts here" in found.note
+    assert "runs on the CPU: CUDAExecutionProvider of onnxruntime cannot start here" in found.note
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UserError, match="onnxruntime, which cannot be imported .*: pip install onnxruntime, or onnx"):
-        functions.load(find(str(file)))
+        functions.load(find_exported(str(file)))
 
 
 def test_parameters_that_were_cut_off_are_noticed(trained, tmp_path):
@@ -220,8 +230,8 @@ def test_parameters_that_were_cut_off_are_noticed(trained, tmp_path):
     with pytest.raises(UserError, match=r"digits.pdiparams: Paddle cannot load it: "):
         built(tmp_path)
     program.unlink()
-    with pytest.raises(UserError, match=r"there is neither its .json nor its .pdmodel"):
-        find(str(tmp_path / "digits"))
+    with pytest.raises(UserError, match=r"the .json or .pdmodel of .*digits.pdiparams is missing"):
+        find_exported(str(tmp_path / "digits"))
 
 
 def test_a_word_alone_names_the_model_wherever_it_stands(tmp_path, monkeypatch):
@@ -243,10 +253,10 @@ def test_another_preparation_or_other_settings_are_refused_before_anything_is_wr
     for words, message in (
         (
             ["-pretrained=none", "DATA.IMAGENET_MEAN", "[0.4]"],
-            "expects other input: preprocessing.subtract [0.5] there",
+            "expects other preprocessing: preprocessing.subtract [0.5] there",
         ),
-        (["EVAL_AMP", "true"], "computes in the precision that it was exported in"),
-        ([f"-resume={trained / 'run'}"], "by -pretrained"),
+        (["EVAL_AMP", "true"], "was fixed at export; set EVAL_AMP to false"),
+        ([f"-resume={trained / 'run'}"], "use -pretrained=RUN to name the weights to compare"),
     ):
         assert message in refusal(evaluated(tmp_path, "scored", model, *words))
     assert contents(trained / "run") == before and not list(tmp_path.rglob("eval_*"))

@@ -17,7 +17,7 @@ from support.processes import ROOT
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.export.command import TrainedModel, export, load_trained, run
+from paddlevit_dist.export.command import TrainedModel, export, load_trained_model, run
 from paddlevit_dist.runtime.errors import UserError
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
@@ -111,7 +111,7 @@ def test_the_example_and_the_description_fit_the_model(tmp_path):
     about = yaml.safe_load((tmp_path / "exported" / "inference.about.yaml").read_text(encoding="utf-8"))
     example = np.load(tmp_path / "exported" / "inference.example.npz")
     assert about["preprocessing"]["resize_shorter_side"] == 18 and about["preprocessing"]["mode"] == "RGB"
-    logits = load_trained(str(weights)).model(paddle.to_tensor(example["input"])).numpy()
+    logits = load_trained_model(str(weights)).model(paddle.to_tensor(example["input"])).numpy()
     scores = np.exp(logits) / np.exp(logits).sum()
     np.testing.assert_allclose(example["output"], scores, atol=1e-6)
     (row,) = Predictor(str(weights))([example["picture"]])
@@ -138,13 +138,13 @@ def test_mistakes_are_named_before_anything_is_written(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("")
     for words, message in (
-        ([weights, str(tmp_path / "folder")], "is a folder: name the files in it"),
+        ([weights, str(tmp_path / "folder")], "is a folder: add a file name"),
         ([str(tmp_path / "folder"), str(tmp_path / "out")], "folder"),
         ([weights, str(tmp_path / "taken")], "taken.pdiparams cannot be written: .*there is a folder where a file"),
         ([weights, str(tmp_path / "file" / "out")], "cannot be written: .*there is a file where a folder is expected"),
         ([weights, str(tmp_path / "out"), "-image_size=30"], "image size|divisible|multiple"),
         ([weights, str(tmp_path / "out"), "-precision=float16"], "-precision=float16 is for -format=onnx"),
-        ([weights, str(tmp_path / "out"), "-format=tensorrt"], "'tensorrt' is none of paddle, onnx, onnxruntime"),
+        ([weights, str(tmp_path / "out"), "-format=tensorrt"], "'tensorrt' is not one of paddle, onnx, onnxruntime"),
     ):
         with pytest.raises(UserError, match=message):
             run(words)

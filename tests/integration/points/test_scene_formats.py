@@ -26,7 +26,7 @@ def by_name(scenes):
 def test_s3dis_has_thirteen_classes_and_folds_by_area(tmp_path, capsys):
     written = s3dis(tmp_path / "raw", areas=(1, 2, 5))
     splits, said = prepared(tmp_path, capsys)
-    assert "holds scenes of format s3dis" in said
+    assert "contains scenes of format s3dis" in said
     assert set(splits) == {"train", "val", "area_1", "area_2", "area_5"}
     assert set(by_name(splits["val"])) == {"Area_5_office_1", "Area_5_hallway_2"} == set(by_name(splits["area_5"]))
     assert len(splits["train"]) == 4 and splits["train"].num_classes == 13
@@ -38,7 +38,7 @@ def test_s3dis_has_thirteen_classes_and_folds_by_area(tmp_path, capsys):
         assert np.array_equal(scene.semantic, np.repeat([8, 12, 2], 60)) and splits["val"].class_names[8] == "chair"
         assert np.array_equal(scene.instance, np.repeat([0, 1, 2], 60))  # in the order of the files
     again, said = prepared(tmp_path, capsys, "--format=s3dis", "--val_area=1")  # another fold, the same scenes
-    assert "(6 were there already)" in said and set(by_name(again["val"])) == {"Area_1_office_1", "Area_1_hallway_2"}
+    assert "(6 were prepared before)" in said and set(by_name(again["val"])) == {"Area_1_office_1", "Area_1_hallway_2"}
 
 
 def test_the_damaged_line_of_s3dis_is_read_and_others_are_told(tmp_path, capsys):

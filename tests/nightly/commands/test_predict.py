@@ -45,9 +45,9 @@ def test_of_several_processes_one_that_is_killed_loses_nothing_that_was_written(
     assert ended.code == 1, ended.err
     folder = tmp_path / "predictions"
     done = [number for number in range(12) if any(f"/{number + 1}.png" in row[0] for row in table(folder)[1:])]
-    assert {0, 1} & set(done) and len(done) < 12 and "the same command continues" in ended.out
+    assert {0, 1} & set(done) and len(done) < 12 and "run the same command to continue" in ended.out
     again = well(predict(weights, images, folder=tmp_path))
-    assert f"continuing: {len(done)} of 12 are done" in again.out
+    assert f"continuing: {len(done)} of 12 inputs are done" in again.out
     assert_same(Predictor(weights)(images), objects(folder))
 
 

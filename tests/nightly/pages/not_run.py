@@ -41,9 +41,6 @@ NOT_RUN = {
     "make site": DOWNLOAD,
     "make format": "changes files; make lint says whether it would",
     "make reference": "writes files; tests/nightly/pages/test_reference.py says whether it would",
-    "python main_multi_gpu.py -cfg=./configs/probe_linear.yaml -dataset=folder -data_path=./my_images": DOWNLOAD,
-    "python main_multi_gpu.py -cfg=./configs/probe_knn.yaml -dataset=imagenet2012 "
-    "-data_path=/dataset/imagenet -pretrained=vit_base_patch14_dinov2.lvd142m": DOWNLOAD,
     "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
     "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,

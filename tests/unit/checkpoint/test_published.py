@@ -17,7 +17,7 @@ from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.checkpoint.published import PUBLISHED, _fetch_once, find_published, find_sibling_file
 from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.export.command import load_trained
+from paddlevit_dist.export.command import load_trained_model
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.inference.trained import open_source
@@ -158,10 +158,10 @@ def test_the_name_of_a_model_alone_is_a_path(hub):
 def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
     """As docs/tutorials/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
     said = []
-    found = open_source(source, "predict", recipe="vit_digits", say=said.append)
+    found = open_source(source, "predict", recipe="vit_digits", log=said.append)
     assert Path(found.weights).match(f"hub/models--timm--{NAME}/snapshots/*/model.safetensors")
     assert hub.requests == [PATH] and len(said) == 1 and "model.safetensors" in said[0]
-    for command in (lambda: open_source(source, "predict"), lambda: load_trained(source)):
+    for command in (lambda: open_source(source, "predict"), lambda: load_trained_model(source)):
         with pytest.raises(UserError, match="name the (recipe|model)") as error:
             command()
         assert "no weights at" not in str(error.value)

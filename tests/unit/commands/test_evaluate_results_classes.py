@@ -246,12 +246,12 @@ def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["mine.csv"], "no truth: give TRUTH before RESULTS"),
-        (["truth.csv", "mine.csv", "-dataset=digits"], "truth.csv and -dataset both say what is true"),
+        (["mine.csv"], "no ground truth: give TRUTH before RESULTS"),
+        (["truth.csv", "mine.csv", "-dataset=digits"], "truth.csv and -dataset both name the ground truth"),
         (["missing.csv", "mine.csv"], "missing.csv cannot be read"),
         (["mine.csv", "missing.csv"], "missing.csv cannot be read"),
         (["scores.csv", "truth.csv"], "columns filename, cat, .*; expected a column with the true class"),
-        ([".", "mine.csv"], "no data that are known by their files"),
+        ([".", "mine.csv"], "the dataset type cannot be detected"),
         (["truth.csv", "best.csv", "-logits"], "-logits: best.csv has no scores"),
     ],
 )

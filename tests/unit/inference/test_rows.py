@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from paddlevit_dist.inference.rows import begin, read_entries, write_tables, writer_of_rank
+from paddlevit_dist.inference.rows import begin, open_rank_writer, read_entries, write_tables
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
@@ -20,7 +20,7 @@ class Named(InputSamples):
 
 def test_no_cell_is_a_formula_or_moves_a_cursor_and_the_lines_of_json_are_exact(tmp_path):
     begin(tmp_path, {"inputs": len(NAMES)}, restart=False)
-    writer = writer_of_rank(tmp_path, 0)
+    writer = open_rank_writer(tmp_path, 0)
     writer.add([PredictionRecord(index, [{"class": "=1+1", "score": -0.5}]) for index in range(len(NAMES))])
     writer.close()
     write_tables(tmp_path, Named())
@@ -48,7 +48,7 @@ IDENTITY = {"source": "a/b", "weights_sha256": "w", "settings_sha256": "s", "inp
 )
 def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, changed, said):
     assert list(begin(tmp_path, IDENTITY, restart=False)) == [0, 1]
-    writer = writer_of_rank(tmp_path, 0)
+    writer = open_rank_writer(tmp_path, 0)
     writer.add([PredictionRecord(1, [{"class": "a"}], summary="of the writer")])
     writer.close()
     with pytest.raises(UserError, match=f"predictions of a/b and 2 inputs, with {said} add -restart"):
@@ -62,10 +62,10 @@ def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, 
 
 def test_tables_that_nothing_is_known_of_and_files_that_cannot_be_written_are_told(tmp_path):
     (tmp_path / "predictions.csv").write_text("mine")
-    with pytest.raises(UserError, match="exists, and no about.json says what it is"):
+    with pytest.raises(UserError, match="exists without about.json, so its origin is unknown"):
         begin(tmp_path, IDENTITY, restart=False)
-    with pytest.raises(UserError, match="cannot write .*the same command continues"):
-        writer_of_rank(tmp_path / "gone", 0)
+    with pytest.raises(UserError, match="cannot write .*run the same command to continue"):
+        open_rank_writer(tmp_path / "gone", 0)
     (tmp_path / "about.json").write_text("{")
     with pytest.raises(UserError, match="about.json cannot be read .*: add -restart"):
         begin(tmp_path, IDENTITY, restart=False)

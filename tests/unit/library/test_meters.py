@@ -118,7 +118,7 @@ def test_dice_and_radial_errors_are_their_formulas():
 def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
     with pytest.raises(UserError, match="sample 3 was counted 2 times: Paddle's DistributedBatchSampler"):
         make_meter("images", [1, 3, 3]).compute()
-    with pytest.raises(UserError, match="MeanIoU: nothing was added"):
+    with pytest.raises(UserError, match="MeanIoU: no samples were added"):
         pv.MeanIoU(3).compute()
     with pytest.raises(UserError, match="2 indices of 4 samples"):
         make_meter("images", [1, 2], False, make_meter("images", [1, 2])).compute()
@@ -130,32 +130,37 @@ ROW, MAP, BOX = np.eye(3, dtype=np.float32), np.zeros((4, 4), int), np.array([[0
 FOUND, TRUE = {"boxes": BOX, "scores": [0.9], "labels": [0]}, {"boxes": BOX, "labels": [0]}
 SCENE = {"classes": np.zeros(9, int), "instances": np.zeros(9, int)}
 WRONG = [  # what would be an error of somebody else's, or a wrong number without a word
-    (pv.Accuracy, "cat", None, "classes='cat': expected their number, at least 1, or each name once"),
-    (pv.Accuracy, ["a", "a"], None, "or each name once"),
-    (pv.Accuracy, 3, (ROW[:, :2], [0, 1, 1]), r"outputs of shape \(3, 2\): expected \(batch, 3\)"),
+    (pv.Accuracy, "cat", None, "classes='cat': expected a number of at least 1, or unique names"),
+    (pv.Accuracy, ["a", "a"], None, "or unique names"),
+    (pv.Accuracy, 3, (ROW[:, :2], [0, 1, 1]), r"outputs of shape \(3, 2\): expected logits \(batch, 3\)"),
     (pv.Accuracy, 3, (ROW, [0, 1, 3]), "targets: class 3 of 3: expected 0 to 2"),
-    (pv.Accuracy, 3, (ROW, [0, 1, 2.5]), "expected whole numbers"),
-    (pv.Accuracy, 3, (ROW, [0, 1]), "3 outputs beside 2 targets"),
+    (pv.Accuracy, 3, (ROW, [0, 1, 2.5]), "expected one whole number per sample"),
+    (pv.Accuracy, 3, (ROW, [0, 1]), "3 outputs and 2 targets: expected equal numbers"),
     (
         pv.Accuracy,
         3,
         (ROW, [0, 1, 2], [0, 1]),
         r"indices of shape \(2,\), int64: expected a whole number for each of 3",
     ),
-    (pv.MeanIoU, 256, None, "256 classes: at most 255"),
-    (pv.MeanIoU, 3, (MAP, MAP), r"sample 0: outputs of shape \(4,\).*\(height, width\) of both"),
-    (pv.MeanIoU, 3, ([MAP], [MAP + 256]), "sample 0: targets: class 256 of 3: expected 0 to 2, or 255 for none"),
-    (pv.MeanIoU, 3, ([MAP + 0.7], [MAP]), "outputs: float64: expected numbers of classes"),
-    (pv.CocoAP, 2, (FOUND, TRUE), "this is a dict, not a batch"),
-    (pv.CocoAP, 2, ([TRUE], [TRUE]), "the output is no dictionary of boxes, scores, labels: without scores"),
+    (pv.MeanIoU, 256, None, "256 classes: expected at most 255"),
+    (pv.MeanIoU, 3, (MAP, MAP), r"sample 0: outputs of shape \(4,\).*\(height, width\) for both"),
+    (pv.MeanIoU, 3, ([MAP], [MAP + 256]), "sample 0: targets: class 256 of 3: expected 0 to 2, or 255 for no label"),
+    (pv.MeanIoU, 3, ([MAP + 0.7], [MAP]), "outputs: float64: expected class numbers"),
+    (pv.CocoAP, 2, (FOUND, TRUE), "a dict is not a batch"),
+    (pv.CocoAP, 2, ([TRUE], [TRUE]), "the output has to be a dictionary with boxes, scores, labels: scores missing"),
     (pv.CocoAP, 2, ([{**FOUND, "scores": [1, 1]}], [TRUE]), "the output has 1 boxes and 2 scores"),
-    (pv.CocoAP, 2, ([{**FOUND, "scores": 0.9}], [TRUE]), "the output's scores are a float, no list"),
+    (pv.CocoAP, 2, ([{**FOUND, "scores": 0.9}], [TRUE]), "the output's scores have to be a list, not a float"),
     (pv.CocoAP, 2, ([{**FOUND, "labels": [2]}], [TRUE]), "labels of the output: class 2 of 2"),
     (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
-    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "are no indices of 9 points"),
-    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"no \(class, confidence, its points\)"),
-    (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) of both"),
-    (pv.RadialError, 2, ([np.full((2, 3), np.nan)], [np.zeros((2, 3))]), "landmark 0 is there, its output no number"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"to be \(class, confidence, points\)"),
+    (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) for both"),
+    (
+        pv.RadialError,
+        2,
+        ([np.full((2, 3), np.nan)], [np.zeros((2, 3))]),
+        "landmark 0 has a true position, but its output is not finite",
+    ),
     (pv.VolumeDice, 1, None, "expected the background and at least one more"),
     (pv.VolumeDice, 2, ([np.full((2, 2, 2), 2)], [np.zeros((2, 2, 2), int)]), "outputs: class 2 of 2"),
 ]
@@ -171,7 +176,7 @@ def test_what_would_count_as_something_else_is_refused_and_adds_nothing(make, cl
         meter.update(*batch)
     assert "\n" not in str(raised.value)
     if batch is not None:
-        with pytest.raises(UserError, match="nothing was added"):
+        with pytest.raises(UserError, match="no samples were added"):
             meter.compute()
 
 
@@ -181,7 +186,7 @@ def test_percents_that_are_none_and_meters_of_other_settings_are_refused():
             pv.Accuracy(3, percent=percent)
     meter = pv.MeanIoU(NAMES)
     for other in (pv.MeanIoU(2), pv.MeanIoU(NAMES[::-1]), pv.MeanIoU(NAMES, of="points")):
-        with pytest.raises(UserError, match="^MeanIoU: meters of other classes or options cannot be merged"):
+        with pytest.raises(UserError, match="^MeanIoU: meters with other classes or options cannot be merged"):
             meter.merge(other)
     with pytest.raises(UserError, match="cannot be merged with itself"):
         meter.merge(meter)

@@ -58,11 +58,11 @@ def test_names_are_found_by_a_pattern():
 @pytest.mark.parametrize(
     "name, options, said",
     [
-        ("vit_huge_patch14_224", {"pretrained": True}, "no weights of vit_huge_patch14_224 are published"),
+        ("vit_huge_patch14_224", {"pretrained": True}, "no published weights of vit_huge_patch14_224 are known"),
         ("hf:somebody/something", {"pretrained": True}, r"name it, for example create_model\('resnet50', pretrained="),
         ("resnet18", {"pretrained": "nowhere.pdparams"}, "nowhere.pdparams"),
         ("mixer_b16_224", {"features_only": True}, "MlpMixer has no feature maps"),
-        ("resnet18", {"num_classes": -1}, "num_classes=-1: expected a whole number, 0 for features alone"),
+        ("resnet18", {"num_classes": -1}, "num_classes=-1: expected a whole number, 0 for features only"),
         ("resnet18", {"num_classes": "ten"}, "num_classes='ten': expected a whole number"),
         ("resnet18", {"num_classes": True}, "num_classes=True: expected a whole number"),
         ("resnet18", {"image_size": (0, 32)}, r"image_size=\(0, 32\): expected a whole number, or \(height, width\)"),
@@ -104,9 +104,9 @@ def test_a_training_transform_draws_and_a_layer_of_ones_own_has_none(tmp_path):
     Image.fromarray(image).save(tmp_path / "image.png")
     again = pv.create_transform(model)
     np.testing.assert_array_equal(again.pixels(tmp_path / "image.png"), again.pixels(image))
-    with pytest.raises(UserError, match="makes squares, and vit was built for 16 x 32 pixels"):
+    with pytest.raises(UserError, match="supports square images only, and vit takes 16 x 32 pixels"):
         pv.create_transform(pv.create_model("vit", **{**SMALL, "image_size": (16, 32)}))
-    with pytest.raises(UserError, match="it is not known what Linear expects"):
+    with pytest.raises(UserError, match="the preprocessing of Linear is unknown"):
         pv.create_transform(paddle.nn.Linear(2, 2))
     with pytest.raises(UserError, match="cannot be read as an image"):
         again("nowhere.png")

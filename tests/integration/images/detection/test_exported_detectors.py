@@ -11,7 +11,7 @@ from support.exported_detectors import found_by, make_images, needs_onnx, requir
 from support.processes import ROOT, run_command, run_main
 from support.runs import events, refusal, well
 
-from paddlevit_dist.export.command import load_trained, run
+from paddlevit_dist.export.command import load_trained_model, run
 
 
 def test_bare_weights_become_files_for_paddle(tmp_path):
@@ -82,7 +82,7 @@ def test_the_pages_program_finds_what_the_weights_find(trained, graph):
     ended = well(run_command(words, timeout=600, folder=graph))
     pixels = np.asarray(Image.fromarray(image).resize((48, 48), Image.Resampling.BILINEAR))[None]
     network, images = (
-        load_trained(str(trained / "run")).model.model,
+        load_trained_model(str(trained / "run")).model.model,
         make_images(pixels, "detr_small"),
     )  # ImageNet's mean
     labels, boxes, scores = found_by(network, images, np.array([[90, 60]]))
@@ -98,7 +98,7 @@ def test_paddles_files_are_scored_and_another_preparation_is_refused(trained, tm
     assert make_values(tmp_path / "scored") == pytest.approx(make_values(trained / "checked"), abs=1e-5)
     assert "Paddle's inference model on cpu)" in ended.out.splitlines()[-1]
     other = evaluated(tmp_path, "other", str(tmp_path / "out"), "DATA.IMAGENET_MEAN", "[0.4,0.4,0.4]")
-    assert "expects other input: preprocessing.subtract [0.485, 0.456, 0.406] there" in refusal(other)
+    assert "expects other preprocessing: preprocessing.subtract [0.485, 0.456, 0.406] there" in refusal(other)
 
 
 def write_identity(file, *inputs):
@@ -154,7 +154,7 @@ def test_another_makers_file_of_the_same_inputs_and_outputs_is_scored(label, tmp
         assert "EXPORTED returns label 7, but these data have 0 to 2: use data with its classes" in refusal(ended)
         return
     well(ended)
-    assert "does not say how its input is prepared; it gets: mode RGB, resize [48, 48]" in ended.out
+    assert "does not store its preprocessing; this is used: mode RGB, resize [48, 48]" in ended.out
     found = json.loads((tmp_path / "scored" / "predictions" / "results.json").read_text())
     assert len(found) == 2 * 20 and found[0]["category_id"] == found[1]["category_id"]
     np.testing.assert_allclose(found[0]["bbox"], 48 * np.array([0.1, 0.2, 0.4, 0.6]), atol=1e-4)

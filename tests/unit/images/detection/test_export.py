@@ -30,7 +30,7 @@ def test_a_difference_is_of_objects_whatever_their_order():
 @pytest.mark.parametrize(
     "name, words, message",
     [
-        ("detr_small", [], "detr_small takes images of any size .*add -image_size=HEIGHTxWIDTH"),
+        ("detr_small", [], "detr_small takes images of any size.*add -image_size=HEIGHTxWIDTH"),
         ("rtdetr_small", ["-image_size=40"], "takes images whose sides are multiples of 16, not 40 x 40"),
         ("detr_small", ["-image_size=64", "-outputs=probabilities"], "-outputs=probabilities is for classifiers"),
         (
@@ -38,7 +38,7 @@ def test_a_difference_is_of_objects_whatever_their_order():
             ["-image_size=64"],
             "mask_rcnn_small selects regions on the host .* which paddle2onnx does not",
         ),
-        ("resnet18", ["-image_size=32", "-input=uint8"], "-input=uint8: weights alone do not say how images are norm"),
+        ("resnet18", ["-image_size=32", "-input=uint8"], "-input=uint8: weights alone do not store the norm"),
     ],
 )
 def test_what_cannot_be_exported_is_one_line(name, words, message, tmp_path):

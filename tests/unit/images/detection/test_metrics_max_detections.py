@@ -67,7 +67,7 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
 
     assert said["stats"] == pytest.approx(expected, abs=0) and said["scores"]["AR_300"] == expected[8]
     assert said["protocol"] == [
-        "AP: COCO's rules, 300 detections of an image and category, areas in pixels of the images' files"
+        "AP: COCO's rules, 300 detections for each image and category, areas in pixels of the image files"
     ]
     kept = read_table(str(tmp_path / "of_300"))
     again = SCORE_KINDS[kept.about["kind"]].recompute([kept.arrays], kept.about["classes"])(np.ones((1, 2)))
@@ -75,10 +75,12 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
 
     evaluate_detections.run(words)
     out = capsys.readouterr().out
-    assert "maxDets=300 ] = " in out and "300 detections of an image and category" in out and "maxDets=100" not in out
+    assert (
+        "maxDets=300 ] = " in out and "300 detections for each image and category" in out and "maxDets=100" not in out
+    )
     evaluate_detections.run([*map(str, files), f"-output={tmp_path / 'of_100'}"])
     ended = capsys.readouterr()
-    assert "maxDets=100 ] = " in ended.out and "detections of an image and category" not in ended.out
+    assert "maxDets=100 ] = " in ended.out and "detections for each image and category" not in ended.out
     of_classes = np.zeros((2, 2), int)
     for one in dataset["annotations"]:
         place = [image["id"] for image in dataset["images"]].index(one["image_id"])
@@ -86,7 +88,7 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
     most = of_classes.max()
     number = (of_classes.max(axis=1) > 100).sum()
     assert f"note: {number} of 2 images with more annotations of a category than the 100 detections that" in ended.err
-    assert f"up to {most}: -max_detections={most} counts more" in ended.err
+    assert f"up to {most}: add -max_detections={most} to count all" in ended.err
 
     other = read_table(str(tmp_path / "of_100"))
     with pytest.raises(

@@ -76,7 +76,7 @@ def test_the_listing_has_every_name():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "name a model, or use --list"),
+        ([], "name a model or add --list"),
         (["vit_tiny"], "model 'vit_tiny' is not known: did you mean"),
         (["vit", "-image_size=2x3x4"], "neither pixels such as 224 nor HEIGHTxWIDTH"),
         (["vit", "-image_size=100"], "does not divide into patches"),

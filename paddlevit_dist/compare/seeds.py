@@ -75,7 +75,8 @@ def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
     if plan.processes > 1 or visible < 2:
         return [None]
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return [name.strip() for name in names.split(",")][:visible] if names else [str(gpu) for gpu in range(visible)]
+    gpus = names.split(",")[:visible] if names else map(str, range(visible))
+    return [gpu.strip() for gpu in gpus]
 
 
 def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:

@@ -28,19 +28,18 @@ from .functions import (
     select_gradients,
     with_graph,
 )
-from .memory import empty, product
+from .memory import empty, require_product
 
 
 class HeadLayout(NamedTuple):
     """Layout of heads and windows in an attention."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     dim: int  # of one head
     scale: float
     windows: int = 1  # windows of equal size, inside which an item's tokens attend
-    index: "UntrackedTensor | None" = (
-        None  # int64 (windows, tokens): an item's rows in the order of windows; None: unchanged
-    )
+    # int64 (windows, tokens): an item's rows in the order of windows; None: unchanged
+    index: "UntrackedTensor | None" = None  # type: ignore[assignment]  # hides tuple.index, which is not used
     mask: "UntrackedTensor | None" = None  # float32 (windows, tokens, tokens), added before the softmax
 
 
@@ -74,7 +73,7 @@ def _attend(qkv, bias, heads: HeadLayout, keeps: bool):
         _untracked_address(heads.mask),
         _untracked_address(heads.index),
     )
-    exponential_kernels.attention(product().pointer, *addresses, *sizes, heads.scale, keeps)
+    exponential_kernels.attention(require_product().pointer, *addresses, *sizes, heads.scale, keeps)
     return out, weights
 
 
@@ -83,7 +82,7 @@ def _attend_backward(gradient, qkv, weights, bias_gradient, heads: HeadLayout):
     out = empty(*qkv.shape)
     addresses = [address(tensor) for tensor in (gradient, qkv, weights, out, bias_gradient)]
     exponential_kernels.attention_gradient(
-        product().pointer, *addresses, _untracked_address(heads.index), *_sizes(qkv, heads), heads.scale
+        require_product().pointer, *addresses, _untracked_address(heads.index), *_sizes(qkv, heads), heads.scale
     )
     return out
 
@@ -240,7 +239,7 @@ def _attend_to(q, kv, heads: HeadLayout):
     out, weights = empty(*q.shape), empty(items, heads.count, queries, tokens)
     addresses = [address(tensor) for tensor in (q, kv, weights, out)]
     sizes = items, tokens, queries, heads.count, heads.dim
-    exponential_kernels.cross_attention(product().pointer, *addresses, *sizes, heads.scale)
+    exponential_kernels.cross_attention(require_product().pointer, *addresses, *sizes, heads.scale)
     return out, weights
 
 
@@ -250,7 +249,7 @@ def _attend_to_backward(gradient, q, kv, weights, heads: HeadLayout):
     addresses = [address(tensor) for tensor in (gradient, q, kv, weights, q_gradient, kv_gradient)]
     (items, queries, _), tokens = q.shape, kv.shape[1]
     sizes = items, tokens, queries, heads.count, heads.dim
-    exponential_kernels.cross_attention_gradient(product().pointer, *addresses, *sizes, heads.scale)
+    exponential_kernels.cross_attention_gradient(require_product().pointer, *addresses, *sizes, heads.scale)
     return q_gradient, kv_gradient
 
 
@@ -265,9 +264,9 @@ class _AttentionTo(PyLayer):
     @staticmethod
     @with_graph()
     def backward(ctx: Any, gradient):
-        return select_gradients(
-            ctx.needs_gradient, *_attend_to_backward(as_contiguous(gradient), *ctx.saved_tensor(), ctx.heads)
-        )
+        q, kv, weights = ctx.saved_tensor()
+        gradients = _attend_to_backward(as_contiguous(gradient), q, kv, weights, ctx.heads)
+        return select_gradients(ctx.needs_gradient, *gradients)
 
 
 def attend(q, kv, heads: HeadLayout) -> paddle.Tensor:

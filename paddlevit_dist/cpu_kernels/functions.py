@@ -15,7 +15,7 @@ from paddle.autograd import PyLayer
 
 from ..runtime.paddle_versions import has_lists_in_functions
 from . import exponential_kernels, row_kernels
-from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, product
+from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, require_product
 
 
 def count_rows(x: paddle.Tensor) -> int:
@@ -30,7 +30,7 @@ def address(tensor: paddle.Tensor | None) -> int:
 
 def multiply(left, right, out, sizes, transposed=(PLAIN, PLAIN), beta=0.0) -> None:
     """Multiply tensors with ``MklSgemm``; see its ``__call__``."""
-    product()(left.data_ptr(), right.data_ptr(), out.data_ptr(), sizes, transposed, beta)
+    require_product()(left.data_ptr(), right.data_ptr(), out.data_ptr(), sizes, transposed, beta)
 
 
 def needs_gradients(*tensors: paddle.Tensor | None) -> list[bool]:

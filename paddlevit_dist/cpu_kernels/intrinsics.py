@@ -7,9 +7,9 @@ from numba import types
 from numba.extending import intrinsic
 
 # For loops: sums may be reordered, so that several numbers are added at once.
-FAST = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
+FAST: dict[str, Any] = {"fastmath": {"contract", "reassoc", "nsz"}, "error_model": "numpy"}
 # For formulas that depend on the order of operations.
-ORDERED = {"fastmath": {"contract"}, "error_model": "numpy"}
+ORDERED: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy"}
 
 
 @intrinsic

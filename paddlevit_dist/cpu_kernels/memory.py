@@ -95,6 +95,18 @@ def product() -> MklSgemm | None:
     return sgemm if _is_exact(sgemm) else None
 
 
+def require_product() -> MklSgemm:
+    """Return the matrix product of Paddle's MKL, which ``product`` has found.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    sgemm = product()
+    if sgemm is None:
+        raise RuntimeError("Paddle has no exact matrix product of MKL")
+    return sgemm
+
+
 def _is_exact(function: Callable[..., None]) -> bool:
     """Return whether a small product plus a transposed one is exact; its numbers are integers."""
     left, right = (np.arange(count, dtype=np.float32) for count in (35, 21))

@@ -6,7 +6,7 @@ no known order gives its results, Pillow resizes.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -36,7 +36,10 @@ class CompiledTrainingTransform(TrainingTransform):
         planes = image if isinstance(image, np.ndarray) else ImagePlanes.from_image(image).pixels
         if len(planes) != self.channels:
             planes = np.repeat(planes, self.channels, axis=0)
-        return self.augment(ImagePlanes(planes), generator).pixels
+        image = ImagePlanes(planes)
+        if self.augment is not None:
+            image = cast(ImagePlanes, self.augment(image, generator))  # each operation returns planes
+        return image.pixels
 
     def prepare(self) -> None:
         """Compile or load the loops and compare them with Pillow, once for all processes forked from this one."""

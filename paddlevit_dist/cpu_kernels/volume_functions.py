@@ -15,7 +15,7 @@ from ..launch.tuning import one_thread_here
 from ..runtime.compiled import compiled
 from .functions import address, differentiable, needs_gradients, select_gradients, with_graph
 from .intrinsics import floats_at, multiply
-from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, product
+from .memory import PLAIN, TRANSPOSED, as_contiguous, empty, require_product
 
 _PART = 1024  # numbers of a line at a time
 
@@ -112,7 +112,7 @@ def _correlate(x, weights, kernel, margins) -> paddle.Tensor:
     padded, weights = _pad(size, margins), as_contiguous(weights)
     depth, height, width = (length - side + 1 for length, side in zip(padded, kernel))
     out = empty(batch, outputs, depth, *padded[1:])
-    addresses = product().pointer, address(x), address(weights), address(out)
+    addresses = require_product().pointer, address(x), address(weights), address(out)
     with one_thread_here():  # more threads make products of this size slower
         correlate(*addresses, batch, inputs, outputs, tuple(size), kernel, margins, padded)
     return as_contiguous(out[:, :, :, :height, :width])
@@ -152,7 +152,7 @@ class _VolumeConvolutionFunction(PyLayer):
             x_gradient = _correlate(gradient, weight.flatten(2).flip(2).transpose([2, 1, 0]), tuple(kernel), margins)
         if ctx.needs_gradient[1]:
             sums = paddle.zeros([kernel[0] * kernel[1] * kernel[2], outputs, inputs])
-            addresses = product().pointer, address(x), address(gradient), address(sums)
+            addresses = require_product().pointer, address(x), address(gradient), address(sums)
             sizes = tuple(size), tuple(kernel), padding, _pad(size, padding)
             with one_thread_here():
                 weight_gradient(*addresses, batch, inputs, outputs, *sizes)

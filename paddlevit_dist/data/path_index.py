@@ -160,8 +160,8 @@ class PathIndex:
         return self._open().labels
 
     @property
-    def class_names(self) -> list[str] | None:
-        """Name of each label; None if the source has no names."""
+    def class_names(self) -> Any:
+        """The stored ``class_names``: a list of names, None, or the JSON value that the builder's function returned."""
         maps = self._open()
         return json.loads(maps.file[maps.names])
 

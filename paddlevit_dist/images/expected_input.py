@@ -95,7 +95,8 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
         size = (variant_input or ExpectedInput()).image_size
         crop = weights.crop_pct, weights.interpolation, size, weights.crop_mode
         return ExpectedInput(weights.mean, weights.std, *crop), weights.name
-    if weights_name.startswith("timm:") and weights_name == str(values.MODEL.PRETRAINED).partition("#")[0]:
+    is_of_timm = weights_name.startswith("timm:") and weights_name == str(values.MODEL.PRETRAINED).partition("#")[0]
+    if is_of_timm and variant_input is not None:
         return variant_input, weights_name
     described = _read_config(values.MODEL.PRETRAINED, model, variant_input or ExpectedInput(), is_hub_asked)
     return described or (variant_input and (variant_input, weights_name))

@@ -102,10 +102,11 @@ def compress_runs(segmentation: Any, height: int | None = None, width: int | Non
     Raises:
         ValueError: the segmentation is not valid.
     """
-    if isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str):
+    is_compressed = isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str)
+    if is_compressed and height is not None and width is not None:
         text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
         lengths = _decode_lengths([text])[0]
-        if size == [height, width] and lengths.sum() == size[0] * size[1] and lengths.min(initial=0) >= 0:
+        if size == [height, width] and lengths.sum() == height * width and lengths.min(initial=0) >= 0:
             return text
     return parse_segmentation(segmentation, height, width).text()
 

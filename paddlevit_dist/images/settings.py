@@ -115,7 +115,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
     notices += [] if is_set else filter(None, [format_unknown_input(values, match)])
     data = values.DATA
     for name in (name for name in names if name not in settings):
-        _, last = name.split(".")
+        last = name.rpartition(".")[2]
         data[last] = list(weight_stats.get(name) or data[last][:1] * data.IMAGE_CHANNELS)
     return notices
 
@@ -124,8 +124,8 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting])
     """If the command line replaces a recipe's model or its published weights, set the matching weights or model."""
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
     row = find_published(model.PRETRAINED)
-    is_of_recipe = weights is not None and weights.source != COMMAND_LINE
-    if not model.PRETRAINED_REQUIRED and is_of_recipe and row and name and name.value != row.model:
+    is_optional = not model.PRETRAINED_REQUIRED
+    if is_optional and weights and weights.source != COMMAND_LINE and row and name and name.value != row.model:
         model.PRETRAINED = None
         return [f"MODEL.PRETRAINED null: {row.name} ({weights.origin}) is for another model than {name.value}"]
     if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:

@@ -79,7 +79,7 @@ def _print_findings(search: SearchResult, val: Any, train: Any, task: Task, fold
 def find_label_conflicts(search: SearchResult, val: Any, train: Any) -> list[str]:
     """Describe the pairs whose two samples are labeled with different classes: one of both labels is wrong."""
     names = [getattr(data, "class_names", None) for data in (val, train)]
-    split_labels = [getattr(data, "labels", None) for data in (val, train)]
+    split_labels: list[Any] = [getattr(data, "labels", None) for data in (val, train)]
     if any(labels is None or np.ndim(labels) != 1 for labels in split_labels):
         return []
     conflicts = []

@@ -120,7 +120,7 @@ def compute_similarity(first_thumb: np.ndarray, second_thumb: np.ndarray) -> Ima
     borders = np.array([0.0, 1.0, 0.0, 1.0])  # top, bottom, left, right
     borders = _align(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
     details = [image - _blur() @ image @ _blur().T for image in (first, second)]
-    borders = _align(*details, borders)
+    borders = _align(details[0], details[1], borders)
     rows, columns, is_shared = _window(borders)
     colors = _correlation((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
     return ImageSimilarity(colors, _correlation((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))

@@ -89,8 +89,6 @@ class WandbLog(ServiceLog):
         """Begin or continue a run."""
         import wandb
 
-        unwanted = ("x_disable_meta", "x_disable_stats", "disable_git")
-        private = {**dict.fromkeys(unwanted, True), "x_save_requirements": False, "save_code": False}
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=os.environ.get("WANDB_NAME", run.folder.name),
@@ -98,7 +96,15 @@ class WandbLog(ServiceLog):
             resume="allow",
             dir=str(run.folder),
             config=parse_yaml(run.config_text),
-            settings=wandb.Settings(console="off", host=os.environ.get("WANDB_HOST", ""), **private),
+            settings=wandb.Settings(
+                console="off",
+                host=os.environ.get("WANDB_HOST", ""),
+                x_disable_meta=True,
+                x_disable_stats=True,
+                disable_git=True,
+                x_save_requirements=False,
+                save_code=False,
+            ),
         )
         self._run.define_metric("update")  # W&B's step only grows, but a resumed run may repeat updates
         self._run.define_metric("*", step_metric="update")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..tasks.prediction import InputSamples, find_inputs, output_names
-from .data.samples import PointSample, SceneSamples
+from .data.samples import SceneSamples, VoxelizedSample
 from .data.scene import CENTERED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, read_scene
 from .data.scenes import SceneDataset
@@ -168,7 +168,7 @@ class SceneInputs(InputSamples):
         self.notices = list(notices)
         self.labeled = False
 
-    def sample(self, index: int, generator: np.random.Generator) -> PointSample:
+    def sample(self, index: int, generator: np.random.Generator) -> VoxelizedSample:
         """Return scene ``index`` as network input."""
         return self.samples.sample(index, generator)
 

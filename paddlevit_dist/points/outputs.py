@@ -65,6 +65,8 @@ class SceneWriter(PredictionWriter):
 
     def _write_in_source_format(self, index: int, classes: np.ndarray, instances: np.ndarray | None) -> str | None:
         """Write the labels in the format of the scene's file; return the name, or None for other formats."""
+        if not isinstance(self.dataset, InputScenes):
+            return None
         path, kind, _ = self.dataset.scenes[index]
         name = self.dataset.names[index]
         if kind not in self.source_kinds:

@@ -15,7 +15,7 @@ from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.task import Task
 from .data.features import COLORS, build_channels, require_channels
 from .data.images import get_palette
-from .data.samples import PointSample, SceneSamples, collate_samples
+from .data.samples import SceneSamples, VoxelizedSample, collate_samples
 from .data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
@@ -84,17 +84,17 @@ class SceneTask(Task):
         self._should_check_unit = False
         return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
 
-    def classes_in(self, sample: PointSample) -> np.ndarray | None:
+    def classes_in(self, sample: VoxelizedSample) -> np.ndarray | None:
         """Return the classes of all labeled points."""
         return sample.scene.semantic[sample.scene.semantic != IGNORED]
 
-    def check_sample(self, sample: PointSample) -> None:
+    def check_sample(self, sample: VoxelizedSample) -> None:
         """Check the range of labels, and that features are finite."""
         require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")
         for view in sample.views:
             require_finite(view.features, "features")
 
-    def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
+    def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
         """Collate the samples, with the network's plan instead of the coordinates."""
         batch = collate_samples(samples)
         if self.plan_spec is not None:  # None: a batch for display, without a network

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from ..launch.lock import is_running
 from ..logging.record import FOUND_LATER
@@ -276,7 +276,7 @@ class RunMetrics:
         self.best: dict[str, Any] | None = None
         self._epoch_evaluations: list[dict[str, Any]] = []
         self._sessions: list[list[float]] = []  # first and last time of each session
-        self._last_updates: dict[int, int] = {}  # of each epoch
+        self._last_updates: dict[int, float] = {}  # of each epoch
 
     def add(self, event: dict[str, Any]) -> None:
         """Add an event to its curve or list."""
@@ -297,9 +297,9 @@ class RunMetrics:
                     self.training.setdefault(name, []).append((update, value))
         elif kind == "evaluation" and is_number(event.get("epoch")):
             self._epoch_evaluations.append(event)
-            name = event.get("best")
-            if isinstance(name, str) and is_number(event.get(name)):
-                self.best = {"name": name, "value": event[name], "epoch": event["epoch"], **get_interval(event, name)}
+            best = event.get("best")
+            if isinstance(best, str) and is_number(event.get(best)):
+                self.best = {"name": best, "value": event[best], "epoch": event["epoch"], **get_interval(event, best)}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
@@ -371,7 +371,7 @@ def get_interval(event: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"interval": tuple(ends), "percent": about["percent"]}
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Return whether a value is a finite number that can be drawn."""
     return (
         isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 1e300

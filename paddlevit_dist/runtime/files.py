@@ -103,6 +103,8 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 class NotAFile(OSError):
     """The path is not a file; ``strerror`` says what it is."""
 
+    strerror: str
+
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",

@@ -47,12 +47,12 @@ class Model(nn.Layer):
     fixed_options: ClassVar[Mapping[str, Any]] = {}
     #: by owner of weights that can be loaded, a function that maps a state with the owner's parameter names to one with
     #: this model's, both of numpy arrays; it leaves unknown names unchanged
-    key_maps: ClassVar[Mapping[str, KeyMap]] = {}
+    key_maps: Mapping[str, KeyMap] = {}
     #: names of the last layers, whose shape depends on the number of classes
-    classifier_layers: ClassVar[tuple[str, ...]] = ()
+    classifier_layers: tuple[str, ...] = ()
     #: regular expression for the names of consecutive layers, such as a transformer's blocks; ``named_parameters`` must
     #: have them in this order
-    layer_names: ClassVar[str | None] = None
+    layer_names: str | None = None
 
     #: channels of the input
     in_channels: int

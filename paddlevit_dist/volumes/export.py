@@ -36,7 +36,7 @@ def export_parts(
     else:
         intensities = f"{window[0]:g} and {window[1]:g} are mapped to 0 and 1, without clipping"
     is_focal = volumes.LOSS == "focal"
-    postprocessing = {
+    postprocessing: dict[str, Any] = {
         "maps": "the sigmoid of the outputs" if is_focal else "the outputs",
         "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
         "position": _POSITION[volumes.DECODING],

@@ -159,7 +159,8 @@ def affine_to_world(affine: np.ndarray, convention: str) -> np.ndarray:
 
 def resampled_shape(shape: Sequence[int], affine: np.ndarray, spacing: np.ndarray) -> tuple[int, int, int]:
     """Return the shape (depth, height, width) that ``resample`` gives an array of ``shape``."""
-    steps = np.asarray(spacing, dtype=np.float64) / VolumeGeometry(tuple(shape), affine).spacing
+    stored = VolumeGeometry((shape[0], shape[1], shape[2]), affine)
+    steps = np.asarray(spacing, dtype=np.float64) / stored.spacing
     depth, height, width = (_resampled_length(length, step) for length, step in zip(shape, steps))
     return depth, height, width
 
@@ -309,6 +310,17 @@ def check_fits(file: str, announced: int, available: int, gain: int) -> None:
             f"{file} cannot be read as a volume: it probably has fewer voxels than its header announces ({announced:,} "
             f"bytes, more than {available:,} bytes can contain); is it complete? Copy it again"
         )
+
+
+def require_spacing(spacing: np.ndarray | None) -> np.ndarray:
+    """Return ``spacing``.
+
+    Raises:
+        ValueError: it is None, since neither a dataset nor trained weights are open.
+    """
+    if spacing is None:
+        raise ValueError("the voxel spacing is not known: open a dataset, or load metadata of trained weights")
+    return spacing
 
 
 def require_same_spacing(dataset: str, other_spacing: np.ndarray | None, spacing: np.ndarray) -> None:

@@ -285,7 +285,7 @@ def _nifti_class(nibabel: Any, file: str) -> Any:
     is_gzip = file.lower().endswith(".gz")
     with gzip.open(file) if is_gzip else open(file, "rb") as content:
         beginning = content.read(540)  # length of a NIfTI-2 header, which is its first field
-    is_second = 540 in (int.from_bytes(beginning[:4], order) for order in ("little", "big"))
+    is_second = 540 in (int.from_bytes(beginning[:4], "little"), int.from_bytes(beginning[:4], "big"))
     kind = nibabel.Nifti2Image if is_second else nibabel.Nifti1Image
     length = kind.header_class.sizeof_hdr
     if len(beginning) < length:

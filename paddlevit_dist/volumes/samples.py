@@ -42,12 +42,15 @@ class AugmentationConfig(NamedTuple):
 NO_AUGMENTATION = AugmentationConfig()
 
 
+CropSize = tuple[int, int, int]  # depth, height, width
+
+
 class CropMap(NamedTuple):
     """Affine map of crop voxels to volume voxels: ``center + matrix @ (voxel - (size - 1) / 2)``; order z, y, x."""
 
     center: np.ndarray  # (3,)
     matrix: np.ndarray  # (3, 3)
-    size: tuple[int, int, int]
+    size: CropSize
     is_flipped: bool
 
     @property
@@ -87,11 +90,12 @@ class VolumeSamples(TransformedDataset):
         notices: Sequence[str] = (),
     ) -> None:
         self.dataset = dataset
-        self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
+        self.crop_size = None if crop_size is None else to_crop_size(crop_size)
         self.augmentation = augmentation
         self.mirrored = list(mirrored)
-        is_config = isinstance(intensities, IntensityConfig)
-        self.intensities = intensities if is_config else IntensityConfig(window=intensities)
+        if not isinstance(intensities, IntensityConfig):
+            intensities = IntensityConfig(window=intensities)
+        self.intensities = intensities
         self.notices = notices
 
     @property
@@ -121,7 +125,7 @@ class VolumeSamples(TransformedDataset):
             volume = scaling(decoded.array)
             whole = {"affine": decoded.geometry.affine, "index": np.int64(index)}
             return {"volume": volume[None], "points": points.astype(np.float32), **whole}
-        crop = self._draw_map(decoded, points, generator)
+        crop = self._draw_map(decoded, points, self.crop_size, generator)
         volume = scaling(cut(decoded.array, crop, outside=scaling.zero))
         points = crop.to_crop(points)
         if crop.is_flipped:
@@ -131,7 +135,9 @@ class VolumeSamples(TransformedDataset):
             "points": points.astype(np.float32),
         }
 
-    def _draw_map(self, decoded: DecodedVolume, points: np.ndarray, generator: np.random.Generator) -> CropMap:
+    def _draw_map(
+        self, decoded: DecodedVolume, points: np.ndarray, crop_size: CropSize, generator: np.random.Generator
+    ) -> CropMap:
         augmentation = self.augmentation
         matrix = draw_matrix(augmentation, decoded.geometry.spacing, generator)
         is_flipped = bool(generator.random() < augmentation.flip)
@@ -139,8 +145,8 @@ class VolumeSamples(TransformedDataset):
             matrix[:, 2] *= -1.0
         center = self._draw_center(decoded.array.shape, points, generator)
         if not augmentation.turns:
-            center = snap_to_grid(center, self.crop_size)
-        return CropMap(center, matrix, self.crop_size, is_flipped)
+            center = snap_to_grid(center, crop_size)
+        return CropMap(center, matrix, crop_size, is_flipped)
 
     def _draw_center(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Draw a center such that the crop stays inside the volume, if the volume is large enough."""
@@ -153,6 +159,12 @@ class VolumeSamples(TransformedDataset):
         if near < _NEAR_LANDMARK and len(present):
             center = points[present[int(choice * len(present))]] + offset
         return np.clip(center, low, high)
+
+
+def to_crop_size(lengths: Sequence[int]) -> CropSize:
+    """Convert three lengths to plain integers."""
+    depth, height, width = map(int, lengths)
+    return depth, height, width
 
 
 def draw_matrix(augmentation: AugmentationConfig, spacing: np.ndarray, generator: np.random.Generator) -> np.ndarray:

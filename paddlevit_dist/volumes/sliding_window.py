@@ -1,6 +1,7 @@
 """Maps of a whole volume from overlapping windows of the size that the model was trained on."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -41,7 +42,7 @@ def predict(
     starts = [window_starts(length, side_length, overlap) for length, side_length in zip(volume.shape[1:], window)]
     places = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
     weight = _product([constant(line_weights, int(length), weights) for length in window])
-    total = None
+    total: Any = None  # (maps, depth, height, width) from the first windows on
     for first in range(0, len(places), _WINDOWS_AT_ONCE):
         group = places[first : first + _WINDOWS_AT_ONCE]
         slices = [tuple(slice(s, s + length) for s, length in zip(place, window)) for place in group]

@@ -106,7 +106,8 @@ class DecodedStore:
 
     def _read(self, file: str, *within: str) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Read voxels and affine, see ``read_upright``, and further facts to store."""
-        decoded = read_decoded(file, self.spacing, self.max_voxels, *within[:1], channels=within[1:])
+        region, channels = (within[0], within[1:]) if within else (VOLUME, ())
+        decoded = read_decoded(file, self.spacing, self.max_voxels, region, channels)
         return decoded.array, decoded.geometry.affine, {"window": decoded.window, "moments": decoded.moments}
 
 
@@ -170,7 +171,7 @@ def read_stored(
             axis.
     """
     voxels, header = read_volume(file, max_voxels)
-    geometry = header.geometry if first in (None, file) else read_header(first, max_voxels).geometry
+    geometry = header.geometry if first is None or first == file else read_header(first, max_voxels).geometry
     return to_canonical(voxels if to_classes is None else to_classes(file, voxels), geometry.affine)
 
 

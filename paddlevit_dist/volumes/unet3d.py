@@ -148,7 +148,7 @@ class UNet3D(Model):
             skips.append(x)
             x = self.activation(down(x))
         x = self.encoder[self.depth](x)
-        features = []
+        features: list[paddle.Tensor] = []
         for level in reversed(range(self.depth)):
             # Channels are reduced before the resolution rises: an eighth of the work.
             x = F.interpolate(self.up[level](x), scale_factor=2, mode="nearest", data_format="NCDHW")

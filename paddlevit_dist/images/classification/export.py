@@ -76,7 +76,9 @@ def _paddlex(
     resize: dict[str, Any] = {"resize_short": shorter}
     if shorter is None or is_square:
         resize = {"size": shorter or size}
-    operations = [{"ResizeImage": {**resize, "backend": "pil", "interpolation": interpolation.upper()}}]
+    operations: list[dict[str, dict[str, Any] | None]] = [
+        {"ResizeImage": {**resize, "backend": "pil", "interpolation": interpolation.upper()}}
+    ]
     if shorter is not None:
         operations.append({"CropImage": {"size": size}})
     scaling = {"channel_num": 3, "mean": mean, "std": deviation, "scale": 1 / 255, "order": ""}

@@ -278,7 +278,7 @@ class LinearProbe(ProbeTask):
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all heads."""
         names = [f"{rate:g}" for rate in self._rates]
-        return ProbeMetrics(self.num_classes, self.evaluated_classes, "rate", names, self._chosen)
+        return ProbeMetrics(self._require_num_classes(), self.evaluated_classes, "rate", names, self._chosen)
 
 
 class KnnProbe(ProbeTask):
@@ -338,7 +338,7 @@ class KnnProbe(ProbeTask):
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all numbers of neighbors."""
         names = [str(number) for number in self.config.PROBE.KNN_K]
-        return ProbeMetrics(self.num_classes, self.evaluated_classes, "neighbors", names, 0)
+        return ProbeMetrics(self._require_num_classes(), self.evaluated_classes, "neighbors", names, 0)
 
 
 def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:

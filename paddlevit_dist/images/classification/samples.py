@@ -1,5 +1,6 @@
 """Samples of image classification: a split with its transform, and new images with the transform of an evaluation."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class ClassificationSamples(TransformedDataset):
         return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
 
     @property
-    def class_names(self) -> list[str] | None:
+    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # the dataset knows
         """Name of each class, if the dataset has names."""
         return self.dataset.class_names
 

@@ -146,8 +146,9 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
     names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
     names = [name for name in names if f"DATA.{name}" not in settings]
     match = find_expected_input(values, is_hub_asked=bool(names))
-    for name in names if match is not None else ():
-        values.DATA[name] = getattr(match[0], name.lower())
+    if match is not None:
+        for name in names:
+            values.DATA[name] = getattr(match[0], name.lower())
     return []
 
 

@@ -50,7 +50,7 @@ from ..transforms.on_device import (
 )
 from ..transforms.policies import build_augmentation
 from .class_balance import compute_class_weights, format_imbalance, weighted_cross_entropy
-from .distillation import build_teacher, distillation_loss
+from .distillation import TeacherModel, build_teacher, distillation_loss
 from .export import export_parts
 from .figures import report_figures, roll_out
 from .prediction import ImageClassWriter
@@ -86,7 +86,7 @@ class Classification(ClassifierTask):
         self.class_names = None
         self.class_weights = None
         self.replacements: ReplacementReader | None = None
-        self.teacher = None
+        self.teacher: TeacherModel | None = None
         self._crops: TrainingTransform | None = None  # transform of training images
         self._inspection: SplitInspection | None = SplitInspection(
             config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
@@ -108,10 +108,11 @@ class Classification(ClassifierTask):
         """Open a split with its transform, check it, and log what was found."""
         data = self.config.DATA
         dataset, notes = open_images(self.config, split, cache_folder)
-        self._check_classes(dataset)
+        num_classes = self._check_classes(dataset)
         if dataset.labels is not None:
-            check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
-        notes += self._inspection.inspect(dataset, split, dataset.num_classes)
+            check_labels(np.asarray(dataset.labels), num_classes, f"dataset {data.DATASET}", dataset.describe)
+        if self._inspection is not None:
+            notes += self._inspection.inspect(dataset, split, num_classes)
         is_training = self.trains_on(split)
         transform = self.training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ClassificationSamples(dataset, transform, self.erasing if is_training else None)
@@ -176,7 +177,7 @@ class Classification(ClassifierTask):
                 f"dataset {data.DATASET} does not expose its labels: give it an attribute 'labels', or remove "
                 "DATA.CLASS_BALANCED and TRAIN.CLASS_WEIGHTS"
             )
-        self.class_weights = compute_class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
+        self.class_weights = compute_class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self._require_num_classes())
         samples.is_balanced = data.CLASS_BALANCED
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
@@ -201,20 +202,29 @@ class Classification(ClassifierTask):
         """Merge the unreadable images of all ranks into one list; every rank must call this."""
         return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
-    def _check_classes(self, dataset: Any) -> None:
+    def _check_classes(self, dataset: Any) -> int:
+        """Return the number of the dataset's classes, which sets the number of the model's unless it is configured."""
+        num_classes: int = dataset.num_classes
         if self.num_classes is None:
-            if dataset.num_classes < 2:
+            if num_classes < 2:
                 name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
                 raise UserError(
                     f"dataset {self.config.DATA.DATASET} at {self.config.DATA.DATA_PATH} has only one class{name}: a "
                     "classifier needs two or more, one folder each"
                 )
-            self.num_classes = dataset.num_classes
-        if self.num_classes < dataset.num_classes:
+            self.num_classes = num_classes
+        if self.num_classes < num_classes:
             raise UserError(
-                f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
-                f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or remove it"
+                f"dataset {self.config.DATA.DATASET} has labels 0 to {num_classes - 1} but MODEL.NUM_CLASSES "
+                f"(-num_classes) is {self.num_classes}; set it to {num_classes} or remove it"
             )
+        return num_classes
+
+    def _require_num_classes(self) -> int:
+        """Return the number of the model's classes, which the configuration, the data or the weights have set."""
+        if self.num_classes is None:
+            raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
+        return self.num_classes
 
     def reading_advice(self, samples: Any) -> Sequence[str]:
         """Return ways to read images faster."""
@@ -242,8 +252,9 @@ class Classification(ClassifierTask):
         images, labels, *erased = zip(*samples)
         # images uint8 (batch, channels, size, size), a quarter of the bytes of float32; labels int64 (batch,)
         batch = {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
-        for drawn in erased:
-            batch.update(self.erasing.collate(drawn))
+        if self.erasing is not None:
+            for drawn in erased:
+                batch.update(self.erasing.collate(drawn))
         return batch
 
     # ---- model ---------------------------------------------------------------------------------------------------
@@ -254,12 +265,12 @@ class Classification(ClassifierTask):
         if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # trained weights
             self.class_names = list(names_by_synset().values())
             self.notices.append("note: the weights do not name their 1,000 classes; ImageNet's names are used")
-        model = self._create_model(num_classes or self.num_classes)
+        model = self._create_model(num_classes or self._require_num_classes())
         if not config.EVAL:
             self.notices += filter(None, [expected_input.format_better_weights(config, accelerator_bytes())])
             if self._crops is not None:
                 self._crops.prepare()
-            self.teacher = build_teacher(config.TRAIN, self.num_classes, config.DATA)
+            self.teacher = build_teacher(config.TRAIN, self._require_num_classes(), config.DATA)
             if self.teacher is not None:
                 as_model(model).learn_from_teacher()
         return model
@@ -377,7 +388,7 @@ class Classification(ClassifierTask):
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss of uniform predictions, to compare the first loss with."""
-        return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
+        return {} if self.class_weights is not None else {"loss": math.log(self._require_num_classes())}
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
@@ -387,13 +398,13 @@ class Classification(ClassifierTask):
 
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""
-        return ClassificationMetrics(self.num_classes, self.evaluated_classes)
+        return ClassificationMetrics(self._require_num_classes(), self.evaluated_classes)
 
     def figures(
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of an evaluation."""
-        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, samples.class_names)
+        evaluated = EvaluatedAnswers(*join_records(records), self._require_num_classes(), samples.class_names)
         return report_figures(evaluated, samples, lambda images: roll_out(model, self.normalizer(images)))
 
     # ---- prediction and export -----------------------------------------------------------------------------------
@@ -442,7 +453,7 @@ class Classification(ClassifierTask):
         pixels = self.normalizer.pixels(self.normalizer(paddle.to_tensor(images)))
         return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))
 
-    def _caption(self, shares: np.ndarray, class_names: list[str] | None) -> str:
+    def _caption(self, shares: np.ndarray, class_names: Sequence[str] | None) -> str:
         """Format the names of the labels, with their shares if there are several."""
         best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
         names = [printable_or(class_names[label], f"class {label}") if class_names else str(label) for label in best]

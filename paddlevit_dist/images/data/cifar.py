@@ -120,14 +120,17 @@ def _read_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     """Read sequentially, since the archive is compressed; batches read too early wait for their turn."""
     waiting: dict[str, bytes] = {}
     due = list(names)
-    with open_regular(source, "rb") as packed, tarfile.open(fileobj=_BoundedDecompressor(packed), mode="r|") as archive:
+    with open_regular(source, "rb") as packed, _open_stream(packed) as archive:
         for member in archive:
             if member.offset_data + member.size > _LARGEST_ARCHIVE_BYTES:  # before skipping the announced bytes
                 raise _too_large()
             name = os.path.basename(member.name)
-            if not member.isfile() or name not in due or name in waiting:
+            if name not in due or name in waiting:
                 continue
-            waiting[name] = archive.extractfile(member).read()
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None:
+                continue
+            waiting[name] = content.read()
             if len(waiting[name]) != member.size:
                 raise EOFError(f"'{name}' ends after {len(waiting[name])} of {member.size} bytes")
             while due and due[0] in waiting:
@@ -135,6 +138,11 @@ def _read_archive(source: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
             if not due:
                 return
     raise UserError(f"{source} has no {due[0]}; get it again from {_HOME}")
+
+
+def _open_stream(packed: Any) -> tarfile.TarFile:
+    stream: Any = _BoundedDecompressor(packed)  # has ``read`` only, which is all that reading in sequence needs
+    return tarfile.open(fileobj=stream, mode="r|")
 
 
 class _BoundedDecompressor:

@@ -1,5 +1,6 @@
 """Images listed in a path index, and folders with one subfolder per class, listed in a fixed order."""
 
+import functools
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -158,7 +159,7 @@ def _list_class_images(root: str, folder: str, class_name: str, skipped_files: S
         if name[name.rfind(b".") :].lower() in suffixes:
             paths.append(entry.path[relative_from:])
         else:
-            skipped_files.add(name, entry.path, lambda path=entry.path: read_head(path))
+            skipped_files.add(name, entry.path, functools.partial(read_head, entry.path))
     return sorted(paths)
 
 
@@ -177,6 +178,8 @@ def _empty(kind: str, skipped_files: SkippedFiles) -> UserError:
 class IndexedClassImages(ImageDataset):
     """Images listed in a path index; nothing is known about an image until it is read."""
 
+    root: str
+    num_classes: int
     reading = ReadConfig()
     reads_parts = True
 
@@ -209,12 +212,12 @@ class IndexedClassImages(ImageDataset):
         return os.path.join(self.root, self._index.path(index))
 
     @property
-    def labels(self) -> np.ndarray:
+    def labels(self) -> np.ndarray:  # type: ignore[override] # stored in the index
         """All labels, (samples,) int32, read-only."""
         return self._index.labels
 
     @property
-    def class_names(self) -> list[str] | None:
+    def class_names(self) -> list[str] | None:  # type: ignore[override] # stored in the index
         """Name of each class, None for a plain list of paths and labels."""
         return self._index.class_names
 
@@ -256,6 +259,6 @@ class ClassFolders(IndexedClassImages):
         return cls(data_path, "train", cache_folder, whole=True)
 
     @staticmethod
-    def has_validation(data_path: str) -> bool:
+    def has_validation(data_path: str | None) -> bool:
         """Return whether there is a folder of validation images."""
-        return any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)
+        return data_path is not None and any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)

@@ -85,9 +85,14 @@ def published_classes(section: str, first: int | None, offset: int) -> ClassList
     """
     lines = (line.split("\t") for line in _PUBLISHED.read_text(encoding="ascii").splitlines())
     rows = [row for row in lines if row[0] == section]
-    colors = [tuple(map(int, row[3].split())) for row in rows if row[3]]
+    colors = [_parse_color(row[3].split()) for row in rows if row[3]]
     numbers = [int(row[1]) + offset if first is None else first + at for at, row in enumerate(rows)]
     return _build_list([ListedClass(row[2], numbers[at], *colors[at : at + 1]) for at, row in enumerate(rows)], "")
+
+
+def _parse_color(channels: Iterable[str]) -> tuple[int, int, int]:
+    red, green, blue = map(int, channels)
+    return red, green, blue
 
 
 def find_class_list(folders: Iterable[str]) -> ClassList | None:
@@ -123,9 +128,10 @@ def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
     for entry in entries:
         if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
             raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
-    is_numbered = all(entry.number is not None for entry in entries)
+    listed_numbers = [entry.number for entry in entries if entry.number is not None]
+    is_numbered = len(listed_numbers) == len(entries)
     start = -1 if entries and entries[0].name == "__ignore__" else 0  # Labelme's numbering
-    rows = [(entry, entry.number if is_numbered else place) for place, entry in enumerate(entries, start)]
+    rows = list(zip(entries, listed_numbers if is_numbered else range(start, start + len(entries))))
     learned = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNED]
     ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNED]
     has_colors = all(entry.color is not None for entry in entries)
@@ -158,11 +164,12 @@ def _parse_lines(text: str) -> list[ListedClass]:
 
 
 def _entry(fields: dict[str, Any]) -> ListedClass:
-    number, color = fields.get("number"), [fields.get(channel) for channel in "rgb"]
+    number: str | None = fields.get("number")
+    color: list[Any] = [fields.get(channel) for channel in "rgb"]
     return ListedClass(
         fields["name"].strip(" \"',;"),
         None if number is None else int(number),
-        None if None in color else tuple(map(int, color)),  # type: ignore[arg-type]
+        None if None in color else _parse_color(color),
     )
 
 

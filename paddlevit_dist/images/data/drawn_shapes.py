@@ -56,8 +56,8 @@ class DrawnImages(ImageDataset):
         cache_folder: Path | None,
         num_train: int = 2000,
         num_val: int = 200,
-        sides: tuple[int, int] = (64, 64),
-        per_image: tuple[int, int] = (1, 4),
+        sides: Sequence[int] = (64, 64),
+        per_image: Sequence[int] = (1, 4),
         categories: Sequence[str] = CATEGORIES[:3],
         seed: int = 0,
     ) -> None:
@@ -157,7 +157,7 @@ class SyntheticImage(NamedTuple):
 
 
 def draw_shapes(
-    seed: Sequence[int], sides: tuple[int, int], number: tuple[int, int], categories: Sequence[str]
+    seed: Sequence[int], sides: Sequence[int], number: Sequence[int], categories: Sequence[str]
 ) -> SyntheticImage:
     """Choose and place the shapes of one image.
 
@@ -170,7 +170,7 @@ def draw_shapes(
     draws = PortableRandom(seed)
     height, width = draws.between(*sides), draws.between(*sides)
     corners = [(draws.between(20, 235), draws.between(20, 235), draws.between(20, 235))]
-    corners += [tuple(min(255, max(0, value + draws.between(-40, 40))) for value in corners[0]) for _ in range(3)]
+    corners += [_vary(draws, corners[0]) for _ in range(3)]
     labels: list[int] = []
     masks: list[np.ndarray] = []
     wholes: list[int] = []  # pixels of each shape before later shapes covered it
@@ -211,6 +211,11 @@ def _color(draws: PortableRandom, background: tuple[int, int, int]) -> tuple[int
         color = draws.below(256), draws.below(256), draws.below(256)
         if sum(abs(channel - other) for channel, other in zip(color, background)) >= _CONTRAST:
             return color
+
+
+def _vary(draws: PortableRandom, color: tuple[int, int, int]) -> tuple[int, int, int]:
+    red, green, blue = (min(255, max(0, channel + draws.between(-40, 40))) for channel in color)
+    return red, green, blue
 
 
 def _place(draws: PortableRandom, category: str, height: int, width: int) -> np.ndarray:

@@ -90,14 +90,14 @@ class DatasetPart(ImageDataset):
         return self.dataset.reads_parts
 
     @property
-    def class_names(self) -> list[str] | None:
+    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # the whole dataset has them
         """Name of each class."""
         return self.dataset.class_names
 
     @property
-    def labels(self) -> np.ndarray:
+    def labels(self) -> np.ndarray | None:  # type: ignore[override] # the whole dataset has them
         """Labels of the selected samples."""
-        if self._labels is None:
+        if self._labels is None and self.dataset.labels is not None:
             self._labels = self.dataset.labels[self.rows]
         return self._labels
 

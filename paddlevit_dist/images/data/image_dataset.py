@@ -40,7 +40,7 @@ class ImageDataset(Dataset):
         return cls(data_path, "train", cache_folder)
 
     @staticmethod
-    def has_validation(data_path: str) -> bool:
+    def has_validation(data_path: str | None) -> bool:
         """Return whether the data have a validation split, as published datasets do."""
         return True
 
@@ -107,7 +107,7 @@ def names_in_file(path: str) -> list[str]:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not names:
         raise UserError(f"{path} is empty; expected one class name per line, or delete it")
-    line_of_name = {}
+    line_of_name: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if not name:
             raise UserError(f"{path} line {number} is blank; expected one class name per line")

@@ -31,7 +31,7 @@ class ImageSamples(TransformedDataset):
         return self.dataset.labeled
 
     @property
-    def class_names(self) -> Sequence[str] | None:
+    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # the dataset knows
         """Name of each class, in the order of labels."""
         return self.dataset.class_names
 

@@ -140,7 +140,7 @@ class ImageInputs(InputImages):
         try:
             content = self._files.read(archive, offset, size)
         except OSError as error:
-            raise UnreadableImage(name, error.strerror) from error
+            raise UnreadableImage(name, error.strerror or str(error)) from error
         if len(content) != size:
             raise UnreadableImage(name, "the archive has become shorter since it was listed")
         return content.tobytes()

@@ -46,7 +46,7 @@ class DecodeResult(NamedTuple):
         error: why it cannot be read.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     num_bytes: int = 0
     digest: bytes = b""
     orientation: int = 1

@@ -1,5 +1,6 @@
 """List the images in files, folders, tar files and videos, in natural_key order."""
 
+import functools
 import hashlib
 import os
 import re
@@ -102,7 +103,7 @@ class InputListing:
             ):
                 self.add(path)
             else:
-                self._skip(path, skipped, lambda path=path: read_head(path))
+                self._skip(path, skipped, functools.partial(read_head, path))
         self._log(skipped, f"below {skipped.place}: {hidden:,} hidden files or folders" if hidden else "")
         if before == len(self.images) + len(self.unreadable):
             self.unreadable.append((skipped.place, "the folder contains no images"))

@@ -125,7 +125,10 @@ _STUFF_10K = _STUFF._replace(
     split_words={"val": ("test",)},  # it has no validation split
     published={"train": 9000, "val": 1000},
 )
-_TRAIN_IDS = {"labels": "annotations/{split}", "end": "_labelTrainIds.png", "lists": "", "offset": 0}
+
+
+def _with_train_ids(layout: LabelMapLayout) -> LabelMapLayout:
+    return layout._replace(labels="annotations/{split}", end="_labelTrainIds.png", lists="", offset=0)
 
 
 def _in_images(layout: LabelMapLayout) -> tuple[LabelMapLayout, LabelMapLayout]:
@@ -182,8 +185,8 @@ LAYOUTS = (
     *_in_images(_PANOPTIC),
     *_in_images(_PANOPTIC._replace(labels="panoptic_{split}")),
     *_in_images(_STUFF),
-    _STUFF_10K._replace(**_TRAIN_IDS, images="images/{split}", first=1, marks=("imageLists/train.txt",)),
-    *_in_images(_STUFF._replace(**_TRAIN_IDS, first=0)),
+    _with_train_ids(_STUFF_10K)._replace(images="images/{split}", first=1, marks=("imageLists/train.txt",)),
+    *_in_images(_with_train_ids(_STUFF)._replace(first=0)),
     _STUFF_10K._replace(marks=("imageLists/train.txt",)),
 )
 LABELME_LAYOUT = LabelMapLayout("labelme", "Labelme outlines", kind=LABELME_JSON)
@@ -339,7 +342,7 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         )
         if missing is not None or not rows:
             raise UserError(f"{files[0]} names {missing or 'no images, or lines without an image and its label map'}")
-        return LabelMapPairs(*map(list, zip(*rows)), [])
+        return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
     images, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
@@ -347,16 +350,15 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
         labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
     if files:
-        stems, notices = _read_list(files[0], images, labels, folders), []
+        stems = _read_list(files[0], images, labels, folders)
+        notices: list[str] = []
     else:
         stems, notices = _match(split, images, labels, folders)
     expected = layout.published.get(split, len(stems))
     if len(stems) != expected:
         notices.append(f"{split}: {len(stems):,} images; the published {layout.dataset} has {expected:,}")
-    names_in_folders = zip(folders, (images, labels))
-    return LabelMapPairs(
-        *([os.path.join(folder, names[stem]) for stem in stems] for folder, names in names_in_folders), notices
-    )
+    image_files = [os.path.join(folders[0], images[stem]) for stem in stems]
+    return LabelMapPairs(image_files, [os.path.join(folders[1], labels[stem]) for stem in stems], notices)
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:

@@ -34,6 +34,7 @@ class SmallSet(ImageDataset):
 
     name: str
     class_names: list[str]
+    num_classes: int
     remark = "; val is the published test set"
 
     def __init__(self, split: str) -> None:
@@ -57,7 +58,7 @@ class SmallSet(ImageDataset):
         return f"{self.split} {index}"
 
     @property
-    def labels(self) -> np.ndarray:
+    def labels(self) -> np.ndarray:  # type: ignore[override] # read from the records
         """All labels, (samples,) uint8."""
         return self._records["label"]
 
@@ -182,11 +183,13 @@ class _IdxImages(ConvertedSet):
         names = ", ".join(_format_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
         layout = f"with {names}, each plain or .gz; get them from {self.where_to_get}"
         folder = Path(require_folder(data_path, self.name, layout))
-        files = [find_idx_file(folder, self.split, part) for part in ("images", "labels")]
-        for file, part in zip(files, ("images", "labels"), strict=True):
+        files: list[Path] = []
+        for part in ("images", "labels"):
+            file = find_idx_file(folder, self.split, part)
             if file is None:
                 name = _format_idx_name(self.split, part)
                 raise UserError(f"{folder} has no {name} or {name}.gz; dataset {self.name} expects a folder {layout}")
+            files.append(file)
         self.sources = [str(file) for file in files]
         return files
 

@@ -88,11 +88,14 @@ class TarImages(IndexedClassImages):
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
         """Read ``length`` bytes of image ``index`` from ``start``, uint8."""
-        shard = os.path.join(self.root, _SHARD.match(self._index.path(index))[0])
+        match = _SHARD.match(self._index.path(index))
+        if match is None:
+            raise UserError(f"index {self._index.file} names {self.describe(index)}, which is not in a tar file")
+        shard = os.path.join(self.root, match[0])
         try:
             content = self._files.read(shard, self._location(index)[0] + start, length)
         except OSError as error:
-            raise UnreadableImage(self.describe(index), error.strerror) from error
+            raise UnreadableImage(self.describe(index), error.strerror or str(error)) from error
         if len(content) != length:
             raise UserError(f"{shard} has become shorter since it was indexed; start the run again")
         return content
@@ -108,7 +111,7 @@ class TarImages(IndexedClassImages):
         return self._locations[index].tolist()
 
     @property
-    def class_names(self) -> list[str] | None:
+    def class_names(self) -> list[str] | None:  # type: ignore[override] # stored in the index
         """Name of each class, None if neither the archives nor ``classes.txt`` name them."""
         return self._index.class_names["names"]
 

@@ -1,5 +1,6 @@
 """Members of tar files, byte ranges of open files, and the images of one split in tar files with their labels."""
 
+import functools
 import os
 import re
 import tarfile
@@ -245,7 +246,7 @@ class _TarContents:
                 self.images.append(member)
             else:
                 path = os.path.join(os.fsencode(self.path), member.name)
-                skipped_files.add(base, path, lambda member=member: self._content(member, HEAD_BYTES))
+                skipped_files.add(base, path, functools.partial(self._content, member, HEAD_BYTES))
             bar.update(member.offset + member.size - before)
             before = member.offset + member.size
 

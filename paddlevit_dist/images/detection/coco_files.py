@@ -398,7 +398,7 @@ def require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
 def in_order(ids: Iterable[Id]) -> list[Id]:
     """Sort ids in ascending order; if one is a string, sort all as strings."""
     ids = list(ids)
-    return sorted(ids, key=str if any(isinstance(id_, str) for id_ in ids) else None)  # type: ignore[type-var]
+    return sorted(ids, key=str if any(isinstance(id_, str) for id_ in ids) else None)
 
 
 def _is_finite(value: Any) -> bool:

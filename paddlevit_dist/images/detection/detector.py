@@ -70,6 +70,16 @@ class DetectionTargets(NamedTuple):
     masks: paddle.Tensor | None = None
     denoising: "DenoisingQueries | None" = None
 
+    def require_box_counts(self) -> np.ndarray:
+        """Return ``box_counts``.
+
+        Raises:
+            ValueError: they are None.
+        """
+        if self.box_counts is None:
+            raise ValueError("the targets have no box_counts")
+        return self.box_counts
+
 
 class TopDetections(NamedTuple):
     """Objects detected in N images, n in each, best first.

@@ -91,7 +91,7 @@ class DetectionMetrics(Metrics):
         self.state["not finite"] += num_detections - len(detections.scores)
         return table
 
-    def merge(self, other: "DetectionMetrics") -> None:  # type: ignore[override] # of the same class
+    def merge(self, other: "DetectionMetrics") -> None:
         """Add the images of other metrics."""
         super().merge(other)
         self._boxes.add(other._boxes.joined())

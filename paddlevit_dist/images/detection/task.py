@@ -91,7 +91,9 @@ class Detection(BackboneTask):
                 "TASK detection, such as detr_resnet50"
             )
         model_defaults = model_options(model.NAME).defaults
-        options = {"dropout": model.DROPOUT} if "dropout" in model_defaults else {}  # even if the variant's is not 0
+        options: dict[str, Any] = (
+            {"dropout": model.DROPOUT} if "dropout" in model_defaults else {}
+        )  # even if the variant's is not 0
         if "random_samples" in model_defaults:
             options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLING
         requested = {key: model[key] for key in OPTIONS if model[key] is not None}

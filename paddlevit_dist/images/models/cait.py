@@ -5,6 +5,7 @@ al., Talking-Heads Attention, 2020. Parameter names are timm's; Linear weights a
 """
 
 import functools
+from typing import Any
 
 import paddle
 from paddle import nn
@@ -129,8 +130,8 @@ class CaiT(Classifier):
         self.cls_token = self.create_parameter([1, 1, embed_dim], default_initializer=TruncatedNormal())
         self.pos_embed = self.create_parameter([1, num_patches, embed_dim], default_initializer=TruncatedNormal())
         self.pos_drop = nn.Dropout(dropout)
-        heads = {"dim": embed_dim, "num_heads": num_heads, "qkv_bias": qkv_bias}
-        block = {"dim": embed_dim, "mlp_dim": int(embed_dim * mlp_ratio), "init_values": init_values}
+        heads: dict[str, Any] = {"dim": embed_dim, "num_heads": num_heads, "qkv_bias": qkv_bias}
+        block: dict[str, Any] = {"dim": embed_dim, "mlp_dim": int(embed_dim * mlp_ratio), "init_values": init_values}
         self.blocks = nn.LayerList()
         for _ in range(depth):
             attention = TalkingHeadsAttention(dropout=dropout, attention_dropout=attention_dropout, **heads)

@@ -28,7 +28,7 @@ class Classifier(Model):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    classifier_layers = ("head",)
+    classifier_layers: tuple[str, ...] = ("head",)
 
     embed_dim: int
 

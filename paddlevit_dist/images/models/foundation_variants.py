@@ -100,7 +100,7 @@ def _siglip() -> Variants:
     return variants
 
 
-_CLIP_SIZES = {
+_CLIP_SIZES: dict[tuple[str, int], tuple[str | _VariantSize, tuple[int, ...]]] = {
     ("xsmall", 16): (_VariantSize(256, 10, 4), (224,)),
     ("medium", 16): ("medium", (224,)),
     ("medium", 32): ("medium", (224,)),
@@ -134,7 +134,7 @@ def _clip() -> Variants:
 
 def _eva02() -> Variants:
     variants = {}
-    options = {"rotary": "grid", "qkv_bias": "queries and values"}
+    options: dict[str, Any] = {"rotary": "grid", "qkv_bias": "queries and values"}
     separate = {**options, "gate": "separate", "mlp_norm": True, "separate_qkv": True}
     pooled = {"pool": "average", "pool_norm": True}
     for size, sides in {"tiny": (224, 336), "small": (224, 336), "base": (224, 448), "large": (224, 448)}.items():

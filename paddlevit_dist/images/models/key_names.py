@@ -166,7 +166,7 @@ def _join_heads(state: dict[str, Any], attention: str) -> None:
     """
     parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
     for kind, ndim in (("weight", 3), ("bias", 2)):
-        arrays = [state.get(f"{part}.{kind}") for part in parts]
+        arrays: list[Any] = [state.get(f"{part}.{kind}") for part in parts]
         if any(array is None or array.ndim != ndim or array.shape != arrays[0].shape for array in arrays):
             continue
         flat = [array.reshape(array.shape[:-2] + (-1,)) for array in arrays]

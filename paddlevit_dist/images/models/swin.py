@@ -163,8 +163,9 @@ class SwinBlock(nn.Layer):
         super().__init__()
         window, shift = (window_size,) * 2, (window_size // 2 if is_shifted else 0,) * 2
         if grid is not None:
-            window = tuple(min(side, window_size) for side in grid)
-            shift = tuple(moved if side > window_size else 0 for side, moved in zip(grid, shift))
+            rows, columns = grid
+            window = min(rows, window_size), min(columns, window_size)
+            shift = shift[0] if rows > window_size else 0, shift[1] if columns > window_size else 0
         self.grid, self.window, self.shift = grid, window, shift
         self.norm1 = LayerNorm(dim, epsilon=_EPSILON)
         self.attn = WindowAttention(dim, window, **attention)

@@ -137,7 +137,7 @@ class VisionTransformer(Classifier):
         validate_block_config(config, head_dim)
         self._is_tanh = config.activation == "gelu_tanh"
         self._is_extended = config != BlockConfig() or isinstance(qkv_bias, str)
-        attention = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
+        attention: dict[str, Any] = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
         attention["attention_dropout"] = attention_dropout
         if self._is_extended:
             attention["extras"] = config
@@ -145,7 +145,8 @@ class VisionTransformer(Classifier):
         rates = drop_path_rates(drop_path, depth)
         self.blocks = nn.LayerList([kind(embed_dim, hidden, dropout, rate, **attention) for rate in rates])
         norm = LayerNorm(embed_dim, epsilon=config.norm_epsilon)
-        self.norm, self.fc_norm = (nn.Identity(), norm) if pool_norm else (norm, nn.Identity())
+        self.norm: nn.Layer = nn.Identity() if pool_norm else norm
+        self.fc_norm: nn.Layer = norm if pool_norm else nn.Identity()
         if pyramid is not None:  # what no map depends on would never learn
             self.fc_norm = nn.Identity()
         elif pool == "attention":

@@ -59,7 +59,7 @@ class QuickGELU(nn.Layer):
         return x * F.sigmoid(1.702 * x)
 
 
-_ACTIVATIONS = {"gelu": None, "gelu_tanh": lambda: nn.GELU(approximate=True), "quick_gelu": QuickGELU}
+_ACTIVATIONS = {"gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU(approximate=True), "quick_gelu": QuickGELU}
 
 
 class ActivatedMlp(Mlp):

@@ -10,7 +10,7 @@ scale 1, and its levels are not rounded.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -99,7 +99,8 @@ def slide_windows(network: Network, image: paddle.Tensor, crop: Size, stride: Si
     tops, lefts = (starts(*axis) for axis in zip(sides, crop, stride))
     row_counts, column_counts = (to_device(count_windows(*axis)) for axis in zip(sides, crop, stride))
     height, width = min(crop[0], sides[0]), min(crop[1], sides[1])
-    total, done = None, 0  # (1, classes, height, all columns), and the number of its complete rows
+    total: Any = None  # (1, classes, height, all columns) from the first window on
+    done = 0  # the number of its complete rows
     for top, following in zip(tops, [*tops[1:], sides[0]]):
         total = None if total is None else F.pad(total[:, :, done:], [0, 0, 0, done])
         for first in range(0, len(lefts), _WINDOWS_AT_ONCE):

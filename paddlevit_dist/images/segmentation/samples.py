@@ -15,11 +15,11 @@ from .data.segmentation_dataset import SegmentationDataset
 HOST = "__host__"  # key of a batch for values that a step reads without the device
 
 
-class LabelMapsPart(DatasetPart, SegmentationDataset):  # type: ignore[misc] # the first base class wins
+class LabelMapsPart(DatasetPart, SegmentationDataset):
     """A part of another dataset: the images held out for validation, or the others."""
 
     dataset: Any
-    labels = None  # type: ignore[assignment] # an image has many labels
+    labels = None  # an image has many labels
     read_labels = make_row_method("read_labels")
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:

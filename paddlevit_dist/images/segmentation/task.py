@@ -236,9 +236,9 @@ class ImageSegmentation(BackboneTask):
     def protocol(self) -> EvaluationProtocol:
         """The evaluation protocol that SEGMENTATION configures."""
         keys, crop = self.config.SEGMENTATION, self.crop
-        stride = tuple(keys.STRIDE or (max(1, 2 * side // 3) for side in crop))
+        rows, columns = keys.STRIDE or (max(1, 2 * side // 3) for side in crop)
         more = tuple(keys.SCALES), keys.FLIP, keys.RESIZE_LOGITS_VIA == "stored", self.config.DATA.EVAL_DIVISOR
-        return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, stride, *more)
+        return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, (rows, columns), *more)
 
     def protocol_line(self) -> str:
         """Describe what a score depends on in addition to the weights and the data."""

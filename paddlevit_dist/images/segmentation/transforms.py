@@ -132,17 +132,20 @@ def training_transform(data: SegmentationDataSection) -> SegmentationTrainingTra
     """
     for name in data.TRANSFORMS:
         resolve("transform", name)
+    smallest, largest = data.SCALE_RANGE
+    height, width = data.CROP_SIZE
+    red, green, blue = (round(255 * mean) for mean in data.IMAGENET_MEAN)
     return SegmentationTrainingTransform(
         custom_transforms=tuple(data.TRANSFORMS),
         shortest=data.BASE_SHORTEST_SIDE,
         longest=data.BASE_LONGEST_SIDE,
-        scales=tuple(data.SCALE_RANGE),
+        scales=(smallest, largest),
         interpolation=data.RESIZE,
-        crop=tuple(data.CROP_SIZE),
+        crop=(height, width),
         largest_share=data.MAX_CLASS_FRACTION,
         flip_probability=data.HORIZONTAL_FLIP,
         is_photometric=data.PHOTOMETRIC,
-        padding=tuple(round(255 * mean) for mean in data.IMAGENET_MEAN),
+        padding=(red, green, blue),
     )
 
 

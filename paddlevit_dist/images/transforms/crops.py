@@ -105,7 +105,8 @@ class TrainingTransform:
         """Apply ``augment``, which may add color: a gray image in a color dataset is converted to RGB first."""
         if isinstance(image, np.ndarray):
             image = Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
-        return self.augment(in_color(image, self.channels), generator)
+        image = in_color(image, self.channels)
+        return image if self.augment is None else self.augment(image, generator)
 
     def prepare(self) -> None:
         """Prepare a process once, before loader processes are forked from it; does nothing here."""

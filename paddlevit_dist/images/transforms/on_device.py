@@ -271,7 +271,10 @@ def _mirror(mix: MixParameters, batch: int) -> MixParameters:
 
 def build_mixing(train: "ClassificationTrainSection") -> BatchMixing | None:
     """Build the mixing from the keys of TRAIN; None if it is off."""
-    minmax = None if train.CUTMIX_MINMAX is None else tuple(train.CUTMIX_MINMAX)
+    minmax: tuple[float, float] | None = None
+    if train.CUTMIX_MINMAX is not None:
+        smallest, largest = train.CUTMIX_MINMAX
+        minmax = smallest, largest
     if not train.MIXUP_PROB or not (train.MIXUP_ALPHA or train.CUTMIX_ALPHA or minmax):
         return None
     return BatchMixing(

@@ -5,7 +5,7 @@ operations take RGB and gray ("L") images; color operations do not change gray i
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
@@ -39,10 +39,16 @@ class ChangingImage(Protocol):
         """Return the image after the operation ``name``."""
 
 
-AnyImage = Image.Image | ChangingImage
+AnyImage = TypeVar("AnyImage", Image.Image, ChangingImage)
 
 
-def change(name: str, image: AnyImage, parameter: Any = None, fill: Fill = 0) -> AnyImage:
+@overload
+def change(name: str, image: Image.Image, parameter: Any = None, fill: Fill = 0) -> Image.Image: ...
+@overload
+def change(name: str, image: ChangingImage, parameter: Any = None, fill: Fill = 0) -> ChangingImage: ...
+def change(
+    name: str, image: Image.Image | ChangingImage, parameter: Any = None, fill: Fill = 0
+) -> Image.Image | ChangingImage:
     """Apply the operation ``name`` to an image."""
     if isinstance(image, Image.Image):
         return OPERATIONS[name].apply(image, parameter, fill)

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,7 +19,13 @@ from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, 
 if TYPE_CHECKING:
     from ..classification.settings import ClassificationTrainSection
 
-Augmentation = Callable[[AnyImage, np.random.Generator], AnyImage]
+
+class Augmentation(Protocol):
+    """A random change of an image that keeps its type."""
+
+    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
+        """Return the changed image."""
+
 
 THREE_AUGMENT = "3a"  # the policy that is combined with color jitter
 

@@ -72,7 +72,7 @@ class PlyElement(NamedTuple):
     """A kind of record: its name, the number of records and their properties."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     properties: list[PlyProperty]
 
 

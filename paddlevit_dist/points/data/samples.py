@@ -6,7 +6,7 @@ Shared by both tasks. Each has its own steps and point features: see ``segmentat
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,6 +48,18 @@ class PointSample(NamedTuple):
     views: list[SceneView]
 
 
+class VoxelizedSample(Protocol):
+    """The fields that samples of all tasks have, see ``PointSample``."""
+
+    @property
+    def scene(self) -> Scene:
+        """P points, as voxelized in the first view."""
+
+    @property
+    def views(self) -> list[SceneView]:
+        """Voxels of the scene, in one view or several."""
+
+
 @dataclass(frozen=True)
 class SceneSamples(TransformedDataset):
     """A dataset of scenes with all their processing, as read by a loader process.
@@ -74,7 +86,7 @@ class SceneSamples(TransformedDataset):
         """Names of the dataset's classes."""
         return self.dataset.class_names
 
-    def sample(self, index: int, generator: np.random.Generator) -> PointSample:
+    def sample(self, index: int, generator: np.random.Generator) -> VoxelizedSample:
         """Return scene ``index`` as network input; all randomness comes from ``generator``."""
         scene = self._with_channels(self.dataset.read(index))
         # Checked before coordinates become voxels, and instances become rows of a table.
@@ -83,7 +95,7 @@ class SceneSamples(TransformedDataset):
             raise BadSample(f"instance {scene.instance.max()} is out of range, expected 0 to {_MAX_INSTANCE}")
         return self.build_sample(scene, generator)
 
-    def build_sample(self, scene: Scene, generator: np.random.Generator) -> PointSample:
+    def build_sample(self, scene: Scene, generator: np.random.Generator) -> VoxelizedSample:
         """Return an arbitrary scene as network input; all randomness comes from ``generator``."""
         return self.voxelize(apply(self.steps, self._with_channels(scene), generator))
 
@@ -92,7 +104,7 @@ class SceneSamples(TransformedDataset):
         require_channels(self.features, tuple(scene.channels), f"the points of {scene.name}")
         return scene._replace(channels={name: scene.channels[name] for name in build_channels(self.features)})
 
-    def voxelize(self, scene: Any) -> PointSample:
+    def voxelize(self, scene: Any) -> VoxelizedSample:
         """Return the sample of a scene to which all steps have been applied."""
         raise NotImplementedError
 
@@ -109,7 +121,7 @@ class SceneSamples(TransformedDataset):
         return SceneView(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
 
 
-def collate_samples(samples: Sequence[PointSample]) -> dict[str, Any]:
+def collate_samples(samples: Sequence[VoxelizedSample]) -> dict[str, Any]:
     """Collate the points and voxels of B scenes: the first view of every scene, then every second view, and so on.
 
     Returns:

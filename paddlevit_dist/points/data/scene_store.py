@@ -147,6 +147,7 @@ def build_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeade
     """Return the header of a scene's file, without the checksum; the scene must have at least one point."""
     xyz, semantic, instance = np.asarray(scene.xyz), np.asarray(scene.semantic), np.asarray(scene.instance)
     highest = int(semantic.max()) if labeled else -1
+    x, y, z = (float(length) for length in scene.offset)
     return SceneHeader(
         0 if not labeled else 1 if highest <= 127 else 2,
         len(xyz),
@@ -156,7 +157,7 @@ def build_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeade
         _is_centered(xyz),
         tuple(xyz.min(axis=0).tolist()),
         tuple(xyz.max(axis=0).tolist()),
-        tuple(float(length) for length in scene.offset),
+        (x, y, z),
         key,
         0,
         tuple(scene.channels),
@@ -188,6 +189,7 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     Raises:
         UserError: the file is missing, truncated, damaged, or of another version.
     """
+    content: mmap.mmap | bytes
     try:
         with open_regular(path, "rb") as stream:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -298,7 +300,21 @@ def _parse(content: bytes, file_bytes: int, path: str) -> SceneHeader:
         raise UserError(f"scene {path} is damaged: the checksum of its header does not match; {_ADVICE}")
     fields = HEADER.unpack_from(content)
     names = _parse_names(content, path) if version == VERSION_WITH_CHANNELS else ()
-    header = SceneHeader(*fields[2:7], bool(fields[7]), fields[8:11], fields[11:14], fields[14:17], *fields[17:], names)
+    label_bytes, num_points, num_labeled, num_instances, highest_class, is_centered = fields[2:8]
+    header = SceneHeader(
+        label_bytes,
+        num_points,
+        num_labeled,
+        num_instances,
+        highest_class,
+        bool(is_centered),
+        low=fields[8:11],
+        high=fields[11:14],
+        offset=fields[14:17],
+        key=fields[17],
+        checksum=fields[18],
+        channels=names,
+    )
     if file_bytes != header.file_bytes:
         raise UserError(f"scene {path} is truncated: expected {header.file_bytes} bytes, found {file_bytes}; {_ADVICE}")
     return header

@@ -56,6 +56,7 @@ class PreparedScenes(SceneDataset):
     """
 
     dataset_name = "scenes"
+    root: str
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path) -> None:
         """Open the list of ``split``; the index of its names is stored in ``cache_folder``.
@@ -118,12 +119,12 @@ class PreparedScenes(SceneDataset):
         return {**super().listed(), "points": [self._contents.encode()]}
 
     @property
-    def class_names(self) -> list[str]:
+    def class_names(self) -> list[str]:  # type: ignore[override] # stored in the index
         """Name of each class."""
         return self._index.class_names
 
     @property
-    def num_classes(self) -> int:
+    def num_classes(self) -> int:  # type: ignore[override] # follows from the names
         """Number of classes, without the ignored one."""
         return len(self.class_names)
 

@@ -140,10 +140,10 @@ def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | n
         UserError: a size that is not positive, coordinates that are not finite or outside int32 as voxels.
     """
     if size is not None:
-        size = _check_size(size, coordinates.shape[1])
+        sizes = _check_size(size, coordinates.shape[1])
         kind = coordinates.dtype if coordinates.dtype.kind == "f" else np.float64
         with np.errstate(over="ignore"):  # overflow is rejected below
-            coordinates = coordinates / size.astype(kind)
+            coordinates = coordinates / sizes.astype(kind)
     if coordinates.dtype.kind == "f":
         coordinates = np.floor(coordinates)
     if coordinates.dtype != np.int32 and coordinates.size:

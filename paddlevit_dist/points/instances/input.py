@@ -155,27 +155,25 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
         is_training: include augmentation.
         unit_m: meters per unit of the scenes' coordinates.
     """
-    keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
+    keys, (low, high) = points.INSTANCES, points.COLOR_RANGE
     rotation = RandomRotation(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_directions=False)
     passes = [
         (max(granularity * scale // _REFERENCE_SCALE, 1), magnitude * scale / _REFERENCE_SCALE)
         for granularity, magnitude in _ELASTIC
     ]
     # The original's colors range from -1 to 1.
-    noise = ColorNoise(_COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
-    crops = is_training and points.MAX_POINTS is not None
-    steps = [
-        (
-            is_training,
-            AffineMap((MatrixDistortion(keys.DISTORTION), RandomFlip(keys.FLIP, axes=1), rotation), centered=False),
-        ),
-        (True, VoxelPlacement(scale, color_range)),
-        (is_training and keys.ELASTIC, ElasticDistortion(tuple(passes), centered=False)),
-        (True, ShiftToOrigin()),
-        (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
-        (is_training, noise),
-    ]
-    return to_meters(unit_m) + tuple(step for is_enabled, step in steps if is_enabled)
+    noise = ColorNoise(_COLOR_NOISE * (high - low) / 2)
+    placement = VoxelPlacement(scale, (low, high))
+    if not is_training:
+        return (*to_meters(unit_m), placement, ShiftToOrigin())
+    distortion = MatrixDistortion(keys.DISTORTION), RandomFlip(keys.FLIP, axes=1), rotation
+    steps: list[Step] = [AffineMap(distortion, centered=False), placement]
+    if keys.ELASTIC:
+        steps.append(ElasticDistortion(tuple(passes), centered=False))
+    steps.append(ShiftToOrigin())
+    if points.MAX_POINTS is not None:
+        steps.append(BoxCrop(points.MAX_POINTS, keys.FULL_SCALE))
+    return (*to_meters(unit_m), *steps, noise)
 
 
 class InstanceSample(NamedTuple):

@@ -56,8 +56,14 @@ class InstanceMatchTable(NamedTuple):
     @classmethod
     def empty(cls, num_classes: int) -> "InstanceMatchTable":
         """Return a table without decisions."""
-        decisions = [np.zeros(0, dtype) for dtype in (np.int16, np.int8, np.float64, bool)]
-        return cls(*decisions, np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64), np.zeros(num_classes, np.int64))
+        return cls(
+            class_numbers=np.zeros(0, np.int16),
+            thresholds=np.zeros(0, np.int8),
+            scores=np.zeros(0, np.float64),
+            is_right=np.zeros(0, bool),
+            missed=np.zeros((num_classes, len(IOU_THRESHOLDS)), np.int64),
+            num_true=np.zeros(num_classes, np.int64),
+        )
 
     @classmethod
     def concat(cls, tables: "Sequence[InstanceMatchTable]") -> "InstanceMatchTable":
@@ -98,8 +104,10 @@ def match_scene(
             table.missed[number, position] = missed
     if not decisions:
         return table
-    columns = [np.array(column, template.dtype) for column, template in zip(zip(*decisions), table[:4])]
-    return InstanceMatchTable(*columns, *table[4:])
+    class_numbers, thresholds, scores, is_right = (
+        np.array(column, template.dtype) for column, template in zip(zip(*decisions), table[:4])
+    )
+    return InstanceMatchTable(class_numbers, thresholds, scores, is_right, table.missed, table.num_true)
 
 
 class _CandidateMatch(NamedTuple):
@@ -264,7 +272,7 @@ class InstanceMetrics(Metrics):
         self.semantic.update(predictions, labels, loss, offsets)
         self.state = self.semantic.state
 
-    def merge(self, other: "InstanceMetrics") -> None:  # type: ignore[override] # narrower type
+    def merge(self, other: "InstanceMetrics") -> None:
         """Add the scenes of other metrics."""
         self.semantic.merge(other.semantic)
         self.state = self.semantic.state

@@ -137,15 +137,17 @@ class InstanceSegmentation(SceneTask):
         }
 
     def _score_term(self, output: PointGroupOutput, points: "_HostPoints", weight: float) -> LossTerm:
-        number = 0 if output.clusters is None else output.clusters.number
-        count = paddle.full([], float(number))
-        if not number:
-            return LossTerm(output.scores.sum(), count, weight)
+        clusters, scores = output.clusters, output.scores
+        if scores is None:
+            raise ValueError("the output has no scores: the network is not in training mode")
+        count = paddle.full([], 0.0 if clusters is None else float(clusters.number))
+        if clusters is None or not clusters.number:
+            return LossTerm(scores.sum(), count, weight)
         members = points.instances
         sizes = np.bincount(members[members >= 0])
-        ious = proposal_ious(output.clusters, members, sizes)
+        ious = proposal_ious(clusters, members, sizes)
         targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
-        return LossTerm(score_loss(output.scores, to_device(targets)), count, weight)
+        return LossTerm(score_loss(scores, to_device(targets)), count, weight)
 
     def forward(
         self,
@@ -272,7 +274,7 @@ class InstanceSegmentation(SceneTask):
 
     def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
         """Return a row for each instance, best first; one without values if there is none."""
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (
                 number,
                 self.class_names[instance.class_number],

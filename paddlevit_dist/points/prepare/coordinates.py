@@ -42,7 +42,8 @@ def center(path: str, xyz: np.ndarray) -> StoredPoints:
     """
     first = xyz[0].astype(np.float64)
     centered = _subtract_mean(path, xyz - first)  # near the origin, sums and means lose no precision
-    return centered._replace(offset=tuple(float(length) for length in first + centered.offset))
+    x, y, z = (float(length) for length in first + centered.offset)
+    return centered._replace(offset=(x, y, z))
 
 
 def center_like_pointgroup(path: str, xyz: np.ndarray) -> StoredPoints:
@@ -70,7 +71,8 @@ def _subtract_mean(path: str, xyz: np.ndarray) -> StoredPoints:
     farthest = np.abs(shifted).max()  # possibly NaN
     if not farthest < _FAR_M and not (farthest < _FAR_MM and _is_in_millimeters(xyz)):
         raise UserError(f"{path}{_explain_distance(xyz)}")
-    return StoredPoints(shifted, tuple(float(length) for length in mean))
+    x, y, z = (float(length) for length in mean)
+    return StoredPoints(shifted, (x, y, z))
 
 
 def _is_in_millimeters(xyz: np.ndarray) -> bool:

@@ -32,7 +32,7 @@ class PthReader(SceneReader):
 
     kind = "pth"
     unique_instances = None
-    suffixes = SUFFIXES
+    suffixes: tuple[str, ...] = SUFFIXES
     default_classes = CLASS_NAMES
     fixed_coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTERED}"
 

@@ -225,7 +225,8 @@ class SceneReader:
         if semantic is not None:
             labels = parse_labels(path, "label", semantic)
             labels = np.where(labels == choices.ignore_label, IGNORED, labels)
-            labels = check_classes(path, labels, self.class_names and len(self.class_names))
+            num_classes = None if self.class_names is None else len(self.class_names)
+            labels = check_classes(path, labels, num_classes)
         if instance is not None:
             numbers = parse_labels(path, "instance", instance)
             if self.unique_instances is not True and semantic is not None:

@@ -45,6 +45,7 @@ class ScanNetReader(SceneReader):
 
     kind = "scannet"
     suffixes = (POINTS,)
+    class_names: tuple[str, ...]
     fixed_coordinates = CENTERED
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:

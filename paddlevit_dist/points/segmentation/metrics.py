@@ -47,7 +47,7 @@ class SemanticMetrics(ConfusionMetrics):
         losses = no_losses if loss is None else loss.astype("float64").reshape([1, -1])
         # An extra bin counts the ignored points, to avoid a data-dependent shape.
         pairs = labels * number + predictions
-        if scenes > 1:
+        if offsets is not None and scenes > 1:
             scene = paddle.searchsorted(offsets[1:].astype("int64"), paddle.arange(pairs.shape[0]), right=True)
             pairs = pairs + scene * number * number
             is_in_scene = scene.unsqueeze(0) == paddle.arange(scenes).unsqueeze(1)  # (scenes, points)

@@ -25,7 +25,7 @@ from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import feature_channels, point_features
 from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, fit_in_cell, get_palette, sheet, write_png
 from ..data.ply import write_colored_ply
-from ..data.samples import PointSample, SceneSamples, SceneView, collate_samples, compile_loops
+from ..data.samples import PointSample, SceneSamples, SceneView, VoxelizedSample, collate_samples, compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
@@ -144,12 +144,13 @@ class SemanticSegmentation(SceneTask):
                 f"POINTS.CLASS_WEIGHTS has {len(points.CLASS_WEIGHTS)} numbers: expected one for each of the "
                 f"{self.num_classes} classes"
             )
+        low, high = points.COLOR_RANGE
         return PointSamples(
             dataset,
             training_steps(points, dataset, unit_m) if is_training else to_meters(unit_m),
             self.voxel_features,
             self.config.DATA.VOXEL_SIZE_M,
-            tuple(points.COLOR_RANGE),
+            (low, high),
             1 if is_training else points.TEST_ROTATIONS,
             self.list_notices(dataset),
             points.TEST_FLIPS and not is_training,
@@ -167,7 +168,7 @@ class SemanticSegmentation(SceneTask):
             parts.append(f"blocks of {points.FRAGMENT_SIZE_M:g} m, {points.FRAGMENT_OVERLAP_M:g} m overlap")
         return ", ".join(parts)
 
-    def collate(self, samples: Sequence[PointSample]) -> dict[str, Any]:
+    def collate(self, samples: Sequence[VoxelizedSample]) -> dict[str, Any]:
         """Return a batch, with coordinates instead of a plan for scenes in fragments."""
         return collate_samples(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
 
@@ -239,20 +240,23 @@ class SemanticSegmentation(SceneTask):
         points = self.config.POINTS
         return points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
 
-    def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[paddle.Tensor]:
-        features = batch["features"]
+    def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
+        features, plan_spec = batch["features"], self.plan_spec
+        points, voxel = self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
+        if plan_spec is None or points.FRAGMENT_SIZE_M is None:
+            raise ValueError("an evaluation in blocks needs a network and POINTS.FRAGMENT_SIZE_M")
 
         def network(coordinates: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            plan = Plan.of_batch(build_plan(coordinates, self.plan_spec, num_scenes=1))
+            plan = Plan.of_batch(build_plan(coordinates, plan_spec, num_scenes=1))
             logits = model(SparseTensor(paddle.gather(features, to_device(rows)), plan=plan))
             return logits.astype("float32").numpy()
 
         names = "coordinates", "inverse", "labels", "offsets"
         arrays = dict(zip(names, read(*(batch[name] for name in names))))
-        points, voxel = self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
         size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
         blocks = FloorBlocks(max(size, 1), min(overlap, max(size - 1, 0)))
-        return [to_device(values) for values in score_fragments(network, blocks, arrays)]
+        classes, losses = score_fragments(network, blocks, arrays)
+        return to_device(classes), to_device(losses)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
         """Return the class of each point, int64 (points,), for each scene."""

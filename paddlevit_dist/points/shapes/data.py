@@ -50,6 +50,8 @@ class ModelNet40(ShapeDataset):
     """
 
     dataset_name = "modelnet40"
+    root: str
+    labels: np.ndarray
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
         """Open ``split``.

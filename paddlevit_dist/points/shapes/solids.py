@@ -32,6 +32,7 @@ class SyntheticSolids(ShapeDataset):
 
     class_names = list(SOLIDS)
     num_classes = len(SOLIDS)
+    labels: np.ndarray
 
     def __init__(self, number: int, split: str) -> None:
         self.split = require_split(split, list(_SPLITS), "synthetic_solids")

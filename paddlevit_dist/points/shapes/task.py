@@ -141,6 +141,12 @@ class ShapeClassification(ClassifierTask):
         self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
 
+    def _require_num_classes(self) -> int:
+        """Return the number of the model's classes, which the configuration, the data or the weights have set."""
+        if self.num_classes is None:
+            raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
+        return self.num_classes
+
     def check_sample(self, sample: ShapeSample) -> None:
         """Check that features are finite, and the range of the label."""
         require_finite(sample.features, "shape")
@@ -185,7 +191,7 @@ class ShapeClassification(ClassifierTask):
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss of a network that predicts all classes with the same probability."""
-        return {"loss": math.log(self.num_classes)}
+        return {"loss": math.log(self._require_num_classes())}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
@@ -200,7 +206,7 @@ class ShapeClassification(ClassifierTask):
 
     def build_metrics(self) -> "ShapeMetrics":
         """Return empty metrics."""
-        return ShapeMetrics(self.num_classes, self.class_names)
+        return ShapeMetrics(self._require_num_classes(), self.class_names)
 
     def figures(
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
@@ -213,7 +219,8 @@ class ShapeClassification(ClassifierTask):
             except (UserError, BadSample, OSError):
                 return None
 
-        evaluated = EvaluatedAnswers(*join_records(records), self.num_classes, self.class_names, self.sample_name)
+        answers, number = join_records(records), self._require_num_classes()
+        evaluated = EvaluatedAnswers(*answers, number, self.class_names, self.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:

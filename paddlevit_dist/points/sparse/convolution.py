@@ -114,7 +114,7 @@ class _SparseConvolutionFunction(paddle.autograd.PyLayer):
             features_gradient = _receive(
                 gradient, transposed, ctx.backward_pass, features.shape[0], weight.dtype, outer
             )
-            return features_gradient, outer.stack_products(weight) if needs_weight else None
+            return features_gradient, None if outer is None else outer.stack_products(weight)
 
 
 def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> list[paddle.Tensor]:
@@ -181,7 +181,7 @@ def _receive(
                 if outer is not None:
                     outer_rows = paddle.gather(outer.features, receivers)
                     _add(sums, number, as_dtype(paddle.matmul(outer_rows, gathered, transpose_x=True), sum_dtype))
-                if received is None:
+                if received is None or matrices is None:
                     continue
                 if adds and source.dtype == sum_dtype:
                     total = paddle.gather(received, receivers)  # (P, C_out)

@@ -57,7 +57,7 @@ class CoordinateLevels:
         self._space = space = KeySpace(coordinates)
         self.dimension, coordinates = space.dimension, space.coordinates
         steps = along_axes(stride, self.dimension)
-        between = np.flatnonzero((coordinates[:, 1:] % steps).any(axis=1)) if stride != 1 else ()
+        between = np.flatnonzero((coordinates[:, 1:] % steps).any(axis=1)) if stride != 1 else np.zeros(0, np.int64)
         if len(between):
             raise ValueError(
                 f"voxel {between[0]} at {coordinates[between[0], 1:].tolist()} is not a voxel of stride {stride}: pass "

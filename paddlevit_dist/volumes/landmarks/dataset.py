@@ -214,11 +214,11 @@ def _space(source: str, stated: str | None, convention: str, options: VolumeOpti
 def _advice(position: np.ndarray, space: str, header: VolumeHeader, is_stated: bool) -> str:
     """Format advice on a position outside its volume; see ``_case`` for ``space`` and ``position``."""
     other = {"ras": "lps", "lps": "ras"}.get(space)
-    fits_other = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
+    fits_other = other is not None and header.geometry.contains(header.geometry.voxels(convert(position, other)))
     if is_stated:
         guess = "; with x and y negated it would be inside" if fits_other else ""
         return f"{guess}; the file specifies its coordinate system: does it belong to this volume?"
-    guess = f"; read as {other.upper()} instead of {space.upper()} it would be inside" if fits_other else ""
+    guess = f"; read as {other.upper()} instead of {space.upper()} it would be inside" if other and fits_other else ""
     return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.COORDINATE_SYSTEM, or leave its coordinates empty"
 
 

@@ -49,7 +49,7 @@ def landmark_figures(
 
 
 def _landmarks(errors: np.ndarray, names: Sequence[str]) -> FigureTable:
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name, landmark_errors in [*zip(names, errors.T), ("all", errors.reshape(-1))]:
         finite = landmark_errors[np.isfinite(landmark_errors)]
         if not len(finite):

@@ -95,9 +95,9 @@ def propose_pairs(names: Sequence[str]) -> list[str]:
     """Propose pairs left_name:right_name of names that differ only in their side (left/right, _l/_r, L/R)."""
     known_names, pairs = set(names), set()
     for name in names:
-        other = _SIDES.sub(_other_side, name)
-        if other != name and other in known_names:
-            is_left = _SIDES.search(name).group()[0] in "lL"
+        other, side = _SIDES.sub(_other_side, name), _SIDES.search(name)
+        if side is not None and other != name and other in known_names:
+            is_left = side.group()[0] in "lL"
             pairs.add(f"{name}:{other}" if is_left else f"{other}:{name}")
     return sorted(pairs)
 

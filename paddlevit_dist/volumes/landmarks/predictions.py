@@ -32,7 +32,7 @@ class LandmarkPrediction(NamedTuple):
         volume: float32 (depth, height, width), the network's input.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     geometry: VolumeGeometry
     voxels: np.ndarray
     confidences: np.ndarray
@@ -130,10 +130,11 @@ class LandmarkWriter(PredictionWriter):
 
 def build_points(prediction: LandmarkPrediction, names: Sequence[str], convention: str) -> list[LandmarkPoint]:
     """Build the output points of a volume: millimeters with four digits, in a convention."""
-    return [
-        LandmarkPoint(name, tuple(f"{value:.4f}" for value in position), f"confidence {confidence:.4f}")
-        for name, position, confidence in zip(names, convert(prediction.world, convention), prediction.confidences)
-    ]
+    points = []
+    for name, position, confidence in zip(names, convert(prediction.world, convention), prediction.confidences):
+        x, y, z = (f"{value:.4f}" for value in position)
+        points.append(LandmarkPoint(name, (x, y, z), f"confidence {confidence:.4f}"))
+    return points
 
 
 def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

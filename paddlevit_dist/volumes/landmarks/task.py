@@ -20,7 +20,7 @@ from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPo
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
-from ..geometry import VolumeGeometry, convert, require_same_spacing, round_spacing
+from ..geometry import VolumeGeometry, convert, require_same_spacing, require_spacing, round_spacing
 from ..images import orthogonal_slices
 from ..inputs import InputVolumes, VolumeInputs, find_volumes
 from ..intensities import IntensityConfig
@@ -127,7 +127,7 @@ class LandmarkDetection(Task):
         window = scaling.pop("intensity_window")
         return {
             "orientation": "RAS",
-            "spacing_mm": [round_spacing(length) for length in self.spacing.tolist()],
+            "spacing_mm": [round_spacing(length) for length in require_spacing(self.spacing).tolist()],
             "intensity_window": "percentiles" if window is None else window,
             **scaling,
             "landmarks": list(self.names),
@@ -144,7 +144,7 @@ class LandmarkDetection(Task):
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the configured model."""
         volumes = self.config.VOLUMES
-        options = {
+        options: dict[str, Any] = {
             "norm": volumes.UNET_NORM,
             "activation": volumes.UNET_ACTIVATION,
         }  # a custom model may accept neither
@@ -231,7 +231,7 @@ class LandmarkDetection(Task):
         """Create the tables and images of the report."""
         if not records or not isinstance(samples, VolumeSamples):
             return []
-        return landmark_figures(samples, records, self.names, self.spacing)
+        return landmark_figures(samples, records, self.names, require_spacing(self.spacing))
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[LandmarkPrediction]:
         """Predict the landmarks of each volume."""
@@ -324,7 +324,7 @@ class LandmarkDetection(Task):
         geometry = VolumeGeometry(volume.shape, np.eye(4))
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
-        drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)
+        drawn = orthogonal_slices(volume, require_spacing(self.spacing), None, inside, names=self.names)
         return drawn, f"{count} of {len(self.names)} landmarks"
 
 

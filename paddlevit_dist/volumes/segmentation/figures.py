@@ -105,6 +105,9 @@ def class_slices(
         center=(np.array(center) + 0.5) * share - 0.5,
         classes=(labels[np.ix_(*nearest)], colors),
     )
-    entries = [(name, tuple(map(int, colors[n, :3]))) for n, name in enumerate(class_names) if n]
+    entries = []
+    for number, name in enumerate(class_names[1:], 1):
+        red, green, blue = map(int, colors[number, :3])
+        entries.append((name, (red, green, blue)))
     names = np.asarray(legend(entries, len(drawn), ink="white", paper="black"))[: len(drawn)]
     return np.concatenate([drawn, np.pad(names, ((0, len(drawn) - len(names)), (0, 0), (0, 0)))], axis=1)

@@ -35,6 +35,8 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     counts, values, shares = [], [], []
     for index in tqdm(indices, desc="counting voxels", unit="volume", disable=None, leave=False):
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
+        if labels is None:
+            raise ValueError("the dataset has no labels")
         voxels = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)[: len(dataset.class_names)]
         counts.append(np.stack([voxels, voxels * labels.geometry.voxel_ml]))
         shares.append(compute_box_share(nonzero_mask(channels)))

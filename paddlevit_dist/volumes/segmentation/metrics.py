@@ -152,9 +152,10 @@ def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarr
         slice(int(indices[0]), int(indices[-1]) + 1)
         for indices in (np.flatnonzero(either.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3))
     )
-    surfaces = [mask[part] & ~binary_erosion(mask[part]) for mask in (true, predicted)]
+    true_surface, predicted_surface = (mask[part] & ~binary_erosion(mask[part]) for mask in (true, predicted))
     steps = np.diag(spacing) if np.ndim(spacing) == 1 else np.asarray(spacing)
-    forward, backward = (_to_nearest(*surfaces[::direction], steps) for direction in (-1, 1))
+    forward = _to_nearest(predicted_surface, true_surface, steps)
+    backward = _to_nearest(true_surface, predicted_surface, steps)
     average = float(np.concatenate([forward, backward]).mean())
     return average, float(max(np.percentile(forward, 95), np.percentile(backward, 95)))
 

@@ -202,8 +202,9 @@ def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[
     for file in files:
         name = case_name(file)
         match = _CHANNEL.fullmatch(name)
-        is_channel = match and (int(match[2]) < len(channels) or f"{match[1]}_0000" in names)
-        name, number = (match[1], int(match[2])) if is_channel else (name, 0)
+        number = 0
+        if match is not None and (int(match[2]) < len(channels) or f"{match[1]}_0000" in names):
+            name, number = match[1], int(match[2])
         other = cases.setdefault(name, {}).setdefault(number, file)
         if other != file:
             raise UserError(f"{file} and {os.path.basename(other)} are both channel {number} of one volume; rename one")

@@ -12,12 +12,14 @@ from ..samples import (
     NO_AUGMENTATION,
     AugmentationConfig,
     CropMap,
+    CropSize,
     augment_intensities,
     center_range,
     cut,
     cut_labels,
     draw_matrix,
     snap_to_grid,
+    to_crop_size,
 )
 from .dataset import LabelMap, SegmentedVolumes
 
@@ -62,7 +64,7 @@ class SegmentedSamples(TransformedDataset):
         notices: Sequence[str] = (),
     ) -> None:
         self.dataset, self.intensities = dataset, intensities
-        self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
+        self.crop_size = None if crop_size is None else to_crop_size(crop_size)
         self.augmentation, self.foreground_share = augmentation, foreground_share
         self.mirror_axes, self.notices = list(mirror_axes), notices
 
@@ -87,7 +89,7 @@ class SegmentedSamples(TransformedDataset):
             return self._whole(index)
         channels, labels = self.dataset.read(index)
         assert labels is not None  # training splits have labels
-        crop = self._draw_map(labels, channels[0].geometry.spacing, generator)
+        crop = self._draw_map(labels, channels[0].geometry.spacing, self.crop_size, generator)
         volume = np.empty((len(channels), *crop.size), np.float32)
         for number, decoded in enumerate(channels):
             scaling = self.intensities.scaling(number, decoded)
@@ -104,12 +106,14 @@ class SegmentedSamples(TransformedDataset):
         stored = np.zeros(0, np.uint8) if labels is None else np.asarray(labels.array)
         return {"volume": np.stack(scaled), "labels": stored, HOST: record}
 
-    def _draw_map(self, labels: LabelMap, spacing: np.ndarray, generator: np.random.Generator) -> CropMap:
+    def _draw_map(
+        self, labels: LabelMap, spacing: np.ndarray, crop_size: CropSize, generator: np.random.Generator
+    ) -> CropMap:
         """Draw a crop anywhere, or around a voxel of a random class: rare classes are as frequent as others.
 
         Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, where a third of each batch is drawn this way.
         """
-        size = np.array(self.crop_size)
+        size = np.array(crop_size)
         matrix = draw_matrix(self.augmentation, spacing, generator)
         for axis in self.mirror_axes:
             if generator.random() < 0.5:
@@ -122,7 +126,7 @@ class SegmentedSamples(TransformedDataset):
         center = np.clip(center, low, high)
         if not self.augmentation.turns:
             center = snap_to_grid(center, size)
-        return CropMap(center, matrix, self.crop_size, False)
+        return CropMap(center, matrix, crop_size, False)
 
 
 def upright_shape(geometry: VolumeGeometry) -> tuple[int, ...]:

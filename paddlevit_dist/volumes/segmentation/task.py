@@ -20,7 +20,14 @@ from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
 from ..export import segmentation_parts
-from ..geometry import interpolation_weights, require_same_spacing, round_spacing, step_lengths, voxel_ml
+from ..geometry import (
+    interpolation_weights,
+    require_same_spacing,
+    require_spacing,
+    round_spacing,
+    step_lengths,
+    voxel_ml,
+)
 from ..inputs import VolumeInputs, find_volumes
 from ..intensities import IntensityConfig
 from ..nonzero import read_region, regions_per_channel, set_region
@@ -139,7 +146,7 @@ class VolumeSegmentation(Task):
         """Return orientation, voxel spacing, intensities, channels, and the number of each class in files."""
         return {
             "orientation": "RAS",
-            "spacing_mm": [round_spacing(length) for length in self.spacing.tolist()],
+            "spacing_mm": [round_spacing(length) for length in require_spacing(self.spacing).tolist()],
             **self._intensities().about(),
             "channels": list(self.channels),
             "label_numbers": list(self.numbers),

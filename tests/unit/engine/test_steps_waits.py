@@ -167,13 +167,13 @@ def test_passes_that_were_queued_with_an_outdated_scale_are_made_again(bad):
 def test_only_on_a_gpu_a_rank_may_wait_for_others_in_its_passes_and_for_the_flag(on_host, monkeypatch):
     run = Run("AdamW", False, on_host)
     seen = []
-    inner = status._own.write
+    inner = status._notes.write
 
     def write() -> None:
         inner()
-        seen.append((status._own.detail, bool(status._own.waits)))
+        seen.append((status._notes.detail, bool(status._notes.waits)))
 
-    monkeypatch.setattr(status._own, "write", write)
+    monkeypatch.setattr(status._notes, "write", write)
     run.train_step([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], StepPosition(1, 0, 1), 1e-3)
     expected = [("in its forward pass", False), ("in its backward pass", not on_host), ("in its optimizer step", False)]
     if not on_host:

@@ -96,7 +96,7 @@ class Coco(IndexedDetectionImages):
         return cls(data.DATA_PATH, split, cache_folder, *files, data.EXIF_ROTATE, data.SEARCH_IMAGES_RECURSIVELY)
 
     @staticmethod
-    def has_validation(data_path: str) -> bool:
+    def has_validation(data_path: str | None) -> bool:
         """Return whether the name of a file says that it is for validation."""
         return bool(_find_named_after(list_json_files(_folder_and_file(data_path)[0] or ""), "val"))
 
@@ -287,7 +287,9 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
     if has_masks:
         coco.odd.note_all("object", "without a mask: its box is used", objects["id"][objects["bytes"] == 0])
     names = [category.name for category in coco.categories.values()]
-    facts = SourceFacts(names, list(coco.categories), has_masks, coco.has_annotations, coco.odd.lines(), is_turned)
+    facts = SourceFacts(
+        names, list(map(int, coco.categories)), has_masks, coco.has_annotations, coco.odd.lines(), is_turned
+    )
     return AnnotationSource(facts, paths, images, owners, objects)
 
 

@@ -53,7 +53,7 @@ class DetectionDataset(ImageDataset):
     #: whether objects have masks
     has_masks: bool = False
 
-    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override] # many labels
+    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return image ``index`` in mode "RGB" and its annotations.
 
         Raises:

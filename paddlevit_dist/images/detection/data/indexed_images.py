@@ -207,6 +207,11 @@ class IndexedDetectionImages(DetectionDataset):
 
     """
 
+    root: str
+    class_names: list[str]
+    num_classes: int
+    reading: ReadConfig
+
     def __init__(self, root: str, index: AnnotationIndex, source: str, turned: bool = False) -> None:
         self.root, self.source = root, source
         self.reading = ReadConfig(turned)
@@ -258,7 +263,7 @@ class IndexedDetectionImages(DetectionDataset):
         """Return the masks of image ``index``; called only if the dataset has masks."""
         raise NotImplementedError
 
-    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override]
+    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return image ``index`` and its annotations."""
         path = self.describe(index)
         image = decode_image(read_file(path), path, self.image_mode, self.reading)

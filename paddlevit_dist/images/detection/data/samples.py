@@ -32,14 +32,14 @@ EVALUATED_AS = {
 }
 
 
-class ImagesPart(DatasetPart, DetectionDataset):  # type: ignore[misc] # DatasetPart overrides what both define
+class ImagesPart(DatasetPart, DetectionDataset):
     """Part of another dataset: images held out for validation, the rest, learnable images, or all in another order.
 
     It is pickled as that dataset and the name of a memory-mapped file of rows.
     """
 
     dataset: Any
-    labels = None  # type: ignore[assignment] # an image has many
+    labels = None  # an image has many
     image_id, size, annotations = map(make_row_method, ("image_id", "size", "annotations"))
 
     def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
@@ -192,7 +192,7 @@ class DetectionSample(NamedTuple):
 
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     is_training: bool
     image: np.ndarray
     original_size: tuple[int, int]

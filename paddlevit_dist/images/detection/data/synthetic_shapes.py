@@ -23,7 +23,7 @@ class SyntheticShapes(DrawnImages, DetectionDataset):
         self.class_names, self.num_classes = self.categories, len(self.categories)
         self.category_ids = tuple(range(1, self.num_classes + 1))
 
-    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:  # type: ignore[override]
+    def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return image ``index`` and its annotations."""
         image = self.draw(index)
         return Image.fromarray(render_image(image)), self._annotations(index, image)

@@ -338,13 +338,14 @@ def batch_side(data: DetectionDataSection, seed: int, update: int, epochs_left: 
 
 def build_training_transform(data: DetectionDataSection) -> DetectionTrainingTransform:
     """Return the transform that the keys below DATA describe."""
+    smallest, largest = data.CROP_SIDES
     return DetectionTrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
         longest=data.LONGEST_SIDE,
         flip_probability=data.HORIZONTAL_FLIP,
         crop_probability=data.CROP_PROBABILITY,
         shortest_to_crop=tuple(data.CROP_SHORTEST_SIDES),
-        crop_sides=tuple(data.CROP_SIDES),
+        crop_sides=(smallest, largest),
         color_jitter=data.COLOR_JITTER,
         square=data.RESIZE_TO_SQUARE,
         ssd=data.SSD_AUGMENT,
@@ -354,16 +355,24 @@ def build_training_transform(data: DetectionDataSection) -> DetectionTrainingTra
 
 def build_evaluation_transform(config: DetectionSettings) -> DetectionEvaluationTransform:
     """Return the transform that the keys below DATA and DETECTION describe."""
-    data = config.DATA
     size = export_size(config) if config.DETECTION.EVAL_BATCHING == ONE_SIZE else None
-    return DetectionEvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE, size)
+    return DetectionEvaluationTransform(*_evaluation_sides(config.DATA), config.DATA.EVAL_RESIZE, size)
 
 
 def export_size(config: DetectionSettings) -> Size:
     """Return the height and width of the images that an exported model takes."""
-    side = config.DATA.EVAL_SHORTEST_SIDE
-    height, width = config.DETECTION.EXPORT_SIZE or (side, side)
+    if config.DETECTION.EXPORT_SIZE is None:
+        side, _ = _evaluation_sides(config.DATA)
+        return side, side
+    height, width = config.DETECTION.EXPORT_SIZE
     return height, width
+
+
+def _evaluation_sides(data: DetectionDataSection) -> tuple[int, int]:
+    """Return DATA.EVAL_SHORTEST_SIDE and EVAL_LONGEST_SIDE, whose defaults are set when the configuration is read."""
+    if data.EVAL_SHORTEST_SIDE is None or data.EVAL_LONGEST_SIDE is None:
+        raise ValueError("DATA.EVAL_SHORTEST_SIDE and EVAL_LONGEST_SIDE are not resolved")
+    return data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE
 
 
 def _choose_one(values: tuple[int, ...], generator: np.random.Generator) -> int:

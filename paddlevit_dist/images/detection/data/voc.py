@@ -117,7 +117,7 @@ class Voc(IndexedDetectionImages):
         return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE, data.VOC_CORNERS)
 
     @staticmethod
-    def has_validation(data_path: str) -> bool:
+    def has_validation(data_path: str | None) -> bool:
         """Return whether there is a list, or a folder, of images for validation."""
         return bool(_find_stems(list_parts(require_folder(data_path, "voc", _LAYOUT)), "val"))
 
@@ -138,10 +138,11 @@ class Voc(IndexedDetectionImages):
 def list_parts(root: str) -> list[VocPart]:
     """List the parts in a folder: one, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
-        parts = [_part(folder, "")] if _part(folder, "") else []
+        candidates = [_part(folder, "")]
         inner = ((path, os.path.basename(path)) for path in list_folders(folder))
         reserved = VOC_ANNOTATIONS + VOC_IMAGES
-        parts += [part for path, name in inner if name not in reserved for part in [_part(path, name)] if part]
+        candidates += [_part(path, name) for path, name in inner if name not in reserved]
+        parts = [part for part in candidates if part is not None]
         if parts:
             return parts
     if any(file.lower().endswith(".xml") for file in list_names(root)):

@@ -78,7 +78,7 @@ class Yolo(IndexedDetectionImages):
         return cls(config.DATA.DATA_PATH, split, cache_folder, config.DATA.EXIF_ROTATE is not False)
 
     @staticmethod
-    def has_validation(data_path: str) -> bool:
+    def has_validation(data_path: str | None) -> bool:
         """Return whether data.yaml names validation images, or a folder of them exists."""
         root = require_folder(data_path, "yolo", LAYOUT)
         description = read_description(root)

@@ -54,10 +54,17 @@ class MatchTable(NamedTuple):
     @classmethod
     def empty(cls, num_classes: int) -> "MatchTable":
         """Return a table without images."""
-        images = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
-        rows = (np.zeros(0, dtype) for dtype in (np.uint16, np.float32, np.uint64, np.uint64))
-        totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
-        return cls(*images, *rows, totals, np.zeros((0, 2 + len(AREA_RANGES)), np.int32))
+        return cls(
+            image_ids=np.zeros(0, np.int64),
+            counts=np.zeros(0, np.int32),
+            num_true=np.zeros(0, np.int32),
+            labels=np.zeros(0, np.uint16),
+            scores=np.zeros(0, np.float32),
+            true_positives=np.zeros(0, np.uint64),
+            ignored=np.zeros(0, np.uint64),
+            totals=np.zeros((num_classes, len(AREA_RANGES)), np.int64),
+            annotated=np.zeros((0, 2 + len(AREA_RANGES)), np.int32),
+        )
 
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
@@ -84,7 +91,18 @@ class MatchTable(NamedTuple):
             rows = [column[_find_rows(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
-        return cls(image_ids[order], counts[order], num_true[order], *rows, totals, annotated)
+        labels, scores, true_positives, ignored = rows
+        return cls(
+            image_ids[order],
+            counts[order],
+            num_true[order],
+            labels,
+            scores,
+            true_positives,
+            ignored,
+            totals,
+            annotated,
+        )
 
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""

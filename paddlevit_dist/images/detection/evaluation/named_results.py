@@ -84,10 +84,8 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
         UserError: only some results have a name, or a name matches nothing or several things.
 
     """
-    ids = [
-        {id_: position for position, id_ in enumerate(id_list)}
-        for id_list in (annotations.image_ids, annotations.category_ids)
-    ]
+    image_id_positions: dict[Id, int] = {id_: position for position, id_ in enumerate(annotations.image_ids)}
+    category_id_positions: dict[Id, int] = {id_: position for position, id_ in enumerate(annotations.category_ids)}
     first: list[str] | None = None
     images: dict[NameAndId, None] = {}
     categories: dict[NameAndId, None] = {}
@@ -95,7 +93,7 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
         present_names = list_names(result)
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full
-            return NamedPositions(*ids)
+            return NamedPositions(image_id_positions, category_id_positions)
         require_same_names(path, number, present_names, first)
         images[result.file_name, result.image_id] = None
         categories[result.category_name, result.category_id] = None
@@ -117,7 +115,9 @@ def match_names(path: str, annotations: "AnnotationFile") -> NamedPositions:
             )
     unknown = dict.fromkeys(name for (name, _), label in (label_positions or {}).items() if label < 0)
     matched = f"matched by name: {', '.join(messages)}" if messages else ""
-    return NamedPositions(*ids, image_positions, label_positions, list(unknown), matched, notices)
+    return NamedPositions(
+        image_id_positions, category_id_positions, image_positions, label_positions, list(unknown), matched, notices
+    )
 
 
 def list_names(result: Any) -> list[str]:

@@ -78,9 +78,8 @@ class MaskRcnnCriterion(DetectionCriterion):
             ).mean(axis=[1, 2])  # (p,)
             losses["masks"] = (mask_losses, outputs["mask_shares"])
         images = outputs["anchor_logits"].shape[0]
-        return {
-            name: self._term(*losses[name], images)._replace(weight=self.weights[name]) for name in self.terms_by_name
-        }
+        terms = {name: self._term(values, shares, images) for name, (values, shares) in losses.items()}
+        return {name: terms[name]._replace(weight=self.weights[name]) for name in self.terms_by_name}
 
     def _term(self, losses: paddle.Tensor, shares: paddle.Tensor, images: int) -> LossTerm:
         if self.is_global:
@@ -162,7 +161,7 @@ def _sample_image(
     proposals: paddle.Tensor, targets: DetectionTargets, image: int, rules: MaskRcnnRules
 ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
     """Return boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one image."""
-    count = int(targets.box_counts[image])
+    count = int(targets.require_box_counts()[image])
     objects = targets.boxes[image].astype(proposals.dtype)  # (M, 4)
     boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
     if boxes.shape[0] == 0:

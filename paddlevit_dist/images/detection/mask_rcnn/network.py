@@ -48,7 +48,7 @@ class FeaturePyramid(nn.Layer):
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> list[paddle.Tensor]:
         """Return maps (N, channels, height, width) of each level of ``maps``, and of the additional one."""
-        above, results = None, []
+        above, results = None, list[paddle.Tensor]()
         for number in reversed(range(len(maps))):
             x = self.inner_blocks[number](maps[number])
             if above is not None:

@@ -265,7 +265,11 @@ class RegionHeads(nn.Layer):
             regions: n regions.
             labels: int64 (n,), classes, counted from the background.
 
+        Raises:
+            ValueError: the network has no masks.
         """
+        if self.mask_head is None or self.mask_predictor is None:
+            raise ValueError("the network has no masks")
         logits = self.mask_predictor(self.mask_head(self._pool_regions(maps, regions, self.rules.mask_size)))
         number, classes, side = logits.shape[:3]
         rows = paddle.arange(number, dtype="int64") * classes + labels

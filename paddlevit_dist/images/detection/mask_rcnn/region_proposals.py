@@ -207,7 +207,7 @@ class ProposalNetwork(nn.Layer):
         self, logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, targets: DetectionTargets
     ) -> dict[str, paddle.Tensor]:
         """Sample anchors of each image with their targets."""
-        rules, counts = self.rules, targets.box_counts
+        rules, counts = self.rules, targets.require_box_counts()
         parts: dict[str, list[paddle.Tensor]] = {}
         for image in range(logits.shape[0]):
             objects = targets.boxes[image, : max(int(counts[image]), 1)].astype(anchors.dtype)

@@ -38,6 +38,8 @@ class ExaminedModel(BridgedModel):
         UserError: the files raise an exception, or ignore what is asked of them.
     """
 
+    image_size: tuple[int, int]
+
     def __init__(
         self,
         name: str,

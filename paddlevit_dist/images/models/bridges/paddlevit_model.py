@@ -48,9 +48,9 @@ class PaddleVitModel(ExaminedModel):
         if sides[0] != sides[1]:
             raise UserError(f"model '{name}' takes square images, not {sides[0]} x {sides[1]} pixels")
         if "IMG_SIZE" in config.MODEL and sides[0] != own_size:  # CrossViT resizes all others to it, without a word
-            modules = f"MODEL.IMG_SIZE {config.MODEL.IMG_SIZE}, for images of {own_size} pixels"
+            source = f"MODEL.IMG_SIZE {config.MODEL.IMG_SIZE}, for images of {own_size} pixels"
             raise UserError(
-                f"model '{name}' reads its sizes from {modules}, not {sides[0]}: set DATA.IMAGE_SIZE {own_size}"
+                f"model '{name}' reads its sizes from {source}, not {sides[0]}: set DATA.IMAGE_SIZE {own_size}"
             )
         config.DATA.IMAGE_SIZE = sides[0]
 
@@ -75,7 +75,11 @@ def _import_family(family: ClonedFamily) -> dict[str, ModuleType]:
                 importlib.import_module(name)
         inside = os.path.join(family.folder, "")
         modules.update(
-            {n: one for n, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(inside)}
+            {
+                name: module
+                for name, module in sys.modules.items()
+                if str(getattr(module, "__file__", "")).startswith(inside)
+            }
         )
     return modules
 
@@ -87,8 +91,8 @@ def _imports_from(folder: str, modules: dict[str, ModuleType]) -> Iterator[None]
     Every family has its own config.py, droppath.py and utils.py: modules of these names that are in use are hidden
     meanwhile.
     """
-    modules = {file.removesuffix(".py") for file in os.listdir(folder) if file.endswith(".py")}
-    hidden = {name: sys.modules.pop(name) for name in modules if name in sys.modules}
+    names = {file.removesuffix(".py") for file in os.listdir(folder) if file.endswith(".py")}
+    hidden = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     writes = sys.dont_write_bytecode
     sys.modules.update(modules)
     sys.path.insert(0, folder)
@@ -99,6 +103,6 @@ def _imports_from(folder: str, modules: dict[str, ModuleType]) -> Iterator[None]
     finally:
         sys.dont_write_bytecode = writes
         sys.path.remove(folder)
-        for name in modules:
+        for name in names:
             sys.modules.pop(name, None)
         sys.modules.update(hidden)

@@ -73,7 +73,8 @@ def load_timm() -> Any:
         from timm.layers import create_act, norm_act
 
     # The file repeats the forward pass of its base class. This is the one that several processes can share.
-    norm_act.BatchNormAct2d.forward = _normalize_and_activate
+    normalization: Any = norm_act.BatchNormAct2d
+    normalization.forward = _normalize_and_activate
     # Backward passes written for PyTorch's engine. Paddle's own functions compute the same.
     create_act._ACT_FN_ME.clear()
     create_act._ACT_LAYER_ME.clear()
@@ -260,7 +261,7 @@ class TimmModel(BridgedModel):
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names that timm does not decay."""
-        names = getattr(self.network, "no_weight_decay", set)()
+        names: set[str] = getattr(self.network, "no_weight_decay", set)()
         return tuple(name for name, _ in self.named_parameters() if name in names)
 
     def layer_groups(self) -> list[list[str]]:
@@ -362,7 +363,7 @@ def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
             if unknown[1] not in ("img_size", *_DYNAMIC_SIZE):
                 raise UserError(f"model 'timm:{name}' has no option '{unknown[1]}': remove it") from None
             refused.append(unknown[1])
-    patches = getattr(network, "patch_embed", None)
+    patches: Any = getattr(network, "patch_embed", None)
     if "dynamic_img_size" in arguments:
         if getattr(patches, "strict_img_size", False):
             raise UserError(

@@ -312,7 +312,7 @@ class LSTM(nn.LSTM):
 def without_inplace(base: type[nn.Layer]) -> Callable[..., nn.Layer]:
     """Make a class of an activation that takes PyTorch's argument ``inplace``, which changes no number."""
 
-    class Activation(base):  # type: ignore[misc, valid-type]
+    class Activation(base):
         def __init__(self, *args: Any, inplace: bool = False, **options: Any) -> None:
             super().__init__(*args, **options)
             self.inplace = inplace

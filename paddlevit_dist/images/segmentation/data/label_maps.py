@@ -64,6 +64,10 @@ class LabelMaps(SegmentationDataset):
     The list of files is memory-mapped: three entries for each image, see ``_SplitFiles``.
     """
 
+    root: str
+    class_names: list[str]
+    reading: ReadConfig
+
     def __init__(
         self,
         data_path: str | None,

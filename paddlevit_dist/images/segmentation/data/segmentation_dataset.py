@@ -30,7 +30,7 @@ class SegmentationDataset(ImageDataset):
     #: uint8 (classes, 3), the published color of each class in RGB; None: ``tasks.figures.class_colors``
     palette: np.ndarray | None = None
 
-    def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
+    def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         """Read image ``index`` in mode "RGB" and its labels, uint8 (height, width).
 
         Raises:
@@ -102,7 +102,7 @@ class SegmentationShapes(DrawnImages, SegmentationDataset):
         self.class_names = ["background", *self.categories]
         self.num_classes = len(self.class_names)
 
-    def read(self, index: int) -> tuple[Image.Image, np.ndarray]:  # type: ignore[override] # a label for each pixel
+    def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         """Draw image ``index`` and its labels."""
         image = self.draw(index)
         return Image.fromarray(render_image(image)), _draw_labels(image)

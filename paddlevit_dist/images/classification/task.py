@@ -131,7 +131,7 @@ class Classification(ClassifierTask):
         if kind == "glyph":
             distortion = data.GLYPH_DISTORTION
             return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
-        crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
+        crop = (data.CROP_SCALE[0], data.CROP_SCALE[1]), (data.CROP_RATIO[0], data.CROP_RATIO[1])
         transform = extension.CompiledTrainingTransform if extension.has("cpu_kernels") else TrainingTransform
         return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 

@@ -1,50 +1,65 @@
-"""The class of an extension: a folder of this package that is optional and can be deleted alone.
+"""The optional folders of this package: each can be deleted alone, and the rest of the package works without it.
 
-The ``__init__`` of the folder has an ``EXTENSION``, of a class derived from ``Extension``; its methods import other
-modules when they are called.
+The core never imports them. Their commands are rows of ``commands.COMMANDS``, their keys are in their module
+``settings``, their flags, callbacks and jobs are rows of the tables below, and the functions that the core calls are
+in ``_MODULES``. A row is imported when a run needs it.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    import paddle
+from .runtime.lazy_names import import_object, lazy_names
 
-    from .commands.scored import ScoreReport
-    from .engine.evaluation import Evaluator
-    from .engine.fused_optimizers import MakerOrProblem, UpdateRule
-    from .engine.multi_tensor import GradientList, MovingAverages
+if TYPE_CHECKING:  # the functions of ``_MODULES``, each with its signature
+    from .compare.tables import write_evaluated as write_evaluated
+    from .compare.tables import write_scored as write_scored
+    from .cpu_kernels.accelerate import accelerate as accelerate
+    from .cpu_kernels.layers import resized_cross_entropy as resized_cross_entropy
+    from .cpu_kernels.transforms import CompiledTrainingTransform as CompiledTrainingTransform
+    from .cpu_kernels.updates import averages as averages
+    from .cpu_kernels.updates import gradients as gradients
+    from .cpu_kernels.updates import optimizer_step as optimizer_step
+    from .debug.first_layer import FirstLayerFinder as FirstLayerFinder
     from .engine.trainer import Trainer
-    from .images.transforms.crops import TrainingTransform
-    from .settings import Configuration
+    from .export.files import parse_evaluated_argument as parse_evaluated_argument
+    from .export.scoring import load_comparison_weights as load_comparison_weights
+    from .export.scoring import load_exported_layer as load_exported_layer
+    from .leakage.evaluation import find_in_training as find_in_training
+    from .leakage.formatting import show_leaks as show_leaks
+    from .report.callback import write_evaluation_report as write_evaluation_report
+    from .report.page import write_last_page as write_last_page
     from .settings.every_run import RunSettings
-    from .settings.key import KeyTable
     from .tasks.callback import Callback
-    from .tasks.sample_groups import SampleGroups
-    from .tasks.task import StepPosition, Task
 
 FOLDERS = ("cpu_kernels", "debug", "report", "export", "leakage", "compare")
-Result = TypeVar("Result")
+_REQUIRED_MODULES = {"cpu_kernels": "numba"}
 
-
-class CommandHelp(NamedTuple):
-    """The help of a command that takes the main flags.
-
-    Attributes:
-        meaning: what the command does.
-        examples: command lines.
-    """
-
-    meaning: str
-    examples: tuple[str, ...]
+# Function or class that the core uses after ``has(folder)`` -> its module.
+_MODULES = {
+    "CompiledTrainingTransform": "cpu_kernels.transforms",
+    "FirstLayerFinder": "debug.first_layer",
+    "accelerate": "cpu_kernels.accelerate",
+    "averages": "cpu_kernels.updates",
+    "find_in_training": "leakage.evaluation",
+    "gradients": "cpu_kernels.updates",
+    "load_comparison_weights": "export.scoring",
+    "load_exported_layer": "export.scoring",
+    "optimizer_step": "cpu_kernels.updates",
+    "parse_evaluated_argument": "export.files",
+    "resized_cross_entropy": "cpu_kernels.layers",
+    "show_leaks": "leakage.formatting",
+    "write_evaluated": "compare.tables",
+    "write_evaluation_report": "report.callback",
+    "write_last_page": "report.page",
+    "write_scored": "compare.tables",
+}
+__getattr__, __dir__ = lazy_names(__package__, _MODULES)
 
 
 class Flag(NamedTuple):
@@ -63,136 +78,84 @@ class Flag(NamedTuple):
     meaning: str = ""  # in a few words; empty: the key's
 
 
-class Extension:
-    """Adds commands, keys and callbacks to a run; each attribute and each method is optional."""
+class CallbackRow(NamedTuple):
+    """A callback of a folder.
 
-    # ---- command line and keys ---------------------------------------------------------------------------------
+    Attributes:
+        key: the key that is set if a run needs it.
+        location: ".folder.module:Class", called with the trainer on every rank.
+    """
 
-    #: modules without which the extension is disabled, as if its folder did not exist
-    needs: Sequence[str] = ()
-    #: commands, each with what it does
-    commands: Mapping[str, str] = {}
-    #: the help of the commands that take the main flags
-    about: Mapping[str, CommandHelp] = {}
-    flags: Sequence[Flag] = ()
-    #: if this key is set, the main job is ``run_job``
-    job_key = ""
-
-    def run_command(self, name: str, words: list[str]) -> None:
-        """Run the command with the words that follow its name."""
-
-    def settings(self) -> Sequence[KeyTable]:
-        """Return the tables of keys that every run reads.
-
-        They are in the folder's module ``settings``, if it has one, which needs no Paddle.
-        """
-        module = f"{type(self).__module__}.settings"
-        return (importlib.import_module(module).TABLE,) if importlib.util.find_spec(module) else ()
-
-    def run_job(self, given: Configuration) -> None:
-        """Run another job instead of training or evaluation."""
-
-    # ---- a run and its data ------------------------------------------------------------------------------------
-
-    def callbacks(self, run: Trainer, trains: bool) -> Sequence[Callback]:
-        """Return the callbacks of a run that trains, or only evaluates; on every rank."""
-        return ()
-
-    def explain_not_finite(
-        self, run: Trainer, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
-    ) -> list[str]:
-        """Examine the update that ends a training run (see ``NonFiniteGuard``); on every rank."""
-        return []
-
-    def run_failed(self, config: RunSettings, folder: Path, began: float) -> None:
-        """React to a run that has ended by an error, which is in its record; in the parent process.
-
-        Args:
-            config: configuration of the run.
-            folder: its output folder.
-            began: start of the run, in seconds since 1970.
-        """
-
-    def data_inspected(self, config: RunSettings, task: Task, train: Any, folder: Path) -> None:
-        """Add files to ``folder``, where ``inspect data`` has drawn samples of the training set."""
-
-    def evaluation_prepared(self, config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
-        """React once the evaluation samples are known, before any worker starts."""
-
-    def intervals_written(self, file: Path, evaluation: Evaluator, facts: dict[str, Any]) -> None:
-        """React to ``file``, with the intervals of an evaluation that has a table of samples."""
-
-    def results_scored(self, file: Path, scored: ScoreReport, results: str, groups: SampleGroups | None) -> None:
-        """React to scored results of other programs; a table of their samples may be written to ``file``."""
-
-    # ---- evaluation of another model than the configured one ----------------------------------------------------
-
-    def parse_evaluated_argument(self, word: str) -> str | None:
-        """Translate a positional argument of ``evaluate`` to KEY=VALUE; return None if it is not recognized."""
-        return None
-
-    #: if this key is set, ``evaluated_model`` is evaluated
-    evaluated_key = ""
-
-    def evaluated_model(self, config: RunSettings, task: Task) -> paddle.nn.Layer:
-        """Build the model that is evaluated instead of the configured one."""
-        raise NotImplementedError
-
-    def load_evaluated(self, run: Trainer, model: paddle.nn.Layer) -> tuple[str | Path, list[str]] | None:
-        """Load the weights or the graph of that model.
-
-        Returns:
-            The name of the evaluated file, and lines for the log; None: the configured weights are loaded.
-        """
-        return None
-
-    # ---- faster implementations; None where there is none --------------------------------------------------------
-
-    def prepare_model(self, model: Any) -> None:
-        """Replace layers of a new model with faster ones; a second call changes nothing."""
-
-    def gradients(self, parameters: Sequence[paddle.Tensor]) -> GradientList | None:
-        """Return a replacement for ``engine.multi_tensor.GradientList``, if any."""
-        return None
-
-    def averages(self, flat: paddle.Tensor, sizes: Sequence[int]) -> MovingAverages | None:
-        """Return a replacement for ``engine.multi_tensor.MovingAverages``, if any."""
-        return None
-
-    def optimizer_step(self, rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
-        """Return a step of all parameters in place of ``engine.fused_optimizers``'s own, if there is one."""
-        return None
-
-    def resized_cross_entropy(
-        self, logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, weights: tuple[float, ...] | None
-    ) -> paddle.Tensor | None:
-        """Compute ``losses.resized_cross_entropy`` in another way; return None to keep the default."""
-        return None
-
-    def training_transform(self) -> type[TrainingTransform] | None:
-        """Return a replacement for ``TrainingTransform``, if any."""
-        return None
+    key: str
+    location: str
 
 
-def find_evaluated(config: RunSettings) -> Extension | None:
-    """Return the extension whose model is evaluated, if any; see ``Extension.evaluated_key``."""
-    return next((each for each in extensions() if each.evaluated_key and config[each.evaluated_key]), None)
+# Folder -> its flags of the command line.
+_FLAGS = {
+    "debug": (
+        Flag("selftest", None, "SELFTEST", "run", "compare updates on one device with updates on all devices"),
+        Flag("profile", "N", "PROFILE", "training", "record N updates with Paddle's profiler"),
+    ),
+    "leakage": (
+        Flag("exclude_leaked", None, "EXCLUDE_LEAKED", "data", "also evaluate without samples seen in training"),
+    ),
+    "compare": (
+        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: write a row per sample, .csv or .parquet"),
+        Flag("seeds", "N", "SEEDS", "training", "train with N seeds and print the mean score"),
+    ),
+}
+
+TRAINING_CALLBACKS = (
+    CallbackRow("PROFILE", ".debug.profile:ProfileCallback"),
+    CallbackRow("REPORT", ".report.callback:ReportCallback"),
+)
+EVALUATION_CALLBACKS = (
+    CallbackRow("EXPORTED", ".export.scoring:ExportComparison"),
+    CallbackRow("EXCLUDE_LEAKED", ".leakage.evaluation:WithoutLeaks"),
+    CallbackRow("PER_SAMPLE", ".compare.per_sample:PerSampleWriter"),
+)
+# Key -> the job that runs instead of training or evaluation if the key is set.
+JOBS = {"SELFTEST": ".debug.selftest:run", "SEEDS": ".compare.seeds:run"}
 
 
 @functools.cache
-def extensions() -> tuple[Extension, ...]:
-    """Return the extensions whose folders and required modules exist."""
-    folder_path = [os.path.dirname(__file__)]  # not in another installed copy
-    specs = [PathFinder.find_spec(f"{__package__}.{folder}", folder_path) for folder in FOLDERS]
-    names = [spec.name for spec in specs if spec is not None and spec.origin is not None]
-    candidates = [importlib.import_module(name).EXTENSION for name in names]
-    return tuple(each for each in candidates if all(importlib.util.find_spec(module) for module in each.needs))
+def has(folder: str) -> bool:
+    """Return whether a folder of ``FOLDERS`` exists, and the module that it requires."""
+    package_path = [os.path.dirname(__file__)]  # not in another installed copy
+    spec = PathFinder.find_spec(f"{__package__}.{folder}", package_path) if folder in FOLDERS else None
+    required = _REQUIRED_MODULES.get(folder)
+    is_installed = required is None or importlib.util.find_spec(required) is not None
+    return spec is not None and spec.origin is not None and is_installed
 
 
-def make(better: Callable[[Extension], Result | None], plain: Callable[[], Result]) -> Result:
-    """Return the result of the first extension with a better one, else of ``plain``."""
-    for extension in extensions():
-        result = better(extension)
-        if result is not None:
-            return result
-    return plain()
+def is_missing(location: str) -> bool:
+    """Return whether ".folder.module:name" is in a folder that does not exist."""
+    folder = location.split(".")[1]
+    return folder in FOLDERS and not has(folder)
+
+
+def find_flags() -> list[Flag]:
+    """Return the flags of the folders that exist."""
+    return [flag for folder in FOLDERS if has(folder) for flag in _FLAGS.get(folder, ())]
+
+
+def find_tables() -> list[Any]:
+    """Return the tables of keys of the folders that exist, which every run reads; they need no Paddle."""
+    locations = [f".{folder}.settings" for folder in FOLDERS if has(folder)]
+    names = [f"{__package__}{location}" for location in locations]
+    return [import_object(f"{name}:TABLE") for name in names if importlib.util.find_spec(name)]
+
+
+def find_job(values: RunSettings) -> str | None:
+    """Return the key of the job that a configuration asks for; None for training or evaluation."""
+    return next((key for key, location in JOBS.items() if not is_missing(location) and values[key]), None)
+
+
+def import_job(key: str) -> Callable[[Any], None]:
+    """Import the job of a key; it takes the ``settings.Configuration``."""
+    return import_object(JOBS[key])
+
+
+def build_callbacks(run: Trainer, rows: Sequence[CallbackRow]) -> list[Callback]:
+    """Build the callbacks whose keys are set."""
+    return [import_object(row.location)(run) for row in rows if not is_missing(row.location) and run.config[row.key]]

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .extension import extensions
+from . import extension
 from .registry import MODELS, SPELLINGS, find_name, is_weights_name, list_bridged_models, require_derived, resolve
 from .runtime.errors import UserError
 
@@ -52,7 +52,7 @@ def default_classes(name: str) -> int:
 
 
 def prepare(model: Any) -> Any:
-    """Prepare a new model: running variances as PyTorch has them, and fast layers on CPUs from the extensions.
+    """Prepare a new model: running variances as PyTorch has them, and fast layers on CPUs.
 
     A second call changes nothing.
     """
@@ -60,8 +60,8 @@ def prepare(model: Any) -> Any:
 
     if hasattr(model, "sublayers"):
         unbias_running_variance(model)
-    for extension in extensions():
-        extension.prepare_model(model)
+    if extension.has("cpu_kernels"):
+        extension.accelerate(model)
     return model
 
 

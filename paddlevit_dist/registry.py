@@ -12,8 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from . import plugins
-from .extension import extensions
+from . import extension, plugins
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
 from .runtime.errors import UserError
@@ -430,8 +429,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
 @functools.cache
 def common_tables() -> tuple[Any, ...]:
     """Return the engine's key table and the tables of the installed extensions."""
-    extension_tables = [table for extension in extensions() for table in extension.settings()]
-    return (import_object("paddlevit_dist.engine.settings:TABLE"), *extension_tables)
+    return (import_object("paddlevit_dist.engine.settings:TABLE"), *extension.find_tables())
 
 
 def custom_tables(kind: str, name: str) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..extension import extensions
+from .. import extension
 from ..runtime.errors import UserError
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
@@ -175,9 +175,8 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         for candidate in (expanded, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS:
-                    arguments = [extension.parse_evaluated_argument(str(candidate)) for extension in extensions()]
-                    settings = list(filter(None, arguments))
-                    advice = f"; evaluate it with {settings[0]}" if settings else ""
+                    setting = extension.has("export") and extension.parse_evaluated_argument(str(candidate))
+                    advice = f"; evaluate it with {setting}" if setting else ""
                     raise UserError(
                         f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"
                     )

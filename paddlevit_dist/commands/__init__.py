@@ -1,4 +1,4 @@
-"""The command line, one command per file. Extensions bring more (see ``extension``).
+"""The command line, one command per file.
 
 - ``train``, ``evaluate``: the main job
 - ``evaluate_results``, ``evaluate_detections``: score result files of any program; ``scored``: their common functions
@@ -9,14 +9,13 @@
 - ``parser``: argument parser of all commands except train and evaluate
 """
 
-import functools
 from collections.abc import Callable
 
-from ..extension import Extension, extensions
+from ..extension import is_missing
 from ..runtime.lazy_names import import_object
 
-# Name -> ("module:function" or the extension that runs it, help text).
-COMMANDS: dict[str, tuple[str | Extension, str]] = {
+# Name -> ("module:function", help text). The last rows are of optional folders (see ``extension``).
+_ROWS = {
     "train": (".commands.train:run", "train and evaluate on all devices of this machine; takes the main flags"),
     "evaluate": (".commands.evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
     "evaluate detections": (
@@ -51,14 +50,30 @@ COMMANDS: dict[str, tuple[str | Extension, str]] = {
     "prepare pth": (".commands.prepare:run_pth", "write PointGroup's _inst_nostuff.pth as memory-mapped scenes"),
     "schema": (".commands.schema:run", "print the keys as a JSON schema, for editors of YAML files"),
     "version": (".commands.version:run", "print the versions of this package, Paddle and Python"),
-    **{name: (extension, meaning) for extension in extensions() for name, meaning in extension.commands.items()},
+    "doctor": (
+        ".debug.doctor:run",
+        "check machine, data and the first steps of a training run; takes the main flags",
+    ),
+    "report": (
+        ".report.command:run",
+        "write one HTML file about one or several runs: curves, settings, wrong predictions",
+    ),
+    "export": (".export.command:run", "export a trained model to Paddle Inference, PaddleX or ONNX"),
+    "inspect leaks": (
+        ".leakage.formatting:run",
+        "find validation samples that are also in the training set; takes the main flags",
+    ),
+    "compare": (
+        ".compare.command:run",
+        "test whether runs differ by more than chance, and list the samples on which they differ",
+    ),
 }
+COMMANDS = {name: row for name, row in _ROWS.items() if not is_missing(row[0])}
 
 
 def import_command(command: str) -> Callable[[list[str]], None]:
     """Import the function that runs a command; its argument is the list of words after the command's name."""
-    target = COMMANDS[command][0]
-    return import_object(target) if isinstance(target, str) else functools.partial(target.run_command, command)
+    return import_object(COMMANDS[command][0])
 
 
 __all__ = ["COMMANDS", "import_command"]

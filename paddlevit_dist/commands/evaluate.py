@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..extension import extensions
+from .. import extension
 from ..settings.command_line import takes_next_word
 from . import train
 
@@ -23,9 +23,7 @@ def with_settings(words: Sequence[str]) -> list[str]:
     is_value, settings = False, []
     for word in words:
         is_free = not is_value and not word.startswith("-")
-        setting = None
-        if is_free:
-            setting = next(filter(None, (extension.parse_evaluated_argument(word) for extension in extensions())), None)
+        setting = extension.parse_evaluated_argument(word) if is_free and extension.has("export") else None
         is_value = setting is None and not is_value and takes_next_word(word)
         settings.append(setting or word)
     return settings

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from .. import extension
 from .. import settings as configuration
-from ..extension import extensions
+from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
 from ..runtime.printing import one_line
@@ -62,8 +63,10 @@ def _draw(values: RunSettings, target: Path) -> None:
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
-    for extension in extensions():
-        extension.data_inspected(values, task, samples, target.parent)
+    if extension.has("leakage") and has_numba():
+        extension.show_leaks(values, task, samples, target.parent)
+    elif extension.has("leakage"):
+        print("leaks: not searched, since numba is not installed (pip install numba)")
 
 
 def _fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..extension import extensions
+from .. import extension
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
@@ -278,6 +278,5 @@ def write_scores(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(scores, indent=1) + "\n").encode())
-    if scored is not None:
-        for extension in extensions():
-            extension.results_scored(folder / TABLE, scored, results, groups)
+    if scored is not None and extension.has("compare"):
+        extension.write_scored(folder / TABLE, scored, results, groups)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import plugins
+from .. import extension, plugins
 from .. import settings as configuration
-from ..extension import extensions
 from ..registry import register_callback
 from ..runtime import limits, signals
 from ..runtime.environment import restart
@@ -31,8 +30,8 @@ def run(arguments: list[str]) -> None:
             _offer(error)
         raise
 
-    other = next((each for each in extensions() if each.job_key and run.values[each.job_key]), None)
-    is_training = not (run.values.EVAL or other)
+    job = extension.find_job(run.values)
+    is_training = not (run.values.EVAL or job)
     signals.set_mode(training=is_training and not run.show)
 
     from ..launch import devices, tuning
@@ -41,8 +40,8 @@ def run(arguments: list[str]) -> None:
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     limits.raise_open_files()
     stale = devices.drop_stale_variables()
-    if other is not None and not run.show:
-        other.run_job(run)
+    if job is not None and not run.show:
+        extension.import_job(job)(run)
         return
     carry_out(run, stale)
 
@@ -140,9 +139,8 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     with heartbeat.at("fetching the weights"):
         _find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
-    if plan.is_main and run.values.EVAL:
-        for extension in extensions():
-            extension.evaluation_prepared(run.values, datasets, folder)
+    if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
+        extension.find_in_training(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
     began = time.time()
     try:
@@ -152,8 +150,8 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
         if plan.is_main:
             with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
-                for extension in extensions():
-                    extension.run_failed(run.values, folder, began)
+                if run.values.get("REPORT"):
+                    extension.write_last_page(folder, began)
         raise
 
 

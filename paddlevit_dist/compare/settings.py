@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ..extension import extensions
+from ..extension import JOBS
 from ..runtime.errors import UserError
 from ..runtime.files import read_content
 from ..runtime.printing import one_line
@@ -71,8 +71,8 @@ def _check_seeds(config: ConfigView[CompareSettings]) -> list[str]:
     values = config.values
     if values.SEEDS is None:
         return []
-    for name in ("EVAL", *(extension.job_key for extension in extensions())):
-        if name not in ("", "SEEDS") and values.get(name):
+    for name in ("EVAL", *JOBS):
+        if name != "SEEDS" and values.get(name):
             raise UserError(f"{config['SEEDS']} and {config[name]}: -seeds trains; remove one of them")
     if values.MODEL.RESUME not in (None, "auto"):
         raise UserError(
@@ -100,4 +100,5 @@ TABLE = KeyTable(
     effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
     resolve_defaults=_resolve_defaults,
     check=_check,
+    is_optional=True,
 )

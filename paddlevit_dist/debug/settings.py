@@ -29,7 +29,9 @@ def _check(config: ConfigView[DebugSettings]) -> list[str]:
     return []
 
 
-TABLE = KeyTable(rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check)
+TABLE = KeyTable(
+    rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, is_optional=True
+)
 
 
 def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:

@@ -6,10 +6,10 @@ from typing import Any
 
 import paddle
 
+from .. import extension
 from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, world_size
-from ..extension import extensions
 from ..intervals import ConfidenceInterval
 from ..logging.callbacks import CallbackList
 from ..logging.heartbeat import Heartbeat
@@ -192,9 +192,11 @@ class Evaluator:
         if self.intervals:
             groups = {} if self.groups is None else {_GROUPS: self.groups.to_dict()}
             record.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
-        if self.intervals and self.table is not None and record.writes:
-            for extension in extensions():
-                extension.intervals_written(record.folder / name, self, facts)
+
+    def write_sample_table(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+        """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
+        if self.intervals and self.table is not None and record.writes and extension.has("compare"):
+            extension.write_evaluated(record.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..extension import make
+from .. import extension
 from ..runtime import paddle_versions
 from . import multi_tensor
 
@@ -80,9 +80,8 @@ class FusedStep:
         parameters = self._trained
         if any(p.dtype != paddle.float32 or not p.is_contiguous() for p in parameters):
             return None
-        maker, problem = make(
-            lambda extension: extension.optimizer_step(self.rule, parameters), lambda: _try_lists(self.rule)
-        )
+        fast = extension.optimizer_step(self.rule, parameters) if extension.has("cpu_kernels") else None
+        maker, problem = _try_lists(self.rule) if fast is None else fast
         if problem:
             self._log(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
         if maker is None:

@@ -208,6 +208,7 @@ class TrainingLogger(Callback):
         name, _ = self._task.best_metric
         facts = {"epoch": epoch, **self._evaluation.build_event(values)}
         self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
+        self._evaluation.write_sample_table(self._record, "intervals.json", {"epoch": epoch})
         self._evaluation.table = None  # 20 MB for COCO's val images
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import paddle
 
-from ..extension import make
+from .. import extension
 from .multi_tensor import MovingAverages
 
 
@@ -43,9 +43,8 @@ class ModelEma:
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
         sizes = [math.prod(shape) for shape in self._shapes.values()]
-        self._move = make(
-            lambda extension: extension.averages(self._flat, sizes), lambda: MovingAverages(self._flat, sizes)
-        )
+        fast = extension.averages(self._flat, sizes) if extension.has("cpu_kernels") else None
+        self._move = MovingAverages(self._flat, sizes) if fast is None else fast
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
     @paddle.no_grad()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..extension import make
+from .. import extension
 from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order
@@ -108,8 +108,9 @@ class GradientList:
 
 
 def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
-    """Return the gradients of the parameters, using an extension's faster implementation if there is one."""
-    return make(lambda extension: extension.gradients(parameters), lambda: GradientList(parameters))
+    """Return the gradients of the parameters, with the compiled kernels of CPUs if they apply."""
+    fast = extension.gradients(parameters) if extension.has("cpu_kernels") else None
+    return GradientList(parameters) if fast is None else fast
 
 
 def clipping_factor(norm: np.float32, largest: float | None) -> np.float32:

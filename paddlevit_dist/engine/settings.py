@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from yacs.config import CfgNode
 
 from ..checkpoint.published import find_published
-from ..extension import find_evaluated
 from ..runtime.errors import UserError
 from ..settings import run_length
 from ..settings.every_run import RunSettings, TrainSection
@@ -45,7 +44,7 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
         raise UserError(f"{view['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
-        if not (pretrained or resume or find_evaluated(values)):
+        if not (pretrained or resume or values.get("EXPORTED")):
             raise UserError(
                 f"{view['EVAL']}: random weights are never evaluated; name a checkpoint with -pretrained=PATH"
             )

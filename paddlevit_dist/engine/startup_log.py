@@ -7,7 +7,6 @@ import paddle
 
 from ..checkpoint.load import statistics_in
 from ..distributed import world_size
-from ..extension import find_evaluated
 from ..launch import gpu, tuning
 from ..logging.record import RunRecord
 from ..registry import find_package
@@ -33,8 +32,7 @@ def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str
 
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Format the lines that introduce a run: data, model, devices and effective batch."""
-    external = find_evaluated(config)
-    model = config.MODEL.NAME if external is None else config[external.evaluated_key]
+    model = config.get("EXPORTED") or config.MODEL.NAME
     lines = [*_data(config, task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()

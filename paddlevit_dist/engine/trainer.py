@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .. import extension
 from ..data.loader import build_loader
 from ..distributed import (
     StopRequested,
@@ -18,7 +19,6 @@ from ..distributed import (
     stops,
     world_size,
 )
-from ..extension import extensions, find_evaluated
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.heartbeat import Heartbeat
@@ -110,8 +110,8 @@ class Trainer:
         self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
-            external = find_evaluated(config)
-            self.model = build_model(config, task) if external is None else external.evaluated_model(config, task)
+            is_exported = bool(config.get("EXPORTED"))
+            self.model = extension.load_exported_layer(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.record.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -136,7 +136,7 @@ class Trainer:
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
-        explain = [functools.partial(extension.explain_not_finite, self) for extension in extensions()]
+        explain = [self._explain_not_finite] if extension.has("debug") else []
         self.state = build_training_state(config, task, self.model, self.sampler, record.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
@@ -191,8 +191,7 @@ class Trainer:
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
             hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))
-        for extension in extensions():
-            hooks.extend(extension.callbacks(self, trains=True))
+        hooks.extend(extension.build_callbacks(self, extension.TRAINING_CALLBACKS))
         self.callbacks.put_first(hooks)
 
     # ---- epochs ----------------------------------------------------------------------------------------------
@@ -358,6 +357,12 @@ class Trainer:
         """Notify the callbacks of the steps that have completed, oldest first."""
         for result in results:
             self.callbacks.notify("update_done", self._pending.popleft()(**result._asdict()))
+
+    def _explain_not_finite(
+        self, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
+    ) -> list[str]:
+        """Find the first layer that is not finite, on every rank."""
+        return extension.FirstLayerFinder(self)(batches, step, counts)
 
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -201,22 +202,21 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(shape) == len(expected) and all(required in (None, length) for length, required in zip(shape, expected))
 
 
-def load_exported_layer(config: ExportSettings, task: Task) -> ExportedLayer:
+def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
     """Load the model of EXPORTED, and build the configured model for the weights that it is compared with.
 
     Raises:
         UserError: the file is damaged, or does not fit the task, the image size or the number of classes.
     """
+    settings = cast(ExportSettings, config)
     try:
         parts = task.export_parts()
     except UserError as error:
-        raise UserError(f"EXPORTED {config.EXPORTED}: {str(error).removeprefix('export: ')}") from error
+        raise UserError(f"EXPORTED {settings.EXPORTED}: {str(error).removeprefix('export: ')}") from error
     side = get_value(config, task.image_size_key)
     size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
-    name = str(config.EXPORTED)
-    exported = ExportedLayer(
-        name, functions.load(find_exported(name)), parts, (parts.channels, *size), config.EXPORTED_OUTPUT
-    )
+    name, output = str(settings.EXPORTED), settings.EXPORTED_OUTPUT
+    exported = ExportedLayer(name, functions.load(find_exported(name)), parts, (parts.channels, *size), output)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()
@@ -224,7 +224,7 @@ def load_exported_layer(config: ExportSettings, task: Task) -> ExportedLayer:
     return exported
 
 
-def load_comparison_weights(run: Trainer, model: Any) -> tuple[str, list[str]] | None:
+def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | Path, list[str]]:
     """Load the trained weights that an exported model is compared with, and evaluate the exported model in ``run``.
 
     Every rank must call this.
@@ -234,13 +234,11 @@ def load_comparison_weights(run: Trainer, model: Any) -> tuple[str, list[str]] |
         model: the model of the run.
 
     Returns:
-        Name of the evaluated model and lines for the log; None if ``model`` is not an exported model.
+        Name of the evaluated model and lines for the log.
 
     Raises:
         UserError: the model expects other preprocessing, or the weights do not exist.
     """
-    if not isinstance(model, ExportedLayer):
-        return None
     function, task, config = model.function, run.task, run.config
     lines = [function.note] if function.note else []
     about = task.export_parts().about

@@ -61,5 +61,9 @@ def _check(view: ConfigView[ExportSettings]) -> list[str]:
 
 
 TABLE = KeyTable(
-    rows(ExportSettings), effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")}, resolve_defaults=_complete, check=_check
+    rows(ExportSettings),
+    effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")},
+    resolve_defaults=_complete,
+    check=_check,
+    is_optional=True,
 )

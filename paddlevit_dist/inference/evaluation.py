@@ -7,6 +7,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
+from .. import extension
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
@@ -15,7 +16,6 @@ from ..engine.compatibility import CheckpointDiff
 from ..engine.precision import compile_model
 from ..engine.startup_log import start_record
 from ..engine.trainer import Trainer
-from ..extension import extensions, make
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -24,10 +24,13 @@ from ..runtime.printing import without_credentials
 from ..settings import dump_yaml
 from ..tasks.callback import RunFacts, get_interval_ends
 from ..tasks.prediction import PredictionRecord, PredictionWriter
+from .figure_records import FigureRecorder, sample_indices
+
+_INTERVALS = "eval_intervals.json"
 
 
 def evaluate_only(run: Trainer) -> dict[str, float]:
-    """Load the configured weights, evaluate once, log the result as the last line, and return the values.
+    """Load the configured weights, evaluate once, log the score, write the report, and return the values.
 
     Every rank must call this, and gets the same values.
 
@@ -36,11 +39,15 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     """
     with run.until_the_end():
         config, record, labeled = run.config, run.record, run.evaluated.labeled
-        source, lines = make(
-            lambda extension: extension.load_evaluated(run, run.model), lambda: load_evaluated_weights(run, run.model)
-        )
+        load = extension.load_comparison_weights if config.get("EXPORTED") else load_evaluated_weights
+        source, lines = load(run, run.model)
         start_record(config, record, run.task, run.datasets)
-        run.callbacks.put_first(callback for each in extensions() for callback in each.callbacks(run, trains=False))
+        is_reported = bool(config.get("REPORT"))
+        has_figures = is_reported and labeled and run.task.makes_figures
+        recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
+        run.callbacks.put_first(
+            [*([recorder] if recorder else []), *extension.build_callbacks(run, extension.EVALUATION_CALLBACKS)]
+        )
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.log_and_print(line)
@@ -61,9 +68,10 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         weights = without_credentials(str(source))
         warnings = [line for line in lines if line.startswith("note: ")]
         notes = {"notes": warnings} if warnings else {}
-        run.evaluation.write_intervals(record, "eval_intervals.json", {"weights": weights, "split": split, **notes})
+        facts = {"weights": weights, "split": split, **notes}
+        run.evaluation.write_intervals(record, _INTERVALS, facts)
         event = run.evaluation.build_event(values)
-        record.event("evaluation", {"weights": weights, "split": split, **notes, **event})
+        record.event("evaluation", {**facts, **event})
         run.callbacks.notify("evaluated", 0, 0, {**values, **get_interval_ends(event)})
         try:
             table = run.evaluation.table
@@ -73,6 +81,9 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run.callbacks.notify("evaluation_done", {"of": weights, "split": split})
         finally:  # log the result of a long evaluation even if files cannot be written
             record.log_and_print(line)
+        run.evaluation.write_sample_table(record, _INTERVALS, facts)
+        if is_reported:
+            extension.write_evaluation_report(run, recorder, {"of": weights, "split": split})
         return values
 
 

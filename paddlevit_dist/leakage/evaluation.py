@@ -1,13 +1,14 @@
 """``evaluate -exclude_leaked``: score all samples, and score them again without those in the training set."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..distributed import is_main
 from ..engine.trainer import Trainer
 from ..logging.progress import write_line
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 from ..tasks.callback import Callback
 from ..tasks.task import make_task
 from .search import FILE, find_copies, read_leaks, write_leaks
@@ -16,7 +17,7 @@ from .settings import LeakageSettings
 _NAMING = "add TRAIN_DATA PATH, where PATH is as in -data_path"
 
 
-def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: Path) -> None:
+def find_in_training(config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
     """Search the training set for the evaluated samples, and list the matches in ``leaks.json``.
 
     Runs in the main process, before workers start.
@@ -24,8 +25,6 @@ def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: 
     Raises:
         UserError: if the training set is not known or the data cannot be compared.
     """
-    if not config.EXCLUDE_LEAKED:
-        return
     ((split, evaluated),) = datasets.items()
     try:
         train = _build_training_set(config)
@@ -41,8 +40,8 @@ def find_in_training(config: LeakageSettings, datasets: dict[str, Any], folder: 
     write_line(f"{search.summary(split, 'samples')}, listed in {folder / FILE}")
 
 
-def _build_training_set(config: LeakageSettings) -> Any:
-    values = config.clone()
+def _build_training_set(config: RunSettings) -> Any:
+    values = cast(LeakageSettings, config).clone()
     values.defrost()
     if "ON_INVALID_SAMPLE" in values.DATA:
         values.DATA.ON_INVALID_SAMPLE = "skip"  # unreadable samples have no copies to search for

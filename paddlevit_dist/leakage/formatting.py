@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> None:
         _print_findings(*_search(values, task, train, float("inf")), task, folder)
 
 
-def show(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
+def show_leaks(config: RunSettings, task: Task, train: Any, folder: Path) -> None:
     """Compare the samples that can be read in a few seconds, after ``inspect data`` has written its sheet."""
     try:
         search, val, train_dataset = _search(config, task, train, SECONDS)

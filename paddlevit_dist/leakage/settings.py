@@ -27,4 +27,6 @@ def _check(config: ConfigView[LeakageSettings]) -> list[str]:
     return []
 
 
-TABLE = KeyTable(rows(LeakageSettings), effects={"place": ("EXCLUDE_LEAKED", "TRAIN_DATA")}, check=_check)
+TABLE = KeyTable(
+    rows(LeakageSettings), effects={"place": ("EXCLUDE_LEAKED", "TRAIN_DATA")}, check=_check, is_optional=True
+)

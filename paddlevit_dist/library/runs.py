@@ -17,7 +17,7 @@ import yaml
 from .. import plugins
 from .. import settings as configuration
 from ..commands.train import carry_out
-from ..extension import extensions
+from ..extension import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle
@@ -216,7 +216,7 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
 
     plugins.refuse_to_start_in_a_worker()
     run = configuration.load(words, configuration.EXAMPLE, is_trusted)
-    job = next((each.job_key for each in extensions() if each.job_key and run.values[each.job_key]), None)
+    job = find_job(run.values)
     if job is not None:
         raise UserError(f"{job}: only the command supports this key: run paddlevit-dist train")
     devices.check_launcher_variables(run.values.NGPUS)

@@ -4,10 +4,9 @@ An error in this module affects only the report: the run continues, and logs a l
 """
 
 import contextlib
-import pickle
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,114 +14,19 @@ import paddle
 
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
-from ..distributed import StopRequested, all_gather, is_main
-from ..engine.evaluation import Evaluator
+from ..distributed import all_gather, is_main
 from ..engine.trainer import Trainer
+from ..inference.figure_records import FigureRecorder, IndexedRecords, sample_indices
 from ..runtime.errors import UserError
 from ..tasks.callback import Callback
 from ..tasks.figures import Figure
-from ..tasks.task import EvaluationStep, Records, Task
+from ..tasks.task import Records
 from . import store
 from .page import PAGE, write_page
 
-IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
-
-
-class HostArrays(Mapping):
-    """Batch as numpy arrays, each copied from the device when it is accessed."""
-
-    def __init__(self, batch: dict[str, Any]) -> None:
-        self._batch = batch
-
-    def __getitem__(self, name: str) -> Any:
-        value = self._batch[name]
-        return value.numpy() if isinstance(value, paddle.Tensor) else value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._batch)
-
-    def __len__(self) -> int:
-        return len(self._batch)
-
-
-class FigureRecorder:
-    """Collects the records of this rank for the figures of an evaluation.
-
-    Args:
-        task: of the run.
-        indices: indices of this rank's samples, in the order of their evaluation.
-    """
-
-    def __init__(self, task: Task, indices: Sequence[int]) -> None:
-        self.task = task
-        self.indices = indices
-        self._records: list[Records] = []
-        self._problem: str | None = None
-
-    def add(self, model: paddle.nn.Layer, batch: dict[str, Any], records: Records | None) -> None:
-        """Add the records of a batch.
-
-        Args:
-            model: predicts the batch if there are no records.
-            batch: of samples.
-            records: from ``eval_step``; None to predict the batch again.
-        """
-        if self._problem is None:
-            try:
-                self._records.append(self._predict(model, batch) if records is None else records)
-            except Exception:
-                self._problem = traceback.format_exc()
-
-    def evaluate(self, evaluation: Evaluator) -> None:
-        """Evaluate this rank's samples to collect their records. Neither communicates nor raises exceptions."""
-        model = evaluation.model
-        was_training = model.training
-        model.eval()
-        try:
-            step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
-            batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
-            with paddle.no_grad(), evaluation.precision.patch_forward(model), batches as evaluated:
-                for batch, records in evaluated:
-                    self.add(model, batch, records)
-        except StopRequested:
-            self._problem = "the run was stopped"
-        except Exception:
-            self._problem = traceback.format_exc()
-        if was_training:
-            model.train()
-
-    def _predict(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Records:
-        records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(model, batch)))
-        return lambda: records
-
-    def gather(self) -> tuple[IndexedRecords, list[str]]:
-        """Gather the records of all ranks, sorted by index, on the main process, and the tracebacks of errors.
-
-        Every rank must call this once.
-        """
-        message: Any = None
-        try:
-            if self._problem is None:
-                message = pickle.dumps(self._index_records(), pickle.HIGHEST_PROTOCOL)
-        except Exception:
-            self._problem = traceback.format_exc()
-        self._records = []
-        gathered = all_gather((message, self._problem))
-        problems = [problem for _, problem in gathered if problem is not None]
-        if problems or not is_main():
-            return [], problems
-        # Only the main process needs to unpickle the records.
-        return sorted((record for part, _ in gathered for record in pickle.loads(part)), key=lambda row: row[0]), []
-
-    def _index_records(self) -> IndexedRecords:
-        records = [record for records in self._records for record in records()]
-        if len(records) != len(self.indices):
-            raise ValueError(f"figure_records returned {len(records)} records for {len(self.indices)} samples")
-        return [(index, record) for index, record in zip(self.indices, records) if record is not None]
-
 
 class ReportCallback(Callback):
-    """Write the figures and the report at the end of a run, of an evaluation or of the best weights of training.
+    """Write the figures and the report of the best weights at the end of training.
 
     Every rank has this callback.
     """
@@ -130,8 +34,8 @@ class ReportCallback(Callback):
     on_every_rank = True
 
     def __init__(self, run: Trainer) -> None:
-        self._run = run
-        self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
+        self._run, self._task = run, run.task
+        self._report = ReportWriter(run)
         self._recorder: FigureRecorder | None = None
 
     def evaluation_started(self, is_shown: bool) -> None:
@@ -142,12 +46,7 @@ class ReportCallback(Callback):
     def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
         """Add the records of a batch."""
         if self._recorder is not None:
-            self._recorder.add(self._run.model, batch, records)
-
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """Write figures and report of an evaluation."""
-        self._write_figures(self._recorder, facts)
-        self._write_page()
+            self._recorder.batch_evaluated(batch, records)
 
     def training_done(self) -> None:
         """Write figures and report of the best weights."""
@@ -158,25 +57,33 @@ class ReportCallback(Callback):
                 self._write_best(checkpointer.folder / "best", best)
             else:
                 with contextlib.nullcontext() if ema is None else ema.in_place():
-                    self._write_figures(self._recorder, _collect_facts(best))
-        self._write_page()
+                    self._report.write_figures(self._recorder, _collect_facts(best))
+        self._report.write_page()
 
     def _new_recorder(self) -> FigureRecorder:
-        return FigureRecorder(self._task, [key.index for keys in self._evaluation.loader.sampler for key in keys])
+        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluation))
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
-                self._record.log_and_print(
+                self._run.record.log_and_print(
                     f"note: the report has no figures, since some process cannot read {checkpoint}"
                 )
                 return
-            self._record.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
+            self._run.record.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
             recorder = self._new_recorder()
-            recorder.evaluate(self._evaluation)
-            self._write_figures(recorder, _collect_facts(best))
+            recorder.evaluate(self._run.evaluation)
+            self._report.write_figures(recorder, _collect_facts(best))
 
-    def _write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
+
+class ReportWriter:
+    """Write the report of a run and its figures; an error is logged and does not end the run."""
+
+    def __init__(self, run: Trainer) -> None:
+        self._run = run
+        self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
+
+    def write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
         """Build the figures and write them to the run's folder. Every rank must call this.
 
         Args:
@@ -219,7 +126,7 @@ class ReportCallback(Callback):
         for line in store.save(Path(config.SAVE, name), figures, about):
             self._record.log_and_print(f"note: {line}")
 
-    def _write_page(self) -> None:
+    def write_page(self) -> None:
         """Write ``report.html`` from the run's folder."""
         if not self._record.writes:
             return
@@ -239,6 +146,19 @@ class ReportCallback(Callback):
         )
         for line in trace.rstrip().splitlines():
             self._record.log(f"  {line}")
+
+
+def write_evaluation_report(run: Trainer, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
+    """Write the figures and the report of a run that only evaluates. Every rank must call this.
+
+    Args:
+        run: the run, whose score is already written.
+        recorder: of its evaluation; None for no figures.
+        facts: plain values about the evaluation.
+    """
+    report = ReportWriter(run)
+    report.write_figures(recorder, facts)
+    report.write_page()
 
 
 def _collect_facts(best: dict[str, Any]) -> dict[str, Any]:

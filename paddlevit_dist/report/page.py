@@ -20,7 +20,6 @@ from ..runtime.metrics_file import METRICS
 from ..runtime.printing import one_line
 from . import curves
 from .runs import ReportedRun, find_measured, flatten, get_interval, is_number, read_runs
-from .settings import ReportSettings
 
 PAGE = "report.html"
 _TITLES = {
@@ -56,17 +55,16 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     return target
 
 
-def write_last_page(config: ReportSettings, folder: Path, began: float) -> None:
-    """Write the report of a run that has failed, if REPORT is set; an error goes to the run's log.
+def write_last_page(folder: Path, began: float) -> None:
+    """Write the report of a run that has failed; an error goes to the run's log.
 
     Args:
-        config: of the run.
-        folder: its output.
+        folder: output folder of the run.
         began: start of this session, in seconds since 1970; a session without records keeps the existing report.
     """
     file = folder / METRICS
     try:
-        if config.REPORT and file.is_file() and file.stat().st_mtime >= began:
+        if file.is_file() and file.stat().st_mtime >= began:
             write_page([folder], folder / PAGE)
     except Exception as error:  # do not hide the error of the run itself
         RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")

@@ -81,7 +81,8 @@ def check(config: ConfigView[RunSettings]) -> list[str]:
         tables = [*common_tables(), *(table for kind, name in chosen for table in custom_tables(kind, name))]
     notices = _find_foreign_keys(config)
     for table in tables:
-        notices += table.check(config)
+        if table.applies(config.values):
+            notices += table.check(config)
     return [*notices, *_report_ignored(config, tables)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..extension import Flag, extensions
+from ..extension import Flag, find_flags
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
@@ -46,7 +46,7 @@ _FLAGS = (
     Flag("show_config", None, None, "help", "print all values and the source of each"),
     Flag("h", None, None, "help", "-h keys: keys of -cfg's task; -h all: all keys"),
     Flag("version", None, None, "help", "of this package, Paddle and Python"),
-    *(flag for extension in extensions() for flag in extension.flags),
+    *find_flags(),
 )
 _GROUPS = list(dict.fromkeys(flag.group for flag in _FLAGS))
 FLAGS = {flag.name: flag for flag in sorted(_FLAGS, key=lambda flag: _GROUPS.index(flag.group))}

@@ -1,8 +1,8 @@
 """The help pages of the commands that take the main flags, and of the keys after ``-h keys``."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..extension import CommandHelp, extensions
 from ..registry import REGISTRATIONS, TASKS, common_tables, custom_tables, find_name, find_package
 from ..runtime.environment import program
 from ..runtime.errors import UserError
@@ -11,6 +11,19 @@ from . import command_line, files, user_modules
 from .command_line import FLAGS, describe_flag
 from .key import COMMAND_LINE, Key, KeySetting
 from .table import keys
+
+
+class CommandHelp(NamedTuple):
+    """The help of a command that takes the main flags.
+
+    Attributes:
+        meaning: what the command does.
+        examples: command lines.
+    """
+
+    meaning: str
+    examples: tuple[str, ...]
+
 
 _IMAGENET = "-cfg=vit_base_patch16_224 -data_path=/imagenet"
 ABOUT = {
@@ -38,7 +51,19 @@ ABOUT = {
             "-cfg=pointgroup_synthetic_rooms -output=output/look",
         ),
     ),
-    **{name: about for extension in extensions() for name, about in extension.about.items()},
+    "doctor": CommandHelp(
+        "Checks versions, devices and memory; with -cfg or -data_path also data and some updates. "
+        "Exit code: 0; 1 if a check fails; 2 if the command line or configuration is invalid.",
+        ("", "-cfg=finetune_folder -data_path=my_data", "-cfg=vit_digits -ngpus=2"),
+    ),
+    "inspect leaks": CommandHelp(
+        "Find validation samples that are also in the training set; writes leaks.json and leaks.png.",
+        (
+            "-cfg=finetune_folder -data_path=my_data",
+            "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",
+            "-cfg=detr_shapes -output=output/look",
+        ),
+    ),
 }
 
 

@@ -338,6 +338,7 @@ class KeyTable:
         renamed: key in PaddleViT's files -> its name here.
         renamed_values: (key, value in PaddleViT's files in lower case) -> the value here.
         ignored_keys: keys of PaddleViT's files without effect on results -> why they are not needed.
+        is_optional: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default.
     """
 
     keys: tuple[Key, ...]
@@ -350,6 +351,11 @@ class KeyTable:
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     ignored_keys: Mapping[str, str] = field(default_factory=dict)
+    is_optional: bool = False
+
+    def applies(self, values: CfgNode) -> bool:
+        """Return whether ``resolve_defaults`` and ``check`` apply to these values (see ``is_optional``)."""
+        return not self.is_optional or any(get_value(values, key.name) != key.default for key in self.keys)
 
     def find_effect(self, name: str) -> str:
         """Return the effect of another value of the key ``name``, one of ``EFFECTS``."""

@@ -140,7 +140,8 @@ def _load(
         renamed += guessed
     chosen = dict(leaves(values))
     for table in find_tables(values):
-        renamed += table.resolve_defaults(values, accepted, settings)
+        if table.applies(values):
+            renamed += table.resolve_defaults(values, accepted, settings)
     view = ConfigView(values, accepted)
     if example is not None:
         checks.check_task_dataset_model(view)

@@ -2,8 +2,10 @@
 and everything else is as before."""
 
 import json
+import sys
 
 from support.copies_without import SUBJECTS, UNKNOWN, in_a_copy_without
+from support.processes import ROOT, run_command
 
 from paddlevit_dist.extension import FOLDERS
 
@@ -31,3 +33,11 @@ def test_without_all_other_subjects_one_classifies(tmp_path):
 def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
     ended = in_a_copy_without("compare", tmp_path, "from ..compare import scores\n")
     assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
+
+
+def test_an_evaluation_enters_no_extension_before_its_score():
+    ended = run_command([sys.executable, str(ROOT / "tools" / "walk.py"), "-v"], is_copy=False)
+    assert ended.code == 0, ended.err
+    entered = [line.split()[-1] for line in ended.out.partition("evaluate: ")[2].splitlines()[1:]]
+    assert "inference/evaluation.py" in entered and "intervals/scores.py" in entered
+    assert {file.partition("/")[0] for file in entered} & set(FOLDERS) <= {"cpu_kernels"}

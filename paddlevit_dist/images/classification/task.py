@@ -10,8 +10,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ... import extension
 from ...distributed import has_batch_norm, rank
-from ...extension import make
 from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers
@@ -130,8 +130,8 @@ class Classification(ClassifierTask):
         if kind == "glyph":
             distortion = data.GLYPH_DISTORTION
             return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
-        crop = tuple(data.CROP_SCALE), tuple(data.CROP_RATIO)
-        transform = make(lambda extension: extension.training_transform(), lambda: TrainingTransform)
+        crop = (data.CROP_SCALE[0], data.CROP_SCALE[1]), (data.CROP_RATIO[0], data.CROP_RATIO[1])
+        transform = extension.CompiledTrainingTransform if extension.has("cpu_kernels") else TrainingTransform
         return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 
     def describe_samples(self, samples: Any) -> str:

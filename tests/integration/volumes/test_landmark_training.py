@@ -11,6 +11,7 @@ import yaml
 from PIL import Image
 from support.landmark_folders import TINY, small_folder
 from support.processes import ROOT, run_main, run_together, run_workers, succeeded
+from support.runs import last_line
 from support.small_runs import Part
 from support.volume_files import world
 
@@ -92,7 +93,7 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     weights = tmp_path / "run" / "checkpoints" / "last"
     evaluation = ["-eval", f"-pretrained={weights}", f"-output={tmp_path / 'eval'}", "SAVE_PREDICTIONS", "true"]
     ended = succeeded(run_main(*recipe, "-ngpus=2", *evaluation, f"-per_sample={tmp_path / 'samples.csv'}"))
-    mean = float(ended.out.strip().splitlines()[-1].split()[1])
+    mean = float(last_line(ended).split()[1])
     folder = tmp_path / "eval" / "predictions"
     with open(folder / "landmarks.csv", newline="") as lines:
         rows = list(csv.DictReader(lines))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.nnunet_folders import raw_data
 from support.processes import ROOT, run_command, run_main, succeeded
+from support.runs import last_line
 
 PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
 TINY = [
@@ -33,7 +34,7 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
     for processes, batch in ((1, 2), (2, 1)):
         words = [f"-output={evaluated}{processes}", f"-ngpus={processes}", f"-batch_size={batch}"]
         ended = succeeded(run_main(*evaluation, *words, f"-per_sample={tmp_path / 'samples.csv'}"))
-        lines[processes] = ended.out.strip().splitlines()[-1]
+        lines[processes] = last_line(ended)
     assert lines[1] == lines[2]
     values = json.loads((tmp_path / "eval1" / "metrics.jsonl").read_text().splitlines()[-1])
     dice, truths = [], sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))

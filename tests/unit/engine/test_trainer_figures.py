@@ -154,3 +154,19 @@ def test_records_are_made_of_predictions_where_a_task_keeps_none_itself(tmp_path
 def test_a_report_that_is_switched_off_leaves_nothing(tmp_path):
     build(tmp_path, "-epochs=1", "REPORT", "False").train()
     assert not {"report.html", store.TRAINING} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_an_evaluation_writes_its_score_before_anything_of_the_report(tmp_path, monkeypatch):
+    build(tmp_path / "run", "-epochs=1", "REPORT", "False").train()
+    evaluated = build(tmp_path / "scored", "-eval", f"-pretrained={tmp_path / 'run'}")
+    existing: dict[str, set[str]] = {}
+
+    def log(text: str) -> None:
+        existing[text.partition(" ")[0]] = {path.name for path in (tmp_path / "scored").iterdir()}
+
+    monkeypatch.setattr(evaluated.record, "log_and_print", log)
+    evaluate_only(evaluated)
+    written = {"report.html", store.EVALUATION, "eval_scored_samples.npz"}
+    assert list(existing)[-2:] == ["top-1", "report:"]
+    assert not existing["top-1"] & written and "eval_intervals.json" in existing["top-1"]
+    assert existing["report:"] >= written

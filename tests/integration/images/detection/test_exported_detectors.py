@@ -9,7 +9,7 @@ import yaml
 from PIL import Image
 from support.exported_detectors import found_by, make_images, needs_onnx, require_graph, require_paddle_files
 from support.processes import ROOT, run_command, run_main
-from support.runs import events, refusal, well
+from support.runs import events, last_line, refusal, well
 
 from paddlevit_dist.export.command import load_trained_model, run
 
@@ -60,8 +60,9 @@ def test_an_exported_detector_has_the_scores_of_its_weights(trained, graph, tmp_
     expected, found = make_values(trained / "checked"), make_values(tmp_path / "scored")
     assert expected["AR_100 value"] > 0
     assert found == pytest.approx(expected, abs=1e-5)
-    lines = ended.out.splitlines()[-3:]
+    lines = ended.out.splitlines()[-4:]
     assert lines[0].startswith("trained weights: AP 0.") and lines[2].startswith("AP 0.")
+    assert lines[3].startswith("report: ")
     assert lines[1].startswith("after the export: AP ")
     assert "; boxes (as fractions) and scores of nine in ten objects differ by at most " in lines[1]
     assert events(tmp_path / "scored")[-1]["largest_difference"] < 1e-4
@@ -96,7 +97,7 @@ def test_paddles_files_are_scored_and_another_preparation_is_refused(trained, tm
     run([str(trained / "run"), str(tmp_path / "out"), "-input=uint8"])
     ended = well(evaluated(tmp_path, "scored", str(tmp_path / "out"), "-pretrained=none"))
     assert make_values(tmp_path / "scored") == pytest.approx(make_values(trained / "checked"), abs=1e-5)
-    assert "Paddle's inference model on cpu)" in ended.out.splitlines()[-1]
+    assert "Paddle's inference model on cpu)" in last_line(ended)
     other = evaluated(tmp_path, "other", str(tmp_path / "out"), "DATA.IMAGENET_MEAN", "[0.4,0.4,0.4]")
     assert "expects other preprocessing: preprocessing.subtract [0.485, 0.456, 0.406] there" in refusal(other)
 

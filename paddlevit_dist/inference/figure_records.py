@@ -1,0 +1,119 @@
+"""Records of the evaluated samples, from which the figures of a report are made."""
+
+import contextlib
+import pickle
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import paddle
+
+from ..distributed import StopRequested, all_gather, is_main
+from ..engine.evaluation import Evaluator
+from ..tasks.callback import Callback
+from ..tasks.task import EvaluationStep, Records, Task
+
+IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
+
+
+class HostArrays(Mapping):
+    """Batch as numpy arrays, each copied from the device when it is accessed."""
+
+    def __init__(self, batch: dict[str, Any]) -> None:
+        self._batch = batch
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._batch[name]
+        return value.numpy() if isinstance(value, paddle.Tensor) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batch)
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+
+def sample_indices(evaluation: Evaluator) -> list[int]:
+    """Return the indices of this rank's samples, in the order of their evaluation."""
+    return [key.index for keys in evaluation.loader.sampler for key in keys]
+
+
+class FigureRecorder(Callback):
+    """Collects the records of this rank for the figures of an evaluation.
+
+    An exception in it does not end the run.
+
+    Args:
+        task: of the run.
+        model: predicts the batches without records.
+        indices: indices of this rank's samples, in the order of their evaluation.
+    """
+
+    on_every_rank = True
+    wants_records = True
+
+    def __init__(self, task: Task, model: paddle.nn.Layer, indices: Sequence[int]) -> None:
+        self.task = task
+        self.model = model
+        self.indices = indices
+        self._records: list[Records] = []
+        self._problem: str | None = None
+
+    def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
+        """Add the records of a batch.
+
+        Args:
+            batch: of samples.
+            records: from ``eval_step``; None to predict the batch again.
+        """
+        if self._problem is None:
+            try:
+                self._records.append(self._predict(batch) if records is None else records)
+            except Exception:
+                self._problem = traceback.format_exc()
+
+    def evaluate(self, evaluation: Evaluator) -> None:
+        """Evaluate this rank's samples to collect their records. Neither communicates nor raises exceptions."""
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
+            batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
+            with paddle.no_grad(), evaluation.precision.patch_forward(self.model), batches as evaluated:
+                for batch, records in evaluated:
+                    self.batch_evaluated(batch, records)
+        except StopRequested:
+            self._problem = "the run was stopped"
+        except Exception:
+            self._problem = traceback.format_exc()
+        if was_training:
+            self.model.train()
+
+    def _predict(self, batch: dict[str, Any]) -> Records:
+        records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(self.model, batch)))
+        return lambda: records
+
+    def gather(self) -> tuple[IndexedRecords, list[str]]:
+        """Gather the records of all ranks, sorted by index, on the main process, and the tracebacks of errors.
+
+        Every rank must call this once.
+        """
+        message: Any = None
+        try:
+            if self._problem is None:
+                message = pickle.dumps(self._index_records(), pickle.HIGHEST_PROTOCOL)
+        except Exception:
+            self._problem = traceback.format_exc()
+        self._records = []
+        gathered = all_gather((message, self._problem))
+        problems = [problem for _, problem in gathered if problem is not None]
+        if problems or not is_main():
+            return [], problems
+        # Only the main process needs to unpickle the records.
+        return sorted((record for part, _ in gathered for record in pickle.loads(part)), key=lambda row: row[0]), []
+
+    def _index_records(self) -> IndexedRecords:
+        records = [record for records in self._records for record in records()]
+        if len(records) != len(self.indices):
+            raise ValueError(f"figure_records returned {len(records)} records for {len(self.indices)} samples")
+        return [(index, record) for index, record in zip(self.indices, records) if record is not None]

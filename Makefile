@@ -57,6 +57,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell
+	$(BIN)/python tools/check_prose.py
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/hadolint docker/Dockerfile

@@ -93,14 +93,14 @@ class CallbackRow(NamedTuple):
 # Folder -> its flags of the command line.
 _FLAGS = {
     "debug": (
-        Flag("selftest", None, "SELFTEST", "run", "compare updates on one device with updates on all devices"),
+        Flag("selftest", None, "SELFTEST", "run", "compare one device with all devices"),
         Flag("profile", "N", "PROFILE", "training", "record N updates with Paddle's profiler"),
     ),
     "leakage": (
         Flag("exclude_leaked", None, "EXCLUDE_LEAKED", "data", "also evaluate without samples seen in training"),
     ),
     "compare": (
-        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: write a row per sample, .csv or .parquet"),
+        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: a row per sample (.csv, .parquet)"),
         Flag("seeds", "N", "SEEDS", "training", "train with N seeds and print the mean score"),
     ),
 }

@@ -12,3 +12,5 @@ This is an extension: the folder can be deleted (see ``extension``).
 - ``command``: the command ``compare``; ``formatting``: its lines; ``page`` and ``page.html.j2``: its page, with
   ``images`` of samples; ``settings``: keys
 """
+
+__all__: list[str] = []

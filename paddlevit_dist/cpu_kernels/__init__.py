@@ -15,3 +15,5 @@ The plain layers are the reference. They compute in all other cases (GPUs, other
 static graphs, layers with hooks), and tests compare values and gradients with them. Updates and transforms are tested
 in the same way. Without this folder everything works, but more slowly.
 """
+
+__all__: list[str] = []

@@ -7,3 +7,5 @@ This is an extension: the folder can be deleted (see ``extension``).
 - ``first_layer``: finds the layer whose values are not finite after a run has diverged, with ``layer_watch``
 - ``profile``: records some updates with Paddle's profiler; ``settings``: keys
 """
+
+__all__: list[str] = []

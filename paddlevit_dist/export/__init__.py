@@ -12,3 +12,5 @@ This extension can be deleted (see ``extension``).
 - ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
 - ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights
 """
+
+__all__: list[str] = []

@@ -8,3 +8,5 @@ This is an extension: the folder can be deleted (see ``extension``).
 - ``formatting``: the command ``inspect leaks``, and the lines that ``inspect data`` adds
 - ``evaluation``: ``evaluate -exclude_leaked``; ``settings``: keys
 """
+
+__all__: list[str] = []

@@ -70,8 +70,7 @@ def events(output: Path) -> list[dict[str, Any]]:
 
 
 def last_line(ended: Finished) -> str:
-    """The last line but that of the report, which an evaluation writes after its score."""
-    return [line for line in ended.out.splitlines() if not line.startswith("report: ")][-1]
+    return ended.out.splitlines()[-1]
 
 
 def write_images(root: Path, train: int = 8, val: int = 4) -> Path:

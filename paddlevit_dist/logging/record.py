@@ -53,12 +53,6 @@ class RunRecord:
             write_line(text)
             self.log(text)
 
-    def log_to_stderr(self, text: str) -> None:
-        """Write a line to stderr and ``log.txt``."""
-        if self.writes:
-            print(printing.one_line(text), file=sys.stderr, flush=True)
-            self.log(text)
-
     def log(self, text: str) -> None:
         """Write a line to ``log.txt`` only."""
         if not self.writes:

@@ -134,8 +134,8 @@ class ReportWriter:
             began = time.perf_counter()
             page = write_page([self._record.folder], self._record.folder / PAGE)
             line = f"report: {page} ({time.perf_counter() - began:.1f} s)"
-            # An evaluation's last line on stdout is its score, which scripts read.
-            log = self._record.log_to_stderr if self._run.config.EVAL else self._record.log_and_print
+            # The last line that an evaluation prints is its score, which scripts read.
+            log = self._record.log if self._run.config.EVAL else self._record.log_and_print
             log(line)
         except UserError as error:
             self._record.log_and_print(f"note: no report was written: {error}")

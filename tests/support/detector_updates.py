@@ -93,7 +93,7 @@ def told_of_a_rank(broken: int) -> list:
     run.config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(ACCUM_ITER=1))
     run.datasets = {"train": SimpleNamespace(describe=str)}
     look = FirstLayerFinder(run)
-    look._keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
+    look._get_sample_keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
     look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
     return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.count_names, 12))
 

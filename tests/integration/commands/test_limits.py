@@ -104,4 +104,4 @@ def test_shared_memory_that_cannot_be_written_is_named(tmp_path):
         pytest.skip("this machine lets nobody mount a file system of their own")
     words = [sys.executable, str(MAIN), f"-output={tmp_path / 'output'}", *DIGITS, "-ngpus=2"]
     message = refusal(run_command([*mount, "sh", *words]))
-    assert "Read-only file system" in message and "several processes need /dev/shm" in message
+    assert "Read-only file system" in message and "several processes need a writable /dev/shm" in message

@@ -58,6 +58,6 @@ def test_sparse_networks_are_not_exported_and_the_line_says_why(recipe, tmp_path
     np.savez(tmp_path / "run" / "weights.npz", anything=np.zeros(3, np.float32))
     name = "pointgroup" if recipe.startswith("pointgroup") else recipe
     for words in (["run/weights.npz"], [f"-model={name}", "run/weights.npz"]):
-        with pytest.raises(UserError, match=f"^export: {name} is a sparse network: .* use the command predict"):
+        with pytest.raises(UserError, match=f"^export: {name} is a sparse network, .* use the command predict"):
             export_model.run([*words, "out"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

@@ -165,7 +165,7 @@ def test_an_evaluation_writes_its_score_before_anything_of_the_report(tmp_path, 
         existing[text.partition(" ")[0]] = {path.name for path in (tmp_path / "scored").iterdir()}
 
     monkeypatch.setattr(evaluated.record, "log_and_print", log)
-    monkeypatch.setattr(evaluated.record, "log_to_stderr", log)
+    monkeypatch.setattr(evaluated.record, "log", log)
     evaluate_only(evaluated)
     written = {"report.html", store.EVALUATION, "eval_scored_samples.npz"}
     assert list(existing)[-2:] == ["top-1", "report:"]

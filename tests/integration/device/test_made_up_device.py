@@ -20,6 +20,6 @@ def test_a_device_without_memory_ends_in_a_line(tmp_path):
 
 def test_other_devices_than_there_are_are_refused_with_what_there_is(tmp_path):
     message = refusal(run(*SHORT, f"-output={tmp_path}", "-device=npu"))
-    assert "DEVICE npu (-device)" in message and f"1 {NAME} and the CPU; give auto, {NAME} or cpu" in message
+    assert "DEVICE npu (-device)" in message and f"1 {NAME} and the CPU; use auto, {NAME} or cpu" in message
     message = refusal(run(*SHORT, f"-output={tmp_path}", "-ngpus=2"))
     assert f"more than the 1 visible {NAME}(s)" in message and "HOST_DEVICE_VISIBLE_DEVICES" in message

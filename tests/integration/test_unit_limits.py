@@ -37,5 +37,5 @@ def test_a_unit_test_that_is_none_fails(tmp_path):
         "ERROR test_some.py::test_starts_a_program",
         "ERROR test_some.py::test_spawns",
     ], ended.out
-    assert "a unit test took " in found[0][1]
+    assert "a unit test took 9." in found[0][1]
     assert "started a process (subprocess.Popen" in found[1][1] and "(spawnv_passfds" in found[2][1]

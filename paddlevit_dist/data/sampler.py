@@ -9,6 +9,7 @@ from paddle.io import DistributedBatchSampler
 from .. import distributed
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset
+from .permutation import MOST_IN_MEMORY, DrawnOrder, count_occurrences, draw_permutation
 
 
 class SampleKey(int):
@@ -59,7 +60,8 @@ class TrainingSampler(DistributedBatchSampler):
 
     Step ``k`` of an epoch takes the positions ``[k * G, (k + 1) * G)`` of a permutation drawn from ``(seed, epoch)``,
     with ``G = batch_size * world_size * accumulation_steps``. Rank ``r`` takes the ``r``-th of ``world_size`` equal
-    slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
+    slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped. With more
+    than ``permutation.MOST_IN_MEMORY`` samples, the permutation is computed where it is needed and not stored.
 
     With ``repeats`` above 1 (repeated augmentation), each index of the permutation occurs that many times in a row,
     each time with another repeat number. Rank ``r`` takes every ``world_size``-th position of ``G`` from ``r`` on, so
@@ -117,6 +119,11 @@ class TrainingSampler(DistributedBatchSampler):
             )
 
     @property
+    def computes_order(self) -> bool:
+        """Whether the permutation of an epoch is too large to be stored, and computed where it is needed."""
+        return len(self.dataset) > MOST_IN_MEMORY
+
+    @property
     def updates_per_epoch(self) -> int:
         """Steps of a complete epoch."""
         return self.updates_after(0)
@@ -170,26 +177,18 @@ class TrainingSampler(DistributedBatchSampler):
 
     def batches(self, epoch: int, consumed: int) -> Iterator[list[SampleKey]]:
         """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
-        order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
-        for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
+        order = self._draw_order(np.random.default_rng([self.seed, epoch]))
+        for first in range(consumed, len(order.indices) - self.global_batch_size + 1, self.global_batch_size):
             rank_positions = first + self._rank_positions()
             for positions in rank_positions.reshape(self.accumulation_steps, self.batch_size):
-                places, repeats = positions // self.repeats, positions % self.repeats
-                repeats = repeats + self.repeats * occurrences[places]
-                yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
+                indices, occurrences = order.at(positions // self.repeats)
+                repeats = positions % self.repeats + self.repeats * occurrences
+                yield [SampleKey(epoch, *key) for key in zip(indices.tolist(), repeats.tolist())]
 
-    def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Draw the indices of an epoch, and count how often each of them occurred before."""
+    def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
+        """Draw the indices of an epoch."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
-        if order is None:
-            order = generator.permutation(len(self.dataset))
-            return order, np.zeros_like(order)
-        by_index = np.argsort(order, kind="stable")
-        positions = np.arange(len(order))
-        is_first = np.diff(order[by_index], prepend=-1) != 0
-        occurrences = np.empty_like(order)
-        occurrences[by_index] = positions - np.maximum.accumulate(np.where(is_first, positions, 0))
-        return order, occurrences
+        return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
 
     def _rank_positions(self) -> np.ndarray:
         """Return the positions of this rank's samples in a global batch."""

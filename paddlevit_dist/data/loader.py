@@ -59,12 +59,15 @@ class _ReadingDataset(paddle.io.Dataset):
     def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
         self.samples = samples
+        self.is_remote = bool(getattr(getattr(samples, "dataset", None), "is_remote", False))
         self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
+            if key.batch is not None:
+                self.samples.dataset.prefetch(key.batch)
             sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
             if self.check is not None:
                 self.check(sample)
@@ -140,6 +143,21 @@ class _EpochSampler(paddle.io.BatchSampler):
         return updates * self.sampler.accumulation_steps
 
 
+class _AnnouncedBatches(paddle.io.BatchSampler):
+    """The micro-batches of a sampler, each with its indices in the first key: samples at an address come together."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator[list[SampleKey]]:
+        for keys in self.sampler:
+            keys[0].batch = list(map(int, keys))
+            yield keys
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
 class DeviceLoader:
     """Batches on this process's device.
 
@@ -203,6 +221,8 @@ class DeviceLoader:
         yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
 
     def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
+        if self._readings.is_remote:
+            batch_sampler = _AnnouncedBatches(batch_sampler)
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,

@@ -22,10 +22,14 @@ class SampleKey(int):
         epoch: the epoch, from 1; 0 in an evaluation.
         index: index of the sample, from 0.
         repeat: number of the repetition within the epoch, from 0.
+
+    Attributes:
+        batch: indices of the batch that begins with this key, for samples at an address; else None.
     """
 
     epoch: int
     repeat: int
+    batch: list[int] | None = None
 
     def __new__(cls, epoch: int, index: int, repeat: int) -> "SampleKey":
         """Create the key of repetition ``repeat`` of sample ``index`` in ``epoch``."""
@@ -49,7 +53,8 @@ class SampleKey(int):
     __hash__ = int.__hash__
 
     def __reduce__(self) -> Any:
-        return SampleKey, (self.epoch, int(self), self.repeat)
+        state = None if self.batch is None else {"batch": self.batch}
+        return SampleKey, (self.epoch, int(self), self.repeat), state
 
     def __repr__(self) -> str:
         return f"SampleKey(epoch={self.epoch}, index={int(self)}, repeat={self.repeat})"

@@ -15,7 +15,7 @@ _MOST_PAIRS = 40
 _SHOWN = 12  # samples of a gallery
 
 
-class EvaluatedAnswers:
+class EvaluatedPredictions:
     """The model's answers for each sample.
 
     Args:
@@ -62,7 +62,7 @@ class EvaluatedAnswers:
         return "\n".join([*lines, description])
 
 
-def tables(evaluated: EvaluatedAnswers) -> list[Figure]:
+def tables(evaluated: EvaluatedPredictions) -> list[Figure]:
     """Return the figures of confusion, of the scores of each class, and of calibration."""
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
@@ -74,7 +74,7 @@ def tables(evaluated: EvaluatedAnswers) -> list[Figure]:
     ]
 
 
-def _hit_note(counts: np.ndarray, evaluated: EvaluatedAnswers) -> str:
+def _hit_note(counts: np.ndarray, evaluated: EvaluatedPredictions) -> str:
     total, right = len(evaluated.labels), int(evaluated.is_right.sum())
     numbers = counts.sum(axis=1)
     recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
@@ -83,7 +83,7 @@ def _hit_note(counts: np.ndarray, evaluated: EvaluatedAnswers) -> str:
     return f"{text}; the average over classes is {macro:.2%} (macro accuracy)."
 
 
-def _pairs(counts: np.ndarray, evaluated: EvaluatedAnswers) -> list[Figure]:
+def _pairs(counts: np.ndarray, evaluated: EvaluatedPredictions) -> list[Figure]:
     """Return the table of the most frequent confusions."""
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
@@ -101,7 +101,7 @@ def _pairs(counts: np.ndarray, evaluated: EvaluatedAnswers) -> list[Figure]:
     return [FigureTable("Most confused", columns, rows, note)]
 
 
-def _classes(counts: np.ndarray, evaluated: EvaluatedAnswers) -> Figure:
+def _classes(counts: np.ndarray, evaluated: EvaluatedPredictions) -> Figure:
     right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
@@ -153,7 +153,7 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
 
 
 def galleries(
-    evaluated: EvaluatedAnswers, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
+    evaluated: EvaluatedPredictions, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
 ) -> list[Figure]:
     """Return galleries of the most confident mistakes and of the samples with the least probable true class.
 
@@ -180,7 +180,7 @@ def galleries(
     return figures
 
 
-def surest_mistakes(evaluated: EvaluatedAnswers) -> np.ndarray:
+def surest_mistakes(evaluated: EvaluatedPredictions) -> np.ndarray:
     """Return the positions of the most confident mistakes, int64."""
     wrong = np.flatnonzero(~evaluated.is_right)
     return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

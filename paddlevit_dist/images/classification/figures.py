@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...metrics.classifier_figures import EvaluatedPredictions, galleries, surest_mistakes, tables
+from ...metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
 from ...runtime.errors import UserError
 from ...runtime.paddle_versions import as_written
 from ...tasks.dataset import TransformedDataset
@@ -104,7 +104,7 @@ def report_figures(
 
 def _choose_images(evaluated: EvaluatedPredictions) -> np.ndarray:
     """Choose positions of some images: the most confident mistakes, and evenly spaced correct ones."""
-    sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
+    sure, right = most_confident_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
     evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
     half = _LOOKED_AT // 2
     return np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])

@@ -25,7 +25,7 @@ _STEPS = [
 
 
 def load_with(calls: list[tuple[int, int]], folder: str) -> list[dict[str, list[str]]]:
-    """Digests of the samples of two epochs of each task, for numbers of loader processes and ranks; see ``_digests``."""
+    """Digests of the samples of two epochs of each task, for numbers of loader processes and ranks."""
     file = Path(folder, "file.json")
     file.write_text(json.dumps({"transform": {"__class_fullname__": "Compose", "transforms": _STEPS}}))
     words = ["DATA.ALBUMENTATIONS", str(file), "-epochs=2", f"-output={folder}/run"]

@@ -1,7 +1,7 @@
 """Augmentation that a file of Albumentations describes, as ``albumentations.save`` writes it (YAML or JSON).
 
-All random numbers come from the sample's generator: its two generators replace those of every transform of the file, so
-that transforms draw independently of each other, and a sample is the same in any process.
+All random numbers come from the sample's generator: it replaces the generators of all transforms, which so draw
+independently of each other, and a sample is the same in any process.
 """
 
 import os
@@ -131,7 +131,7 @@ class AlbumentationsFile:
         return AugmentedObjects(Image.fromarray(result["image"]), boxes, objects, visible)
 
     def _apply(self, generator: np.random.Generator, **arguments: Any) -> dict[str, Any]:
-        """Apply the transforms and check the image; errors inside Albumentations are those of the file."""
+        """Apply the transforms and check the image; any error inside Albumentations is an error of the file."""
         if self._pipeline is None:
             self._pipeline = require_albumentations().from_dict(self.content)
         self._pipeline.set_random_state(generator, random.Random(int(generator.integers(2**63))))

@@ -16,7 +16,7 @@ from paddlevit_dist.tasks.sample_checks import BadSample
 albumentations = pytest.importorskip("albumentations")
 
 FLIPS = "transform: {__class_fullname__: Compose, transforms: [%s]}"
-FLIP, TURN = ("{__class_fullname__: %s, p: %g}" % pair for pair in (("HorizontalFlip", 0.5), ("VerticalFlip", 0.5)))
+FLIP, TURN = (f"{{__class_fullname__: {name}, p: 0.5}}" for name in ("HorizontalFlip", "VerticalFlip"))
 
 
 def write(folder, text, name="file.yaml"):

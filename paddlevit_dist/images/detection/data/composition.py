@@ -23,7 +23,7 @@ from .transforms import DetectionView, crop, flip, is_plain, resize, whole_view
 _POINT = (0.2, 0.8)  # range of the point where four images meet, relative to the side
 _SCALES = (0.5, 1.5)  # range of an image's longer side, relative to the mosaic's side
 _GRAY = (114, 114, 114)  # where no image is
-_VISIBLE_SHARE = 0.1  # of an object's box in a mosaic
+_VISIBLE_SHARE = 0.1  # of an object's box in a mosaic, or of its mask below pasted objects
 _VISIBLE_PIXELS = 2  # of each side of it
 _PASTED_SCALES = (0.5, 1.0)  # range of a pasted image's size, relative to the largest that fits
 
@@ -155,7 +155,8 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
 def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random.Generator) -> ImageObjects:
     """Paste a random subset of another image's objects, mirrored in half of the cases, at a random position.
 
-    Both images have masks. Objects that are covered in part get the box of what is visible, and others are removed.
+    Both images have masks. Objects that are covered in part get the box of what is visible. Objects of which a tenth or
+    less is visible are removed.
     """
     scale = min(own / length for own, length in zip(image.image.size, other.image.size))
     scale *= generator.uniform(*_PASTED_SCALES)
@@ -178,9 +179,10 @@ def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random
     boxes, masks = image.boxes.copy(), [mask * (1 - covered) for mask in image.masks]
     is_visible = np.ones(len(masks), bool)
     for index, (before, mask) in enumerate(zip(image.masks, masks)):
-        if not mask.any():
-            is_visible[index] = not (before & covered).any()  # an object with an empty mask stays
-        elif (before & covered).any():
+        if not (before & covered).any():
+            continue  # also an object with an empty mask
+        is_visible[index] = mask.sum() > _VISIBLE_SHARE * before.sum()
+        if is_visible[index]:
             boxes[index] = _mask_box(mask)
     rest = image._replace(boxes=boxes, masks=masks).only(is_visible)
     boxes, labels = np.concatenate([rest.boxes, pasted.boxes]), np.concatenate([rest.labels, pasted.labels])

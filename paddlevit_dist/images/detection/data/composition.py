@@ -155,8 +155,8 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
 def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random.Generator) -> ImageObjects:
     """Paste a random subset of another image's objects, mirrored in half of the cases, at a random position.
 
-    Both images have masks. Objects that are covered in part get the box of what is visible. Objects of which a tenth or
-    less is visible are removed.
+    Both images have masks. Objects that are covered in part get the box of the visible pixels. If only a tenth or less
+    is visible, they are removed.
     """
     scale = min(own / length for own, length in zip(image.image.size, other.image.size))
     scale *= generator.uniform(*_PASTED_SCALES)

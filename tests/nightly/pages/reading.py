@@ -14,7 +14,16 @@ PAGES = [
     *(
         f"docs/guides/{name}.md"
         for name in (
-            *("installation", "devices", "running", "image_data", "models", "segmentation", "sparse_networks"),
+            *(
+                "installation",
+                "devices",
+                "running",
+                "training_at_scale",
+                "image_data",
+                "models",
+                "segmentation",
+                "sparse_networks",
+            ),
             *("exporting", "custom_training_loop", "extending", "migrating", "troubleshooting_metrics"),
         )
     ),

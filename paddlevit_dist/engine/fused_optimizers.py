@@ -133,7 +133,7 @@ class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
         """Return the function that updates all parameters, or None if Paddle's own update runs."""
         if self._momentum_now is not None:
             self._momentum = self._momentum_now()
-            for group in self._param_groups:  # type: ignore[attr-defined]
+            for group in self._param_groups:
                 group["momentum"] = self._momentum  # Paddle's own update reads it here
         return super().foreach_step()
 
@@ -154,8 +154,8 @@ def _try_lists(rule: UpdateRule) -> MakerOrProblem:
     values = dict(rule.options)
     if rule.kind is paddle.optimizer.Adam:
         return None, ""
-    update = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
-    maker = functools.partial(multi_tensor.MultiTensorStep, update(*values.values()))
+    make: Callable[..., Any] = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
+    maker = functools.partial(multi_tensor.MultiTensorStep, make(*values.values()))
     try:
         return (maker, "") if agrees(rule, maker) else (None, "gives other results here")
     except Exception as error:  # Paddle raises several types for a missing kernel or unknown arguments

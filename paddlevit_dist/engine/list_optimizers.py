@@ -110,7 +110,7 @@ class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):
     def _create_accumulators(self, block: Any, parameters: Any) -> None:
         for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
             for name in self.COLUMNS:
-                self._add_accumulator(name, parameter)  # type: ignore[attr-defined]
+                self._add_accumulator(name, parameter)
 
     def _choose(self) -> MultiTensorStep:
         return self._build(lambda *arguments: MultiTensorStep(self._update, *arguments))

@@ -54,7 +54,7 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
         "trainer": program.Cell([2.0, 3.0], 1060),
         "timm": program.Cell([0.97, 2.85], 900),
     }
-    found = program.ratios_of(cells)
+    found = program.get_ratios(cells)
     assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.98)
     assert found["trainer/timm"] == (pytest.approx((0.7175, 0.485, 0.95)), 1.0)
     assert found["memory trainer/plain"][0].median == 1.06
@@ -92,7 +92,7 @@ def test_every_precision_is_one_of_the_command_line():
     options = {**OPTIONS, "recipe": str(ROOT / "configs" / "vit_digits.yaml"), "keys": ["TRAIN.GRAD_CLIP", "3.0"]}
     seen = {}
     for name in worker.PRECISIONS:
-        values = settings.load(worker.words_of(options, name, True)).values
+        values = settings.load(worker.get_words(options, name, True)).values
         assert values.TRAIN.GRAD_CLIP == 3.0
         seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
     assert all(name == told for name, told in seen.items())
@@ -131,7 +131,7 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
     turns._parent, turns._left, turns._started = parent, 0, 0.0
     recipe = str(ROOT / "configs" / f"{name}.yaml")
     options = {**OPTIONS, "recipe": recipe, **others}
-    values = settings.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
+    values = settings.load([*worker.get_words(options, "float32", False), f"-output={tmp_path}"]).values
     with pytest.raises(Done):
         (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
     assert [answer["peak_bytes"] for answer in parent.answers] == [None, None]
@@ -212,7 +212,7 @@ def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch
 
     run: Callable[..., Any] = ON_GPUS[name]
     monkeypatch.setattr(paddle.nn.Layer, "__call__", called)
-    monkeypatch.setattr(clock, "synchronize", synchronized)
+    monkeypatch.setattr(clock, "synchronize_device", synchronized)
     monkeypatch.setattr(time, "perf_counter", looked)
     run(monkeypatch, tmp_path)
     assert early == [] and any(waits)

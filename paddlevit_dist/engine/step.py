@@ -26,6 +26,7 @@ from ..runtime.transfers import is_on_gpu
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from .fused_optimizers import FusedStep
+from .list_optimizers import JointOptimizer, JointStep
 from .model_ema import ModelEma
 from .multi_tensor import MultiTensorStep, clipping_factor, collect_gradients
 from .nan_guard import BufferSnapshot, NonFiniteGuard
@@ -250,8 +251,11 @@ class TrainStep:
         """Queue the update after the gradients; return None if the host has to check the gradients first."""
         if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
-        multi_tensor = self.optimizer.foreach_step() if isinstance(self.optimizer, FusedStep) else None
-        if not isinstance(multi_tensor, MultiTensorStep) or not multi_tensor.takes(multi_tensor.gradients()):
+        has_step = isinstance(self.optimizer, (FusedStep, JointOptimizer))
+        multi_tensor = self.optimizer.foreach_step() if has_step else None
+        if not isinstance(multi_tensor, (MultiTensorStep, JointStep)) or not multi_tensor.takes(
+            multi_tensor.gradients()
+        ):
             return None
         return QueuedStep(
             self._gradients,

@@ -66,7 +66,7 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
     assert "34.0" in next(line for line in said.splitlines() if "plain    4.0" in line)
     assert "trainer/timm 0.72 [0.48, 0.95], goal >= 1.0: missed" in said
     assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
-    assert [program.counts_of(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+    assert [program.get_counts(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
 def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_counted():
@@ -81,7 +81,7 @@ def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_count
 
     inner = node(cudaLaunchKernel=[(10, 30), (20, 25)], cudaStreamSynchronize_v3020=[])
     trees = {1: node([inner], cudaMemcpyAsync=[(28, 40)]), 2: node(cudaMemcpy=[(50, 55)], cudaLaunchKernel=[(35, 38)])}
-    assert busy_and_waits(trees) == {"busy_seconds": pytest.approx(35e-9), "waits": 2}
+    assert busy_and_waits(trees, 1) == {"busy_seconds": pytest.approx(35e-9), "waits": 1, "other_waits": 1}
 
 
 def test_every_precision_is_one_of_the_command_line():

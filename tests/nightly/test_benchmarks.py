@@ -213,7 +213,7 @@ def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch
 
     run: Callable[..., Any] = ON_GPUS[name]
     monkeypatch.setattr(paddle.nn.Layer, "__call__", called)
-    monkeypatch.setattr(clock, "synchronize", synchronized)
+    monkeypatch.setattr(clock, "synchronize_device", synchronized)
     monkeypatch.setattr(time, "perf_counter", looked)
     run(monkeypatch, tmp_path)
     assert early == [] and any(waits)

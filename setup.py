@@ -61,6 +61,9 @@ ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no whe
 ]
 # Builds MODEL.NAME timm:...; pip would also install PyTorch, which is not needed here (--no-deps).
 TIMM = "timm>=1.0.31,<1.1"
+# DATA.ALBUMENTATIONS; its last version with the MIT license (its successor albumentationsx has the AGPL). It installs
+# OpenCV without windows.
+ALBUMENTATIONS = "albumentations>=2.0.8,<2.1"
 DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
 # Only cpu, gpu and gpu26 install Paddle: a user's build, for Ascend or Kunlun, is not replaced. A
@@ -83,11 +86,13 @@ EXTRAS = {
     "lidar": [LIDAR],
     "detection": [NUMBA, *DETECTION],
     "remote": REMOTE,
+    "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
     "timm": [TIMM],
     "all": [
         NUMBA,
         FAST,
+        ALBUMENTATIONS,
         LIDAR,
         *VOLUMES,
         *ONNX,
@@ -95,7 +100,7 @@ EXTRAS = {
         "tensorboard>=2.12,<3",
     ],  # all except Paddle, timm and the services
     "dev": [
-        *(NUMBA, FAST, LIDAR, *VOLUMES, *REMOTE, *ONNX[:2]),  # for their tests
+        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, *ONNX[:2]),  # for their tests
         "moto[s3]>=5,<6",  # an S3 on this machine, for nightly tests
         "flask>=3,<4",  # moto's server
         "flask-cors>=4,<7",  # moto's server

@@ -35,7 +35,7 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import reading_generator
 from ..tasks.sample_checks import BadSample
-from .sampler import SampleKey, TrainingSampler
+from .sampler import SampleKey, SampleKeys, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
@@ -66,7 +66,7 @@ class _ReadingDataset(paddle.io.Dataset):
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            if key.batch is not None:
+            if key.batch is not None and self.is_remote:
                 self.samples.dataset.prefetch(key.batch)
             sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
             if self.check is not None:
@@ -134,28 +134,13 @@ class _EpochSampler(paddle.io.BatchSampler):
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
         self.sampler, self.first, self.last, self.consumed = sampler, first, last, consumed
 
-    def __iter__(self) -> Iterator[list[SampleKey]]:
+    def __iter__(self) -> Iterator[SampleKeys]:
         for epoch in range(self.first, self.last + 1):
             yield from self.sampler.batches(epoch, self.consumed if epoch == self.first else 0)
 
     def __len__(self) -> int:  # Paddle calls it once, before iteration
         updates = self.sampler.updates_after(self.consumed) + self.sampler.updates_per_epoch * (self.last - self.first)
         return updates * self.sampler.accumulation_steps
-
-
-class _AnnouncedBatches(paddle.io.BatchSampler):
-    """The micro-batches of a sampler, each with its indices in the first key: samples at an address come together."""
-
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-
-    def __iter__(self) -> Iterator[list[SampleKey]]:
-        for keys in self.sampler:
-            keys[0].batch = list(map(int, keys))
-            yield keys
-
-    def __len__(self) -> int:
-        return len(self.sampler)
 
 
 class DeviceLoader:
@@ -169,7 +154,7 @@ class DeviceLoader:
 
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
-        sampler: yields lists of ``SampleKey``.
+        sampler: yields a sequence of ``SampleKey`` for each batch.
         collate: maps a list of samples to a dictionary; runs in the loader process. Numpy arrays become tensors on the
             device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting for
             the device.
@@ -221,8 +206,6 @@ class DeviceLoader:
         yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
 
     def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
-        if self._readings.is_remote:
-            batch_sampler = _AnnouncedBatches(batch_sampler)
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,

@@ -24,7 +24,8 @@ class SampleKey(int):
         repeat: number of the repetition within the epoch, from 0.
 
     Attributes:
-        batch: indices of the batch that begins with this key, for samples at an address; else None.
+        batch: indices of the batch that begins with this key, so that its samples may be fetched together; None if no
+            batch begins.
     """
 
     epoch: int
@@ -53,11 +54,40 @@ class SampleKey(int):
     __hash__ = int.__hash__
 
     def __reduce__(self) -> Any:
-        state = None if self.batch is None else {"batch": self.batch}
-        return SampleKey, (self.epoch, int(self), self.repeat), state
+        return SampleKey, (self.epoch, int(self), self.repeat)
 
     def __repr__(self) -> str:
         return f"SampleKey(epoch={self.epoch}, index={int(self)}, repeat={self.repeat})"
+
+
+class SampleKeys:
+    """The keys of one batch, created when they are read and pickled as arrays.
+
+    Loader processes read them. In the training process, 256 keys would take 0.8 ms to create and pickle, during which
+    it queues no work for a GPU; their arrays take 0.02 ms.
+
+    Args:
+        epoch: epoch of all keys.
+        indices: (samples,) integers.
+        repeats: (samples,) integers.
+    """
+
+    def __init__(self, epoch: int, indices: np.ndarray, repeats: np.ndarray) -> None:
+        self._epoch, self._indices, self._repeats = epoch, indices, repeats
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, position: int) -> SampleKey:
+        return SampleKey(self._epoch, int(self._indices[position]), int(self._repeats[position]))
+
+    def __iter__(self) -> Iterator[SampleKey]:
+        indices = self._indices.tolist()
+        for position, (index, repeat) in enumerate(zip(indices, self._repeats.tolist())):
+            key = SampleKey(self._epoch, index, repeat)
+            if position == 0:
+                key.batch = indices
+            yield key
 
 
 class TrainingSampler(DistributedBatchSampler):
@@ -177,18 +207,17 @@ class TrainingSampler(DistributedBatchSampler):
     def __len__(self) -> int:
         return self.updates_left * self.accumulation_steps
 
-    def __iter__(self) -> Iterator[list[SampleKey]]:
+    def __iter__(self) -> Iterator[SampleKeys]:
         yield from self.batches(self.epoch, self.consumed)
 
-    def batches(self, epoch: int, consumed: int) -> Iterator[list[SampleKey]]:
+    def batches(self, epoch: int, consumed: int) -> Iterator[SampleKeys]:
         """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
         order = self._draw_order(np.random.default_rng([self.seed, epoch]))
         for first in range(consumed, len(order.indices) - self.global_batch_size + 1, self.global_batch_size):
             rank_positions = first + self._rank_positions()
             for positions in rank_positions.reshape(self.accumulation_steps, self.batch_size):
                 indices, occurrences = order.at(positions // self.repeats)
-                repeats = positions % self.repeats + self.repeats * occurrences
-                yield [SampleKey(epoch, *key) for key in zip(indices.tolist(), repeats.tolist())]
+                yield SampleKeys(epoch, indices, positions % self.repeats + self.repeats * occurrences)
 
     def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
         """Draw the indices of an epoch."""
@@ -232,11 +261,11 @@ class EvaluationSampler(DistributedBatchSampler):
     def __len__(self) -> int:
         return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
 
-    def __iter__(self) -> Iterator[list[SampleKey]]:
+    def __iter__(self) -> Iterator[SampleKeys]:
         stride = self.batch_size * self.nranks
         for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
-            last = min(first + self.batch_size, len(self.dataset))
-            yield [SampleKey(0, index, 0) for index in range(first, last)]
+            indices = np.arange(first, min(first + self.batch_size, len(self.dataset)))
+            yield SampleKeys(0, indices, np.zeros_like(indices))
 
     def indices(self) -> list[int]:
         """Return the indices of this rank's samples, in the order in which they are evaluated."""

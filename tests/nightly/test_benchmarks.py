@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import paddle
 import pytest
 from support.processes import ROOT, run_command
@@ -54,7 +55,7 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
         "trainer": program.Cell([2.0, 3.0], 1060),
         "timm": program.Cell([0.97, 2.85], 900),
     }
-    found = program.ratios_of(cells)
+    found = program.get_ratios(cells)
     assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.98)
     assert found["trainer/timm"] == (pytest.approx((0.7175, 0.485, 0.95)), 1.0)
     assert found["memory trainer/plain"][0].median == 1.06
@@ -66,7 +67,7 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
     assert "34.0" in next(line for line in said.splitlines() if "plain    4.0" in line)
     assert "trainer/timm 0.72 [0.48, 0.95], goal >= 1.0: missed" in said
     assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
-    assert [program.counts_of(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+    assert [program.get_counts(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
 def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_counted():
@@ -81,7 +82,7 @@ def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_count
 
     inner = node(cudaLaunchKernel=[(10, 30), (20, 25)], cudaStreamSynchronize_v3020=[])
     trees = {1: node([inner], cudaMemcpyAsync=[(28, 40)]), 2: node(cudaMemcpy=[(50, 55)], cudaLaunchKernel=[(35, 38)])}
-    assert busy_and_waits(trees) == {"busy_seconds": pytest.approx(35e-9), "waits": 2}
+    assert busy_and_waits(trees, 1) == {"busy_seconds": pytest.approx(35e-9), "waits": 1, "other_waits": 1}
 
 
 def test_every_precision_is_one_of_the_command_line():
@@ -92,7 +93,7 @@ def test_every_precision_is_one_of_the_command_line():
     options = {**OPTIONS, "recipe": str(ROOT / "configs" / "vit_digits.yaml"), "keys": ["TRAIN.GRAD_CLIP", "3.0"]}
     seen = {}
     for name in worker.PRECISIONS:
-        values = settings.load(worker.words_of(options, name, True)).values
+        values = settings.load(worker.get_words(options, name, True)).values
         assert values.TRAIN.GRAD_CLIP == 3.0
         seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
     assert all(name == told for name, told in seen.items())
@@ -131,7 +132,7 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
     turns._parent, turns._left, turns._started = parent, 0, 0.0
     recipe = str(ROOT / "configs" / f"{name}.yaml")
     options = {**OPTIONS, "recipe": recipe, **others}
-    values = settings.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
+    values = settings.load([*worker.get_words(options, "float32", False), f"-output={tmp_path}"]).values
     with pytest.raises(Done):
         (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
     assert [answer["peak_bytes"] for answer in parent.answers] == [None, None]
@@ -212,7 +213,7 @@ def test_what_may_run_on_a_gpu_reads_no_clock_while_the_device_works(monkeypatch
 
     run: Callable[..., Any] = ON_GPUS[name]
     monkeypatch.setattr(paddle.nn.Layer, "__call__", called)
-    monkeypatch.setattr(clock, "synchronize", synchronized)
+    monkeypatch.setattr(clock, "synchronize_device", synchronized)
     monkeypatch.setattr(time, "perf_counter", looked)
     run(monkeypatch, tmp_path)
     assert early == [] and any(waits)
@@ -299,6 +300,21 @@ def test_losses_after_a_kill_are_compared_bit_for_bit():
         acceptance_gpu.compare_resumed(straight, {update: straight[update] for update in range(1, 8)}, 3)
     with pytest.raises(AssertionError, match="no update is left"):
         acceptance_gpu.compare_resumed(straight, dict(straight), 8)
+
+
+def test_weights_after_a_kill_are_compared_bit_for_bit(tmp_path):
+    import acceptance_gpu
+
+    state = {"norm.weight": np.array([1.0, 0.0], np.float32), "head.bias": np.ones(3, np.float32)}
+    paths = [tmp_path / f"{name}.npz" for name in ("straight", "same", "zero", "fewer")]
+    changed = {**state, "norm.weight": np.array([1.0, -0.0], np.float32)}
+    for path, arrays in zip(paths, (state, state, changed, {"head.bias": state["head.bias"]})):
+        np.savez(path, **arrays)
+    acceptance_gpu.require_equal_weights(paths[0], paths[1])
+    with pytest.raises(AssertionError, match="1 of 2 weights differ, such as norm.weight"):
+        acceptance_gpu.require_equal_weights(paths[0], paths[2])
+    with pytest.raises(AssertionError, match="weights .'norm.weight'."):
+        acceptance_gpu.require_equal_weights(paths[0], paths[3])
 
 
 def test_a_row_that_fails_or_overruns_stops_no_other_and_is_in_the_exit_code(monkeypatch, capsys):

@@ -14,8 +14,8 @@ from paddlevit_dist.images.data.image_dataset import name_folders
 from paddlevit_dist.images.data.imagenet import ImageNet2012, read_kit_labels, read_listed_labels
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.data.reading import ReadConfig, decode_image, examine_image
-from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.remote_tars import INDEX_FILE, parse_index
+from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.prepare.published_index import publish_index
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader

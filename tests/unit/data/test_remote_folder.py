@@ -10,7 +10,7 @@ from support.range_server import RangeServer
 
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
-from paddlevit_dist.data.sampler import EvaluationSampler, SampleKey
+from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.runtime.errors import UserError
 
 pytest.importorskip("aiohttp")
@@ -81,8 +81,3 @@ def test_samples_of_a_batch_are_fetched_before_it_is_read():
     loader = DeviceLoader(RemoteNumbers(), sampler, lambda rows: {"rows": np.stack(rows)}, num_workers=0, seed=0)
     batches = [batch["rows"].numpy().tolist() for batch in loader]
     assert batches[1] == [[index, 4, 5, 6, 7] for index in (4, 5, 6, 7)] and batches[2][1] == [9, 8, 9]
-    key = SampleKey(1, 2, 0)
-    key.batch = [2, 5]
-    assert (
-        pickle.loads(pickle.dumps(key)).batch == [2, 5] and pickle.loads(pickle.dumps(SampleKey(1, 2, 0))).batch is None
-    )

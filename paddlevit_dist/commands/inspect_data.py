@@ -61,7 +61,7 @@ def _draw(values: RunSettings, target: Path) -> None:
         print(one_line(notice))
     for line in task.summarize_samples(samples):
         print(one_line(line))
-    shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
+    shown = f"{len(columns[0][1])} of {len(samples):,} training {task.traits.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
     if extension.has("leakage") and has_numba():
         extension.show_leaks(values, task, samples, target.parent)

@@ -165,7 +165,7 @@ def _with_fitting_course(
     if not run.values.EVAL:
         samples = len(datasets["train"])
         run = resolve_process_batch(run, processes, samples)
-        run = resolve_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
+        run = resolve_epochs(run, processes, samples, task.traits.sample_name, epochs_by_size(run.values))
     return resolve_warmup_steps(run, processes, datasets)
 
 
@@ -245,6 +245,6 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS
-        print(f"epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.sample_name} (TRAIN.NUM_SAMPLES)")
+        print(f"epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.traits.sample_name} (TRAIN.NUM_SAMPLES)")
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(one_line(notice))

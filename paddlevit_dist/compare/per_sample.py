@@ -65,7 +65,7 @@ class PerSampleWriter(Callback):
         with atomic_file(self._target) as file:
             file.write(content)
         self._run.record.log_and_print(
-            f"wrote a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
+            f"wrote a row for each of {len(names):,} {self._run.task.traits.sample_name}: {self._target}{replaced}"
         )
 
     def _format_unsupported(self) -> str:

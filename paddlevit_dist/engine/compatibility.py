@@ -396,7 +396,7 @@ class CheckpointDiff:
         kind = "seen" if len(trained_on) else "files"
         if not differs or not _matters(self.use, kind):
             return []
-        number = f"{len(samples):,} {self.task.sample_name} of {split}"
+        number = f"{len(samples):,} {self.task.traits.sample_name} of {split}"
         message = f"{number}, compared with the samples that {self.source} held out: {differs}"
         if kind == "seen":
             name = samples.describe(int(trained_on[0]))
@@ -414,7 +414,7 @@ class CheckpointDiff:
         """Return a line if the checkpoint does not list its training samples and the split was drawn at random."""
         if not samples.is_random_split or self.lists is not None:
             return []
-        number = f"{len(samples):,} {self.task.sample_name}"
+        number = f"{len(samples):,} {self.task.traits.sample_name}"
         return [
             f"note: {self.source} does not list its training samples: some of these {number} may be among them, and "
             "the score may be far too high"

@@ -73,7 +73,7 @@ class FeatureCache:
         precision = EvaluationPrecision(self._config)
         key = broadcast_object(self._digest(samples, network, precision) if is_main() else None)
         path = cache_folder(self._config) / f"features-{split}-{key}.npy"
-        message = f"features of {len(samples):,} {self._task.sample_name} of {split}: {path}"
+        message = f"features of {len(samples):,} {self._task.traits.sample_name} of {split}: {path}"
         rows, is_damaged = _open_rows(path, len(samples))
         states = all_gather((rows is not None, is_damaged))
         if rows is not None and all(is_intact for is_intact, _ in states):

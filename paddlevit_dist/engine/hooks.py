@@ -146,7 +146,7 @@ class TrainingLogger(Callback):
         rate = pace.updates * self._sampler.global_batch_size / max(seconds, 1e-9)
         self._record.log_and_print(
             f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
-            f"{self._task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
+            f"{self._task.traits.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
             f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()})"
         )
@@ -180,12 +180,12 @@ class TrainingLogger(Callback):
         hint = self._data_wait.update(waiting, seconds)
         if hint is not None:
             self._record.log_and_print(hint)
-        self._fields = build_fields(values, means, self._task.sample_name)
+        self._fields = build_fields(values, means, self._task.traits.sample_name)
         self._show()
         return (
             f"{format_values(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
-            f"{self._task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
-            f"{self._remaining.text()}"
+            f"{self._task.traits.sample_name}/s data wait {waiting:.0%}, "
+            f"{f'{skipped} skipped so far, ' if skipped else ''}{self._remaining.text()}"
         )
 
     def _show(self) -> None:

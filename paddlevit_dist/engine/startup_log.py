@@ -103,15 +103,15 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
     if sampler.repeats > 1:
         read = -(-updates * batch // sampler.repeats)
         return (
-            f"{text}; each reads {read:,} of {samples:,} {task.sample_name}, others each time, {sampler.repeats} times "
-            "(TRAIN.REPEATED_AUGMENT)"
+            f"{text}; each reads {read:,} of {samples:,} {task.traits.sample_name}, others each time, "
+            f"{sampler.repeats} times (TRAIN.REPEATED_AUGMENT)"
         )
     if config.DATA.CLASS_BALANCED:  # type: ignore[attr-defined]  # of classification
-        return f"{text}; {updates * batch:,} draws from {samples:,} {task.sample_name} (DATA.CLASS_BALANCED)"
+        return f"{text}; {updates * batch:,} draws from {samples:,} {task.traits.sample_name} (DATA.CLASS_BALANCED)"
     if skipped:
         text += (
-            f"; {skipped:,} of {samples:,} {task.sample_name} are skipped in each, others each time: they do not "
-            f"fill an effective batch of {batch}"
+            f"; {skipped:,} of {samples:,} {task.traits.sample_name} are skipped in each, others each time: they do "
+            f"not fill an effective batch of {batch}"
         )
     return text
 

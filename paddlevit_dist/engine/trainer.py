@@ -105,7 +105,7 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.log_and_print(line)
-        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
         assert_same_on_all_ranks(config, self.task, self.datasets)
         self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
@@ -128,7 +128,7 @@ class Trainer:
         config, task, record, train = self.config, self.task, self.record, self.config.TRAIN
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         local_batch = config.DATA.BATCH_SIZE
-        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), local_batch)
+        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.traits.batch_norm, world_size(), local_batch)
         if has_batch_norm(self.model) and world_size() > 1:
             size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
             record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
@@ -187,7 +187,7 @@ class Trainer:
             last_epoch=self.last_epoch,
             evaluations=sum(map(self.should_evaluate, evaluations)),
         )
-        hooks = [EmptyingCache(self.task.empty_cache_freq), self.logger]
+        hooks = [EmptyingCache(self.task.traits.empty_cache_freq), self.logger]
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
             hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))

@@ -383,7 +383,9 @@ class ExportComparison(Callback):
         messages = [str(difference)]
         if self._has_class_scores:
             differences["changed"] = changed
-            messages.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
+            messages.insert(
+                0, f"{changed:,} of {len(run.evaluated):,} {run.task.traits.sample_name} have another answer"
+            )
         event = {**facts, "trained": exported.weights, **differences}
         if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric

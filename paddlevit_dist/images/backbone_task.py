@@ -16,7 +16,7 @@ from ..tasks.dataset import resolve_class_names
 from ..tasks.figures import Color
 from ..tasks.model import as_model
 from ..tasks.prediction import CheckpointMeta, InputSamples
-from ..tasks.task import Task
+from ..tasks.task import Task, TaskTraits
 from .configured_options import configured_options
 from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader, merge_quarantine
@@ -38,7 +38,7 @@ class BackboneTask(Task):
 
     config: ObjectSettings
     notices: list[str]
-    sample_name = "images"
+    traits = TaskTraits(sample_name="images")
     draws_samples = True
     #: the word for classes in messages
     classes_word = "classes"

@@ -63,7 +63,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             record.log_and_print(message)
         split = config.DATA.SPLIT
         if not labeled:
-            number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
+            number, folder = f"{len(run.evaluated):,} {run.task.traits.sample_name}", record.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         warnings = [line for line in lines if line.startswith("note: ")]

@@ -138,7 +138,7 @@ def predict_share(
     if num_workers is None:
         batches = -(-len(remaining) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
-    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
+    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.traits.fixed_shapes)
     num_notices = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
@@ -259,7 +259,7 @@ class Predictor:
         self._batch_size = batch_size or default_batch_size(self._source.config)
         self._num_workers = num_workers
         train = self._source.config.TRAIN
-        gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.fixed_shapes)
+        gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.traits.fixed_shapes)
         self.model, self.load_report = build_trained(self._task, self._source)
         self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names

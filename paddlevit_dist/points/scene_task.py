@@ -12,7 +12,7 @@ from ..tasks.dataset import TransformedDataset, dataset_class, resolve_class_nam
 from ..tasks.figures import Figure
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
-from ..tasks.task import Task
+from ..tasks.task import Task, TaskTraits
 from .data.features import COLORS, build_channels, require_channels
 from .data.images import get_palette
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
@@ -30,11 +30,9 @@ class SceneTask(Task):
     """Base class of the point cloud tasks."""
 
     config: PointSettings
-    batch_norm = "sync"
-    sample_name = "scenes"
+    traits = TaskTraits(sample_name="scenes", batch_norm="sync", empty_cache_freq=10)
     draws_samples = True
     makes_figures = True
-    empty_cache_freq = 10
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     default_voxel_features = "first"
 

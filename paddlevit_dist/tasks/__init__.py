@@ -35,6 +35,7 @@ _NAMES = {
     "SampleTable": "metrics",
     "StepPosition": "task",
     "Task": "task",
+    "TaskTraits": "task",
     "TransformedDataset": "dataset",
     "dataset_class": "dataset",
     "require_finite": "sample_checks",

@@ -7,7 +7,7 @@ from .metrics import Metrics, SampleTable
 from .model import Model
 from .prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter
 from .sample_checks import BadSample, require_finite, require_label, require_labels
-from .task import EvaluationStep, ExportParts, LossTerm, StepPosition, Task
+from .task import EvaluationStep, ExportParts, LossTerm, StepPosition, Task, TaskTraits
 
 __all__ = [
     "BadSample",
@@ -31,6 +31,7 @@ __all__ = [
     "SampleTable",
     "StepPosition",
     "Task",
+    "TaskTraits",
     "TransformedDataset",
     "dataset_class",
     "require_finite",

@@ -15,7 +15,7 @@ from .figures import Figure
 from .metrics import Metrics
 from .prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
 from .sample_checks import require_finite
-from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
+from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
 
 Labeled = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
 Records = Callable[[], Sequence[Any]]  # returns one record per sample of a batch, see ``Task.figure_records``
@@ -36,30 +36,12 @@ class Task:
         config: the frozen configuration.
     """
 
-    #: plural noun for samples in log lines, such as "images/s"
-    sample_name = "samples"
     #: log lines about the task itself; datasets have their own
     notices: Sequence[str] = ()
     #: whether the task implements ``images`` and ``evaluation_images``
     draws_samples = False
-    #: whether ``paddle.jit.to_static`` can trace its models
-    compiles = False
-    #: whether all batches except an epoch's last have one shape, so that cuDNN may search for its fastest algorithms
-    fixed_shapes = False
-    #: normalizers of loss terms per sample, by term name, if they are constant; they then need no communication.
-    #: None: ``counts`` returns them for each batch.
-    counts_per_sample: dict[str, int] | None = None
-    #: names of the normalizers that ``counts`` returns
-    count_names: tuple[str, ...] = ()
-    #: whether ``train_step`` itself communicates with the other ranks; then every rank must make the same steps
-    communicates_in_step: bool = False
-    #: keys with the values that turn off random draws of each rank and losses over a rank's whole batch, so that
-    #: -selftest can compare different numbers of ranks
-    rank_local_options: Mapping[str, Any] = {}
-    #: default of TRAIN.BATCH_NORM: "sync" or "local"
-    batch_norm: str = "local"
-    #: steps after which unused GPU memory is returned to the device, for batches that differ in size; 0: never
-    empty_cache_freq = 0
+    #: facts about batches and steps; a task may replace them once its configuration or its data define them
+    traits = TaskTraits()
     #: name of the metric that chooses the best checkpoint, and whether larger values are better
     best_metric: tuple[str, bool] = ("loss", False)
     #: whether the task implements ``figure_records`` and ``figures``, for the report of a run
@@ -119,7 +101,7 @@ class Task:
 
     def describe_samples(self, samples: Any) -> str:
         """Describe the size of a split for the first log lines: the number of samples, by class if known."""
-        return f"{len(samples):,} {self.sample_name}"
+        return f"{len(samples):,} {self.traits.sample_name}"
 
     def reading_advice(self, samples: Any) -> Sequence[str]:
         """Return ways to speed up reading these training samples, apart from more loader processes.
@@ -249,13 +231,13 @@ class Task:
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
         """Return the normalizers of loss terms that are known before the forward pass, for one batch.
 
-        Runs in the loader process. Not called if ``counts_per_sample`` is set.
+        Runs in the loader process. Not called if the traits have ``counts_per_sample``.
 
         Args:
             batch: the batch, from ``collate``.
 
         Returns:
-            Numbers by term name, with the names in ``count_names`` for every batch.
+            Numbers by term name, with the names in the traits' ``count_names`` for every batch.
         """
         raise NotImplementedError
 

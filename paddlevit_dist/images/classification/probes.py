@@ -6,6 +6,7 @@ DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ class ProbeTask(Classification):
     """Base class of probes: features of the samples are computed once the backbone has its weights."""
 
     config: ProbeSettings
-    counts_per_sample = {"loss": 1}
+    traits = replace(Classification.traits, counts_per_sample={"loss": 1})
     compatible_tasks = ("classification",)
     num_heads = 0
 

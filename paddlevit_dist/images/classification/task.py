@@ -27,7 +27,7 @@ from ...tasks.figures import Figure
 from ...tasks.model import as_model
 from ...tasks.prediction import InputSamples
 from ...tasks.sample_checks import require_finite, require_label
-from ...tasks.task import ExportParts, LossTerm, StepPosition
+from ...tasks.task import ExportParts, LossTerm, StepPosition, TaskTraits
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
@@ -65,16 +65,18 @@ class Classification(ClassifierTask):
 
     config: ClassificationSettings
     notices: list[str]
-    sample_name = "images"
     draws_samples = True
-    compiles = True
-    fixed_shapes = True
-    counts_per_sample = {"loss": 1, "distillation": 1}
-    rank_local_options = {
-        **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
-        "TRAIN.CUTMIX_MINMAX": None,
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-    }
+    traits = TaskTraits(
+        sample_name="images",
+        compiles=True,
+        fixed_shapes=True,
+        counts_per_sample={"loss": 1, "distillation": 1},
+        rank_local_options={
+            **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
+            "TRAIN.CUTMIX_MINMAX": None,
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+        },
+    )
     evaluated_classes: Sequence[str] | None = None  # their names, if the data have them
 
     def __init__(self, config: ClassificationSettings) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,15 @@ class Detection(BackboneTask):
     classes_word = "categories"
     makes_figures = True
     image_size_key = "DETECTION.EXPORT_SIZE"
-    rank_local_options = {
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "TRAIN.DETECTION_NORMALIZER": "global",
-        "TRAIN.RANDOM_SAMPLING": False,
-        "DETECTION.PAD_TO_BATCH_MAX": False,
-    }
+    traits = replace(
+        BackboneTask.traits,
+        rank_local_options={
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+            "TRAIN.DETECTION_NORMALIZER": "global",
+            "TRAIN.RANDOM_SAMPLING": False,
+            "DETECTION.PAD_TO_BATCH_MAX": False,
+        },
+    )
 
     def __init__(self, config: DetectionSettings) -> None:
         super().__init__(config)
@@ -284,18 +288,11 @@ class Detection(BackboneTask):
         if self._criterion is None:
             train, name = self.config.TRAIN, self.config.MODEL.NAME
             losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
-            self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            self.traits = replace(
+                self.traits, count_names=criterion.count_names, communicates_in_step=criterion.communicates
+            )
         return self._criterion
-
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # of the model
-        """Names of the normalizers of the losses."""
-        return self.criterion.count_names
-
-    @property
-    def communicates_in_step(self) -> bool:  # type: ignore[override]
-        """Whether the losses exchange sums between ranks."""
-        return self.criterion.communicates
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,11 +65,14 @@ class ImageSegmentation(BackboneTask):
     """
 
     config: SegmentationSettings
-    batch_norm = "sync"
-    rank_local_options = {
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "SEGMENTATION.OHEM_THRESHOLD": None,
-    }
+    traits = replace(
+        BackboneTask.traits,
+        batch_norm="sync",
+        rank_local_options={
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+            "SEGMENTATION.OHEM_THRESHOLD": None,
+        },
+    )
     best_metric = ("mIoU", True)
     makes_figures = True
     image_size_key = "SEGMENTATION.CROP"
@@ -77,6 +81,10 @@ class ImageSegmentation(BackboneTask):
 
     def __init__(self, config: SegmentationSettings) -> None:
         super().__init__(config)
+        keys = config.SEGMENTATION
+        of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
+        of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step
+        self.traits = replace(self.traits, count_names=(*of_pixels, *of_classes))
         if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's model
             raise UserError(
                 f"MODEL.NAME {config.MODEL.NAME} is not a segmentation model; set segformer_b0, for example, or "
@@ -169,13 +177,6 @@ class ImageSegmentation(BackboneTask):
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # hard pixels are counted by the step
-        """Names of the losses whose divisors are counted before a step."""
-        keys = self.config.SEGMENTATION
-        of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
-        return (*_PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :], *of_classes)
-
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Count the divisors of the losses: labeled pixels, or classes in images."""
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
@@ -184,7 +185,7 @@ class ImageSegmentation(BackboneTask):
         labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
         present = np.count_nonzero(image_counts[:, :IGNORED])
         numbers = {**dict.fromkeys(_PIXEL_LOSSES, labeled), **dict.fromkeys(_CLASS_LOSSES, present)}
-        return {name: numbers[name] for name in self.count_names}
+        return {name: numbers[name] for name in self.traits.count_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss of uniform predictions, to compare the first loss with."""

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,13 @@ class InstanceSegmentation(SceneTask):
 
     config: InstanceSettings
     best_metric = ("AP", True)
-    count_names = ("semantic", "offset", "direction")
+    traits = replace(
+        SceneTask.traits,
+        count_names=("semantic", "offset", "direction"),
+        # Each rank draws the shift of the grid in which its clusters are scored.
+        rank_local_options={"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6},
+    )
     default_voxel_features = "mean"
-    rank_local_options = {
-        "POINTS.INSTANCES.PREPARE_EPOCHS": 10**6
-    }  # each rank draws the shift of the grid in which its clusters are scored
 
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)

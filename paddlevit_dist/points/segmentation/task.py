@@ -134,7 +134,15 @@ class SemanticSegmentation(SceneTask):
 
     config: SceneSegmentationSettings
     best_metric = ("mIoU", True)
-    rank_local_options = {"POINTS.LOVASZ_WEIGHT": 0.0}  # the Lovasz loss sorts the points of one rank by their errors
+
+    def __init__(self, config: SceneSegmentationSettings) -> None:
+        super().__init__(config)
+        self.traits = replace(
+            self.traits,
+            count_names=("loss", "dice") if config.POINTS.DICE_WEIGHT else ("loss",),
+            # The Lovasz loss sorts the points of one rank by their errors.
+            rank_local_options={"POINTS.LOVASZ_WEIGHT": 0.0},
+        )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         """Return the dataset's scenes as network input."""
@@ -171,11 +179,6 @@ class SemanticSegmentation(SceneTask):
     def collate(self, samples: Sequence[VoxelizedSample]) -> dict[str, Any]:
         """Return a batch, with coordinates instead of a plan for scenes in fragments."""
         return collate_samples(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
-
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # depends on the configured losses
-        """Names of the losses' normalizers."""
-        return ("loss", "dice") if self.config.POINTS.DICE_WEIGHT else ("loss",)
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizer of each loss."""

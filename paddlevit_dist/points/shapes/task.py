@@ -18,7 +18,7 @@ from ...tasks.dataset import TransformedDataset, dataset_class, resolve_class_na
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
 from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.task import Labeled, LossTerm, StepPosition
+from ...tasks.task import Labeled, LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
 from ..data.images import draw
 from ..data.samples import compile_loops
@@ -122,10 +122,8 @@ class ShapeClassification(ClassifierTask):
     """
 
     config: ShapeSettings
-    sample_name = "shapes"
+    traits = TaskTraits(sample_name="shapes", batch_norm="sync", counts_per_sample={"loss": 1})
     draws_samples = True
-    batch_norm = "sync"
-    counts_per_sample = {"loss": 1}
 
     def __init__(self, config: ShapeSettings) -> None:
         super().__init__(config)
@@ -220,7 +218,7 @@ class ShapeClassification(ClassifierTask):
                 return None
 
         answers, number = join_records(records), self._require_num_classes()
-        evaluated = EvaluatedAnswers(*answers, number, self.class_names, self.sample_name)
+        evaluated = EvaluatedAnswers(*answers, number, self.class_names, self.traits.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:

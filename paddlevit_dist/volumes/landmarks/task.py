@@ -16,7 +16,7 @@ from ...tasks.dataset import TransformedDataset, dataset_class
 from ...tasks.figures import Figure
 from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.sample_checks import require_finite
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
+from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task, TaskTraits
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
@@ -42,11 +42,9 @@ class LandmarkDetection(Task):
 
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
-    sample_name = "volumes"
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", count_names=("heatmap",))
     draws_samples = True
     makes_figures = True
-    batch_norm = "sync"
-    count_names = ("heatmap",)
 
     def __init__(self, config: LandmarkSettings) -> None:
         super().__init__(config)

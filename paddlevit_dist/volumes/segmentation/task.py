@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ...tasks.figures import Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
+from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task, TaskTraits
 from ..export import segmentation_parts
 from ..geometry import (
     interpolation_weights,
@@ -61,10 +62,8 @@ class VolumeSegmentation(Task):
     """
 
     config: VolumeSegmentationSettings
-    sample_name = "volumes"
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True)
     draws_samples = True
-    batch_norm = "sync"
-    fixed_shapes = True
     best_metric = ("Dice", True)
     makes_figures = True
 
@@ -75,6 +74,9 @@ class VolumeSegmentation(Task):
         self.channels: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
         self.within: str | None = None  # region of z_score, see ``nonzero``
+        kinds = ("cross_entropy", "dice") if config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
+        names = tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
+        self.traits = replace(self.traits, count_names=names)
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -180,12 +182,6 @@ class VolumeSegmentation(Task):
         volumes = self.config.VOLUMES
         return max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
 
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # they depend on the configuration
-        """Names of the loss terms."""
-        kinds = ("cross_entropy", "dice") if self.config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
-        return tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
-
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
         """Count the voxels, and the classes of crops, that each loss term averages over."""
         numbers = {}
@@ -194,7 +190,7 @@ class VolumeSegmentation(Task):
             crop_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1)[:IGNORED] for row in labels])
             numbers[term_name("cross_entropy", level)] = int(crop_counts.sum())
             numbers[term_name("dice", level)] = int(np.count_nonzero(crop_counts[:, 1:]))
-        return {name: numbers[name] for name in self.count_names}
+        return {name: numbers[name] for name in self.traits.count_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the cross-entropy of an untrained network."""

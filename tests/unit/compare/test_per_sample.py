@@ -24,6 +24,7 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.task import TaskTraits
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
@@ -216,7 +217,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         evaluated=SimpleNamespace(name=names.__getitem__),
         evaluation=SimpleNamespace(table=table),
         record=SimpleNamespace(log_and_print=said.append),
-        task=SimpleNamespace(sample_name="images"),
+        task=SimpleNamespace(traits=TaskTraits(sample_name="images")),
     )
     PerSampleWriter(run).evaluation_done({})
     assert said == [f"wrote a row for each of {len(names):,} images: {target}"]

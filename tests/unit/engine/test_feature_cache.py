@@ -9,6 +9,7 @@ import pytest
 from paddlevit_dist.engine.feature_cache import FeatureCache
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task import TaskTraits
 
 
 class NumberSamples:
@@ -37,7 +38,7 @@ def run(tmp_path):
     config = load(["DATA.CACHE_FOLDER", str(tmp_path), "DATA.NUM_WORKERS", "0", "DATA.BATCH_SIZE", "2"]).values
     said = []
     task = SimpleNamespace(
-        sample_name="numbers",
+        traits=TaskTraits(sample_name="numbers"),
         preprocess_signature=dict,
         collate=lambda rows: {"rows": np.stack(rows)},
         check_sample=None,

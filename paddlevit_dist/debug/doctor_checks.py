@@ -329,7 +329,7 @@ def check_labels(context: CheckContext) -> CheckResult:
     """Check that both splits contain all classes: among all samples if the dataset lists them, else the opened ones."""
     task = context.task
     all_classes = {split: task.get_classes(samples) for split, samples in context.samples.items()}
-    about = task.dataset_signature(context.samples["train"])
+    about = task.signature(context.samples["train"])
     names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
     is_complete = all(values is not None for values in all_classes.values())
     counts = {split: np.bincount(values) for split, values in all_classes.items()} if is_complete else context.classes

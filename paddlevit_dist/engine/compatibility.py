@@ -99,8 +99,8 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
     return {
         "task": config.TASK,
         "model": config.MODEL.NAME,
-        "input": task.preprocess_signature(),
-        "data": {split: task.dataset_signature(samples) for split, samples in datasets.items()},
+        "input": task.signature(),
+        "data": {split: task.signature(samples) for split, samples in datasets.items()},
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},
         "settings": to_plain_settings(config),
     }
@@ -120,7 +120,7 @@ def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, 
 
 
 def facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]:
-    """Return the facts in the ``Task.dataset_signature`` of each split."""
+    """Return the facts in the ``Task.signature`` of each split's samples."""
     return {
         f"{split} {name}": RunFact("classes" if "classes" in name else "files", value)
         for split, signature in data.items()
@@ -335,7 +335,7 @@ class CheckpointDiff:
         """Compare the preprocessing. A checkpoint without ``about.yaml`` gets a line."""
         if self._about is None:
             return []
-        theirs, ours = self._about.get("input"), self.task.preprocess_signature()
+        theirs, ours = self._about.get("input"), self.task.signature()
         if theirs is None or (ours and not theirs):
             problem = "has no training settings (about.yaml): they cannot be compared with this run"
             return [f"note: {self.source} {problem}"]
@@ -352,7 +352,7 @@ class CheckpointDiff:
         Names are compared if both sides have them, otherwise their number. Weights to evaluate that name fewer or more
         classes than the data get a line.
         """
-        now = self.task.dataset_signature(samples)
+        now = self.task.signature(samples)
         theirs, ours = self._get_first("classes"), now.get("classes")
         if theirs and ours:
             difference = _other_names(theirs, ours)
@@ -429,7 +429,7 @@ class CheckpointDiff:
             datasets: samples by split.
             batches: effective batch of the checkpoint's run and of this one, in samples.
         """
-        data = {split: self.task.dataset_signature(samples) for split, samples in datasets.items()}
+        data = {split: self.task.signature(samples) for split, samples in datasets.items()}
         there, here = ({"effective batch": RunFact("course", batch)} for batch in batches)
         before = {
             **facts_from_settings(self._get_section("settings")),

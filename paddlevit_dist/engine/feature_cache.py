@@ -100,7 +100,7 @@ class FeatureCache:
         config, task = self._config, self._task
         model = sorted((name, value) for name, value in config.MODEL.items() if name not in _WEIGHT_KEYS)
         files = stamps(map(samples.describe, range(len(samples))))
-        facts = config.DATA.DATASET, model, task.preprocess_signature(), samples.listed_digests(), files
+        facts = config.DATA.DATASET, model, task.signature(), samples.listed_digests(), files
         rounded = is_on_gpu() and gpu.rounds_to_tf32()
         digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()[:16]

@@ -69,7 +69,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
 
 def _facts(task: Task, samples: Any) -> dict[str, Any]:
     """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
-    classes = task.dataset_signature(samples).get("number of classes")
+    classes = task.signature(samples).get("number of classes")
     return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
 

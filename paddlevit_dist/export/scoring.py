@@ -243,9 +243,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     lines = [function.note] if function.note else []
     about = task.export_parts().about
     lines += _compare_descriptions(model, about, config)
-    lines += _compare_names(
-        model, about.get("landmarks") or task.dataset_signature(run.evaluated).get("classes"), config
-    )
+    lines += _compare_names(model, about.get("landmarks") or task.signature(run.evaluated).get("classes"), config)
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
     if model.compared_with is not None:

@@ -173,12 +173,10 @@ class SceneTask(Task):
         """Return number, dataset and class names of samples for the log."""
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
-    def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
-        """Return the properties of the dataset that results depend on."""
-        return {**super().dataset_signature(samples), "classes": list(self.class_names)}
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        if samples is not None:
+            return {**super().signature(samples), "classes": list(self.class_names)}
         return {
             "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
             "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),

@@ -123,21 +123,6 @@ class Task:
         """
         return None
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
-        """Return values that identify the samples of a split, wherever they are stored, as plain YAML values.
-
-        Each checkpoint stores them. A resumed run with other values trains differently; an evaluation must have the
-        same classes.
-
-        Args:
-            samples: the samples of a split.
-
-        Returns:
-            "samples" (their number), "classes" (names in the order of their labels), "number of classes" and "labels"
-            (a digest), each if known.
-        """
-        return {"samples": len(samples)}
-
     def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
         """Draw the model's input for each sample of a batch, for ``inspect data``.
 
@@ -209,16 +194,26 @@ class Task:
         """
         return []
 
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on, as a dict that YAML can hold.
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return what a checkpoint remembers of the preprocessing or of the samples of a split, as plain YAML values.
 
-        Examples are orientation, mean and range of colors. Each checkpoint stores them in ``about.yaml``; evaluating or
-        resuming with other values is an error. Called on every rank, after ``build_model``.
+        Each checkpoint stores both in ``about.yaml``. Preprocessing settings are those that the weights depend on, such
+        as orientation, mean and range of colors: evaluating or resuming with other values is an error. Values about
+        samples identify them, wherever they are stored: a resumed run with other values trains differently, and an
+        evaluation must have the same classes. Called on every rank, after ``build_model``.
+
+        Args:
+            samples: the samples of a split; None: the preprocessing.
+
+        Returns:
+            Of the preprocessing, settings by name; by default, there are none. Of samples, "samples" (their number),
+            and "classes" (names in the order of their labels), "number of classes" and "labels" (a digest), each if
+            known.
         """
-        return {}
+        return {} if samples is None else {"samples": len(samples)}
 
     def mismatch_hint(self, name: str, theirs: Any) -> str:
-        """Return what the user can do if weights were trained with another value in ``preprocess_signature``.
+        """Return what the user can do if weights were trained with another value in ``signature``.
 
         Args:
             name: name of the setting.

@@ -309,9 +309,9 @@ class KnnProbe(ProbeTask):
         samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
         return samples
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
-        """Return the signature of the data without the classes, which may differ from the weights' classes."""
-        facts = super().dataset_signature(samples)
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the signature without the classes of samples, which may differ from the weights' classes."""
+        facts = super().signature(samples)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
     def on_weights_loaded(

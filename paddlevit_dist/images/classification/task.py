@@ -149,9 +149,18 @@ class Classification(ClassifierTask):
         names = samples.class_names or range(len(numbers))
         return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the labels and classes of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
+        names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return what identifies the data of a split: number, labels and classes."""
-        facts = super().dataset_signature(samples)
+        facts = super().signature(samples)
         if not isinstance(samples, ClassificationSamples):  # a program's samples
             return facts
         facts["number of classes"] = samples.dataset.num_classes
@@ -161,13 +170,6 @@ class Classification(ClassifierTask):
         if samples.class_names is not None:
             facts["classes"] = list(map(str, samples.class_names))
         return facts
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
-        names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
     def _apply_training_policies(self, samples: ClassificationSamples) -> None:
         """Apply class weights, class-balanced reading and the replacement of unreadable images to training samples."""

@@ -187,22 +187,24 @@ class Detection(BackboneTask):
             return super().describe_samples(samples)
         return one_line(samples.dataset.summary())
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the categories of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
+        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
+        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return facts that identify the dataset."""
-        facts = super().dataset_signature(samples)
+        facts = super().signature(samples)
         if isinstance(samples, DetectionSamples):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
             facts[TURNED] = is_turned(samples.dataset)
         return facts
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
-        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
-        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
     @property
     def turns(self) -> bool:

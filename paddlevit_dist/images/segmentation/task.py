@@ -119,23 +119,25 @@ class ImageSegmentation(BackboneTask):
             samples.eval_protocol = self.protocol_line()
         return samples
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the classes and colors of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
+        names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        return {f"DATA.{name}": data[name] for name in names}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return what identifies the data of a split: names, classes, orientation and colors."""
         facts = {
-            **super().dataset_signature(samples),
+            **super().signature(samples),
             "number of classes": self.num_classes,
             "classes": self.class_names,
         }
         if isinstance(samples, SegmentationSamples):  # not a program's samples
             facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
-        names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {f"DATA.{name}": data[name] for name in names}
 
     def classes_in(self, sample: SegmentationSample) -> np.ndarray | None:
         """Return the classes in a sample."""

@@ -113,10 +113,10 @@ class InstanceSegmentation(SceneTask):
                 parameter.stop_gradient = True
         return model
 
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        names = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
-        return {**super().preprocess_signature(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        names = () if samples is not None else ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
+        return {**super().signature(samples), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition

@@ -165,12 +165,10 @@ class ShapeClassification(ClassifierTask):
         """Return the label of each sample."""
         return samples.dataset.labels
 
-    def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
-        """Return the properties of the dataset that results depend on."""
-        return {**super().dataset_signature(samples), "classes": list(self.class_names)}
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        if samples is not None:
+            return {**super().signature(samples), "classes": list(self.class_names)}
         shapes = self.config.SHAPES
         return {"SHAPES.VOXEL_SIZE": shapes.VOXEL_SIZE, "SHAPES.FEATURES": list(shapes.FEATURES)}
 

@@ -119,8 +119,10 @@ class LandmarkDetection(Task):
         """Count the landmarks of a batch."""
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return orientation, voxel spacing, intensity scaling, and the landmark of each output."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return orientation, voxel spacing, intensity scaling, and outputs' landmarks, or the number of samples."""
+        if samples is not None:
+            return super().signature(samples)
         scaling = self._intensities().about()
         window = scaling.pop("intensity_window")
         return {

@@ -136,16 +136,11 @@ class VolumeSegmentation(Task):
         channels = f", channels {', '.join(self.channels)}" if len(self.channels) > 1 else ""
         return f"{super().describe_samples(samples)}{channels}, classes {', '.join(self.class_names)}"
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
-        """Return the facts that identify the dataset, by name."""
-        return {
-            **super().dataset_signature(samples),
-            "number of classes": len(self.class_names),
-            "classes": list(self.class_names),
-        }
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return orientation, voxel spacing, intensities, channels, and the number of each class in files."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""
+        if samples is not None:
+            names = list(self.class_names)
+            return {**super().signature(samples), "number of classes": len(names), "classes": names}
         return {
             "orientation": "RAS",
             "spacing_mm": [round_spacing(length) for length in require_spacing(self.spacing).tolist()],

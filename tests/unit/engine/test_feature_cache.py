@@ -39,7 +39,7 @@ def run(tmp_path):
     said = []
     task = SimpleNamespace(
         traits=TaskTraits(sample_name="numbers"),
-        preprocess_signature=dict,
+        signature=dict,
         collate=lambda rows: {"rows": np.stack(rows)},
         check_sample=None,
     )

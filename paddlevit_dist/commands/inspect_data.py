@@ -41,10 +41,11 @@ def _draw(values: RunSettings, target: Path) -> None:
     from ..data.loader import sample_generator
     from ..data.sampler import SampleKey
     from ..logging.record import cache_folder
+    from ..tasks.protocols import Drawable
     from ..tasks.task import make_task
 
     task = make_task(values)
-    if not task.draws_samples:
+    if not isinstance(task, Drawable):
         raise UserError(f"inspect data: TASK {values.TASK} cannot draw its samples")
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()

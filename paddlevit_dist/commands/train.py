@@ -234,11 +234,12 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..settings.run_length import resolve_process_batch
+    from ..tasks.protocols import ModelChecking
     from ..tasks.task import make_task
 
     run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
-    problems = task.check_model()
+    problems = task.check_model() if isinstance(task, ModelChecking) else []
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))

@@ -14,7 +14,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
 from ..tasks.callback import Callback
-from ..tasks.metrics import Metrics
+from ..tasks.metrics import PerSampleMetrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
 
@@ -39,8 +39,7 @@ class PerSampleWriter(Callback):
         config = self._run.config
         if not is_shown:
             raise UserError(f"-per_sample: the samples of {config.DATA.SPLIT} have no labels: drop -per_sample")
-        kind = type(self._run.task.build_metrics())
-        if not issubclass(kind, Metrics) or kind.per_sample is Metrics.per_sample:
+        if not isinstance(self._run.task.build_metrics(), PerSampleMetrics):
             raise UserError(self._format_unsupported())
 
     def evaluation_done(self, facts: dict[str, Any]) -> None:
@@ -70,9 +69,8 @@ class PerSampleWriter(Callback):
 
     def _format_unsupported(self) -> str:
         return (
-            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: define "
-            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or remove "
-            "-per_sample"
+            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: derive "
+            "them from PerSampleMetrics (docs/explanation/scoring_and_confidence_intervals.md), or remove -per_sample"
         )
 
 

@@ -21,6 +21,7 @@ from ..runtime.text_files import parse_yaml
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves
+from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
 
@@ -319,7 +320,8 @@ class CheckpointDiff:
         Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
         theirs = facts_from_settings(self._get_section("settings"))
-        if "TASK" in theirs and theirs["TASK"].value in self.task.compatible_tasks:
+        compatible = self.task.compatible_tasks if isinstance(self.task, CheckpointMatching) else ()
+        if "TASK" in theirs and theirs["TASK"].value in compatible:
             del theirs["TASK"]
         changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
@@ -341,10 +343,15 @@ class CheckpointDiff:
             return [f"note: {self.source} {problem}"]
         before, now = ({name: RunFact("input", side[name]) for name in side} for side in (theirs, ours))
         changes = compare(self.use, before, now)
-        remedy = " and ".join(dict.fromkeys(self.task.mismatch_hint(c.name, c.before) for c in changes))
+        remedy = " and ".join(dict.fromkeys(self._hint(change) for change in changes))
         return judge_changes(
             self.use, self.source, "was trained with different preprocessing", changes, self.config, remedy
         )
+
+    def _hint(self, change: FactDifference) -> str:
+        if isinstance(self.task, CheckpointMatching):
+            return self.task.mismatch_hint(change.name, change.before)
+        return SAME_SETTINGS
 
     def classes(self, samples: Any) -> list[str]:
         """Compare the classes, which must be equal and in the same order.

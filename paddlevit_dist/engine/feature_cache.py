@@ -23,6 +23,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import stamps
+from ..tasks.protocols import get_sample_check
 from ..tasks.task import Task
 from . import gpu_memory
 from .precision import EvaluationPrecision
@@ -110,7 +111,7 @@ class FeatureCache:
         config, task = self._config, self._task
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size)
-        loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
+        loader = build_loader(config, samples, sampler, task.collate, check=get_sample_check(task))
         rounds = -(-len(samples) // (size * world_size()))
         bar = ProgressBar(rounds, f"features of {split}", is_main())
         gathered = 0

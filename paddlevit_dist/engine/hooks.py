@@ -3,7 +3,6 @@
 ``gpu_memory.EmptyingCache`` is one, too.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.callback import Callback, UpdateRecord, get_interval_ends
+from ..tasks.protocols import LogContributor
 from ..tasks.task import Task
 from .evaluation import Evaluator
 from .resume import ResumeState
@@ -73,7 +73,7 @@ class TrainingLogger(Callback):
         updates = last_epoch * self._updates_per_epoch - self._sampler.updates_made
         self._remaining = EtaEstimator(updates, evaluations + start.evaluation_due)
         self._fields: list[ReportField] = []
-        advice = functools.partial(task.reading_advice, self._sampler.dataset)
+        advice = self._sampler.dataset.reading_advice
         self._data_wait = DataWaitHint(loader.num_workers, world_size(), cpu_cores(), advice)
         self._epoch = 0
         self._bar = ProgressBar(0, "", False)
@@ -150,7 +150,7 @@ class TrainingLogger(Callback):
             f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()})"
         )
-        for line in self._task.finish_epoch():
+        for line in self._task.finish_epoch() if isinstance(self._task, LogContributor) else ():
             self._record.log_and_print(line)
 
     def _place(self, num_done: int) -> str:

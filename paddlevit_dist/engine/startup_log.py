@@ -16,6 +16,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.run_length import effective_batch_size
+from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
 from .precision import TrainingPrecision
 from .schedule import describe_rates
@@ -26,7 +27,7 @@ def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str
     data = config.DATA
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
-    splits = [f"{split} {task.describe_samples(samples)}" for split, samples in datasets.items()]
+    splits = [f"{split} {describe_samples(task, samples)}" for split, samples in datasets.items()]
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
 
 
@@ -70,7 +71,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
 def _facts(task: Task, samples: Any) -> dict[str, Any]:
     """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
     classes = task.signature(samples).get("number of classes")
-    return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
+    return {"holds": describe_samples(task, samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: RunSettings) -> str:

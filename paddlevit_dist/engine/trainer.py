@@ -30,6 +30,7 @@ from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts, UpdateRecord
 from ..tasks.dataset import TransformedDataset
+from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.task import StepPosition, Task
 from .checkpointing import Checkpointer
 from .evaluation import Evaluator
@@ -135,7 +136,7 @@ class Trainer:
         samples = self.datasets["train"]
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
-        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
+        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         explain = [self._explain_not_finite] if extension.has("debug") else []
         self.state = build_training_state(config, task, self.model, self.sampler, record.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
@@ -168,8 +169,9 @@ class Trainer:
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
-        self.task.on_weights_loaded(self.model, self.datasets, features)
+        if isinstance(self.task, FeatureCaching):
+            features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
+            self.task.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
         """Put the callbacks of every rank before the user's."""

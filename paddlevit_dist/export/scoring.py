@@ -20,10 +20,11 @@ from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.key import get_value
 from ..tasks.callback import Callback
-from ..tasks.task import EvaluationStep, ExportParts, Task
+from ..tasks.step_types import ExportParts
+from ..tasks.task import EvaluationStep, Task
 from . import functions
 from .differences import OutputDifference, compare
-from .files import as_mapping, find_exported
+from .files import as_mapping, find_exported, require_exportable
 from .functions import ExportedFunction, TensorSpec, format_shape
 from .pixels import to_pixels
 from .settings import ExportSettings
@@ -210,17 +211,18 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
     """
     settings = cast(ExportSettings, config)
     try:
-        parts = task.export_parts()
+        exportable = require_exportable(task)
+        parts = exportable.export_parts()
     except UserError as error:
         raise UserError(f"EXPORTED {settings.EXPORTED}: {str(error).removeprefix('export: ')}") from error
-    side = get_value(config, task.image_size_key)
+    side = get_value(config, exportable.image_size_key)
     size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
     name, output = str(settings.EXPORTED), settings.EXPORTED_OUTPUT
     exported = ExportedLayer(name, functions.load(find_exported(name)), parts, (parts.channels, *size), output)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()
-        exported.compared_with = task.exported_model(exported.trained)
+        exported.compared_with = exportable.exported_model(exported.trained)
     return exported
 
 
@@ -239,7 +241,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     Raises:
         UserError: the model expects other preprocessing, or the weights do not exist.
     """
-    function, task, config = model.function, run.task, run.config
+    function, task, config = model.function, require_exportable(run.task), run.config
     lines = [function.note] if function.note else []
     about = task.export_parts().about
     lines += _compare_descriptions(model, about, config)
@@ -324,7 +326,7 @@ class ExportComparison(Callback):
         self._is_labeled = False
         self._metrics = run.task.build_metrics()
         self._replayed = _ReplayLayer()
-        self._trained = run.task.evaluated_model(self._replayed)
+        self._trained = require_exportable(run.task).evaluated_model(self._replayed)
         self._of = ""  # what is compared, in words
         self._has_class_scores = False  # set by the first batch of this rank
         # Largest difference of outputs, largest output, number of samples with another answer; on the device.

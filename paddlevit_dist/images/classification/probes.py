@@ -24,7 +24,9 @@ from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.model import KeyMap, Model
 from ...tasks.prediction import InputSamples
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
+from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings
@@ -165,7 +167,7 @@ class ProbeMetrics(ClassificationMetrics):
         return f"top-1 of {self.kind} {name}"
 
 
-class ProbeTask(Classification):
+class ProbeTask(Classification, FeatureCaching, CheckpointMatching):
     """Base class of probes: features of the samples are computed once the backbone has its weights."""
 
     config: ProbeSettings
@@ -243,7 +245,7 @@ class ProbeTask(Classification):
         raise UserError(f"export: {_NO_CLASSIFIER}")
 
 
-class LinearProbe(ProbeTask):
+class LinearProbe(ProbeTask, ParameterGrouping):
     """A linear layer for each learning rate; the score is the best one's, or that of PROBE.LEARNING_RATE."""
 
     def __init__(self, config: ProbeSettings) -> None:

@@ -15,12 +15,23 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ...tasks.dataset import TransformedDataset
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
+from ...tasks.protocols import (
+    AnnotationMatching,
+    Checkable,
+    CheckpointMatching,
+    Drawable,
+    Exportable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import require_finite, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
@@ -51,13 +62,22 @@ from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 
 
-class Detection(BackboneTask):
+class Detection(
+    BackboneTask,
+    AnnotationMatching,
+    Exportable,
+    Reportable,
+    Drawable,
+    Checkable,
+    SampleChecking,
+    SampleDescription,
+    CheckpointMatching,
+):
     """Trains and evaluates a network that detects objects in images."""
 
     config: DetectionSettings
     best_metric = ("AP", True)
     classes_word = "categories"
-    makes_figures = True
     image_size_key = "DETECTION.EXPORT_SIZE"
     traits = replace(
         BackboneTask.traits,
@@ -116,7 +136,7 @@ class Detection(BackboneTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
-        is_training = self.trains_on(split)
+        is_training = is_training_split(self.config, split)
         samples = open_samples(
             self.config,
             split,

@@ -26,12 +26,14 @@ from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
 from ...runtime.transfers import read_later
-from ...tasks.dataset import TransformedDataset
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter, Row
+from ...tasks.protocols import Checkable, Drawable, Exportable, Labeled, Reportable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, Labeled, LossTerm, Records, StepPosition
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
@@ -55,7 +57,7 @@ _OUTPUT = (
 )
 
 
-class ImageSegmentation(BackboneTask):
+class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkable, SampleChecking):
     """Trains and evaluates a network that classifies each pixel of an image.
 
     Cross-entropy is divided by the labeled pixels of all ranks and micro-batches, or by their classes' weights. Dice
@@ -74,7 +76,6 @@ class ImageSegmentation(BackboneTask):
         },
     )
     best_metric = ("mIoU", True)
-    makes_figures = True
     image_size_key = "SEGMENTATION.CROP"
     auxiliary_weight = 0.0  # the model's
     palette: np.ndarray | None = None
@@ -95,7 +96,7 @@ class ImageSegmentation(BackboneTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentationSamples:
         """Open a split with its transform, check it, and log what was found."""
-        data, is_training = self.config.DATA, self.trains_on(split)
+        data, is_training = self.config.DATA, is_training_split(self.config, split)
         dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         if not len(dataset):
             raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")

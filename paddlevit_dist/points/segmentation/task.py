@@ -1,7 +1,7 @@
 """Semantic segmentation of point clouds: a class for every point, from a network on voxels."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -220,8 +220,8 @@ class SemanticSegmentation(SceneTask):
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])
         if not step.keeps_records:
             return None
-        classes = predicted.numpy()
-        records = self.figure_records(batch, [classes[part] for part in get_slices(batch)])
+        classes, true, number = predicted.numpy(), labels.numpy(), len(self.class_names)
+        records = [count_confusion(true[part], classes[part], number) for part in get_slices(batch)]
         return lambda: records
 
     def _score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -265,12 +265,6 @@ class SemanticSegmentation(SceneTask):
         """Return the class of each point, int64 (points,), for each scene."""
         classes = self._score(model, batch)[0].numpy()
         return [classes[part] for part in get_slices(batch)]
-
-    def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the confusion matrix of each scene's points, int64 (classes, classes)."""
-        true, ends = np.asarray(batch["labels"]), np.asarray(batch["offsets"]).tolist()
-        parts = zip(ends[:-1], ends[1:], predictions)
-        return [count_confusion(true[first:end], predicted, len(self.class_names)) for first, end, predicted in parts]
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         """Return tables of classes and scenes, and a few scenes."""

@@ -14,11 +14,12 @@ from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedAnswers, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
+from ...tasks.protocols import Checkable, Drawable, Labeled, SampleChecking
 from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.task import Labeled, LossTerm, StepPosition, TaskTraits
+from ...tasks.task import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
 from ..data.images import draw
 from ..data.samples import compile_loops
@@ -115,7 +116,7 @@ class ShapeInputs(InputSamples):
         return build_sample(read_shape(self.names[index]), self.shapes)
 
 
-class ShapeClassification(ClassifierTask):
+class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
     """Trains and evaluates a sparse network that classifies shapes.
 
     The loss is the mean over all shapes of all ranks.
@@ -123,7 +124,6 @@ class ShapeClassification(ClassifierTask):
 
     config: ShapeSettings
     traits = TaskTraits(sample_name="shapes", batch_norm="sync", counts_per_sample={"loss": 1})
-    draws_samples = True
 
     def __init__(self, config: ShapeSettings) -> None:
         super().__init__(config)
@@ -137,7 +137,7 @@ class ShapeClassification(ClassifierTask):
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
         self.class_names = resolve_class_names(config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
-        return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
+        return ShapeSamples(dataset, config.SHAPES, is_training_split(config, split))
 
     def _require_num_classes(self) -> int:
         """Return the number of the model's classes, which the configuration, the data or the weights have set."""

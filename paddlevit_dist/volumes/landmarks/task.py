@@ -12,11 +12,21 @@ import paddle.nn.functional as F
 
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.prediction import CheckpointMeta, Row
+from ...tasks.protocols import (
+    CheckpointMatching,
+    Drawable,
+    Exportable,
+    Predictable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import require_finite
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task, TaskTraits
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition, TaskTraits
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
@@ -37,14 +47,14 @@ from .predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter
 _RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
 
-class LandmarkDetection(Task):
+class LandmarkDetection(
+    Predictable, Exportable, Reportable, Drawable, SampleChecking, SampleDescription, CheckpointMatching
+):
     """Task that trains and evaluates a network with one heatmap per landmark."""
 
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
     traits = TaskTraits(sample_name="volumes", batch_norm="sync", count_names=("heatmap",))
-    draws_samples = True
-    makes_figures = True
 
     def __init__(self, config: LandmarkSettings) -> None:
         super().__init__(config)
@@ -60,7 +70,7 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
         self._load_dataset_meta(dataset)
-        is_training = self.trains_on(split)
+        is_training = is_training_split(self.config, split)
         notices = [*dataset.notices, *set_region(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
             self._cases = _list_cases(dataset)

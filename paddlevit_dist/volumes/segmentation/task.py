@@ -14,12 +14,22 @@ from ...models import create_model
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import TransformedDataset, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, Row
+from ...tasks.protocols import (
+    Checkable,
+    Drawable,
+    Exportable,
+    Predictable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task, TaskTraits
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition, TaskTraits
 from ..export import segmentation_parts
 from ..geometry import (
     interpolation_weights,
@@ -47,7 +57,7 @@ _UNKNOWN = "the weights do not record their labels, channels and spacing: pass t
 _VALUES_AT_ONCE = 1 << 25  # outputs resampled to the stored grid, about 500 MB with intermediate values
 
 
-class VolumeSegmentation(Task):
+class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
@@ -63,9 +73,7 @@ class VolumeSegmentation(Task):
 
     config: VolumeSegmentationSettings
     traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True)
-    draws_samples = True
     best_metric = ("Dice", True)
-    makes_figures = True
 
     def __init__(self, config: VolumeSegmentationSettings) -> None:
         super().__init__(config)
@@ -82,7 +90,7 @@ class VolumeSegmentation(Task):
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentedSamples:
         """Open a split and return its samples."""
-        volumes, is_training = self.config.VOLUMES, self.trains_on(split)
+        volumes, is_training = self.config.VOLUMES, is_training_split(self.config, split)
         dataset = dataset_class(self.config, SegmentedVolumes).open(self.config, split, cache_folder)
         if not len(dataset):
             raise UserError(

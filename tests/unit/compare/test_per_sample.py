@@ -23,7 +23,7 @@ from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.metrics import Metrics, PerSampleMetrics
 from paddlevit_dist.tasks.task import TaskTraits
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
@@ -196,7 +196,7 @@ def test_a_volume_has_the_error_and_the_place_of_each_landmark():
     assert table["world"] == ["LPS"] * 3
 
 
-class Own(Metrics):
+class Own(PerSampleMetrics):
     """What somebody's own metrics are: a number for each sample."""
 
     def per_sample(self):

@@ -41,7 +41,6 @@ def run(tmp_path):
         traits=TaskTraits(sample_name="numbers"),
         signature=dict,
         collate=lambda rows: {"rows": np.stack(rows)},
-        check_sample=None,
     )
     record, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
     return SimpleNamespace(config=config, task=task, record=record, heartbeat=heartbeat, said=said)

@@ -13,9 +13,8 @@ from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
-from .descriptions import build_paddlex_description, to_yaml
+from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
-from .files import require_exportable
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")

@@ -2,14 +2,10 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml, read_yaml
-
-if TYPE_CHECKING:
-    from ..tasks.protocols import Exportable
-    from ..tasks.task import Task
 
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
 _PROGRAMS = (".json", ".pdmodel")  # Paddle 3, Paddle 2.6
@@ -101,16 +97,3 @@ def _candidates(path: Path) -> list[Path]:
         return [file for file in files if file.is_file()]
     except (OSError, ValueError):
         return []
-
-
-def require_exportable(task: "Task") -> "Exportable":
-    """Return the task as one whose models can be exported.
-
-    Raises:
-        UserError: they cannot.
-    """
-    from ..tasks.protocols import Exportable
-
-    if not isinstance(task, Exportable):
-        raise UserError(f"export: task {task.config.TASK} does not support it: its class is not Exportable")
-    return task

@@ -23,8 +23,9 @@ from ..tasks.callback import Callback
 from ..tasks.step_types import ExportParts
 from ..tasks.task import EvaluationStep, Task
 from . import functions
+from .descriptions import require_exportable
 from .differences import OutputDifference, compare
-from .files import as_mapping, find_exported, require_exportable
+from .files import as_mapping, find_exported
 from .functions import ExportedFunction, TensorSpec, format_shape
 from .pixels import to_pixels
 from .settings import ExportSettings

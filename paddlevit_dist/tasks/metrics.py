@@ -58,7 +58,7 @@ class Metrics:
         """Format the one line that an evaluation ends with.
 
         Args:
-            values: the values of ``compute``; for a part of the samples, those of ``bootstrap_values``.
+            values: the values of ``compute``; for a part of the samples, only those in ``bootstrap_values``.
         """
         raise NotImplementedError
 

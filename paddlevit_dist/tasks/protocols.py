@@ -1,7 +1,7 @@
 """Optional abilities of a task: one class for each feature that asks something of a task.
 
 A task lists its abilities as base classes, and a feature finds them with ``isinstance``. If a task lacks one, a command
-that needs it says so, and a run goes on without the feature.
+that needs it says so, and a run continues without the feature.
 
 | ability | asked by |
 |---|---|
@@ -305,7 +305,7 @@ class AnnotationMatching(Predictable):
 class Exportable(Restorable):
     """A task whose models can be exported.
 
-    Asked for in ``export/files.py``.
+    Asked for in ``export/descriptions.py``.
     """
 
     #: the key that ``export -image_size`` sets: one number, or height and width

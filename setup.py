@@ -56,6 +56,9 @@ ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no whe
 ]
 # Builds MODEL.NAME timm:...; pip would also install PyTorch, which is not needed here (--no-deps).
 TIMM = "timm>=1.0.31,<1.1"
+# DATA.ALBUMENTATIONS; its last version with the MIT license (its successor albumentationsx has the AGPL). It installs
+# OpenCV without windows.
+ALBUMENTATIONS = "albumentations>=2.0.8,<2.1"
 DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matching), C++ behind one function
 
 # Only cpu, gpu and gpu26 install Paddle: a user's build, for Ascend or Kunlun, is not replaced. A
@@ -77,11 +80,20 @@ EXTRAS = {
     "volumes": [NUMBA, *VOLUMES],
     "lidar": [LIDAR],
     "detection": [NUMBA, *DETECTION],
+    "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
     "timm": [TIMM],
-    "all": [NUMBA, FAST, LIDAR, *VOLUMES, *ONNX, "tensorboard>=2.12,<3"],  # all except Paddle, timm and the services
+    "all": [
+        NUMBA,
+        FAST,
+        ALBUMENTATIONS,
+        LIDAR,
+        *VOLUMES,
+        *ONNX,
+        "tensorboard>=2.12,<3",
+    ],  # all except Paddle, timm and the services
     "dev": [
-        *(NUMBA, FAST, LIDAR, *VOLUMES, *ONNX[:2]),  # for their tests
+        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *ONNX[:2]),  # for their tests
         "onnxruntime>=1.19,<2; python_version < '3.13'",  # for tests
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test

@@ -19,7 +19,7 @@ end are those of a recipe, for all but timm. Plain computes in half precision wh
 is left out. TF32 is on, or off, for everybody, and cuDNN may search for its fastest algorithms. Recipes of other tasks
 are measured on the data that they name, such as drawn shapes, with their own losses and dropout in both, without timm.
 On a CPU there is float32 alone. After its rounds each Paddle contender makes one turn more under Paddle's profiler: how
-long its GPU is busy in an update, and how often the host waits for it.
+long its GPU is busy in an update, and how often the training thread waits for it, and other threads do.
 
 Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in
 ("Default"). One that fails is named with its last line; the others go on, and the exit code is 1.
@@ -103,12 +103,13 @@ class Contender:
         return max(answer["seconds"] for answer in answers) / updates
 
     def profile(self, updates: int) -> dict[str, float]:
-        """Milliseconds that the first process's GPU is busy in an update, and waits of the host. Raises Failed."""
+        """Milliseconds that the first process's GPU is busy in an update, and waits of its threads. Raises Failed."""
         for rank in self._ranks:
             with contextlib.suppress(OSError):
                 rank.send(-updates)
         seen = [self._answer(rank) for rank in self._ranks][0]
-        return {"busy_ms": 1e3 * seen["busy_seconds"] / updates, "waits": seen["waits"] / updates}
+        waits = {name: seen[name] / updates for name in ("waits", "other_waits")}
+        return {"busy_ms": 1e3 * seen["busy_seconds"] / updates, **waits}
 
     def _answer(self, rank: Any) -> dict[str, Any]:
         if wait([rank], TURN_SECONDS):
@@ -226,12 +227,14 @@ def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str
     rows = []
     for kind, cell in cells.items():
         if cell.problem:
-            rows.append([kind, "stops", "", "", ""])
+            rows.append([kind, "stops", "", "", "", ""])
             continue
         memory = "not measured" if cell.peak_bytes is None else f"{cell.peak_bytes / 1e6:,.0f}"
-        seen = [f"{cell.profile[what]:.1f}" if what in cell.profile else "" for what in ("busy_ms", "waits")]
+        figures = ("busy_ms", "waits", "other_waits")
+        seen = [f"{cell.profile[what]:.1f}" if what in cell.profile else "" for what in figures]
         rows.append([kind, Spread.of([samples / seconds for seconds in cell.seconds]).text(digits=1), memory, *seen])
-    rounds.table(name, ["", "samples/s", "peak MB of a GPU", "GPU busy ms/update", "waits/update"], rows)
+    columns = ["", "samples/s", "peak MB of a GPU", "GPU busy ms/update", "waits/update", "in other threads"]
+    rounds.table(name, columns, rows)
     for kind, cell in cells.items():
         if cell.problem:
             print(f"  {kind} stops: {cell.problem}")

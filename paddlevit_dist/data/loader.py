@@ -35,7 +35,7 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import reading_generator
 from ..tasks.sample_checks import BadSample
-from .sampler import SampleKey, TrainingSampler
+from .sampler import SampleKey, SampleKeys, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
@@ -131,7 +131,7 @@ class _EpochSampler(paddle.io.BatchSampler):
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
         self.sampler, self.first, self.last, self.consumed = sampler, first, last, consumed
 
-    def __iter__(self) -> Iterator[list[SampleKey]]:
+    def __iter__(self) -> Iterator[SampleKeys]:
         for epoch in range(self.first, self.last + 1):
             yield from self.sampler.batches(epoch, self.consumed if epoch == self.first else 0)
 
@@ -151,7 +151,7 @@ class DeviceLoader:
 
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
-        sampler: yields lists of ``SampleKey``.
+        sampler: yields a sequence of ``SampleKey`` for each batch.
         collate: maps a list of samples to a dictionary; runs in the loader process. Numpy arrays become tensors on the
             device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting for
             the device.

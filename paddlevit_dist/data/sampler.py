@@ -54,6 +54,32 @@ class SampleKey(int):
         return f"SampleKey(epoch={self.epoch}, index={int(self)}, repeat={self.repeat})"
 
 
+class SampleKeys:
+    """The keys of one batch, created when they are read and pickled as arrays.
+
+    Loader processes read them. In the training process, 256 keys would take 0.8 ms to create and pickle, during which
+    it queues no work for a GPU; their arrays take 0.02 ms.
+
+    Args:
+        epoch: epoch of all keys.
+        indices: (samples,) integers.
+        repeats: (samples,) integers.
+    """
+
+    def __init__(self, epoch: int, indices: np.ndarray, repeats: np.ndarray) -> None:
+        self._epoch, self._indices, self._repeats = epoch, indices, repeats
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, position: int) -> SampleKey:
+        return SampleKey(self._epoch, int(self._indices[position]), int(self._repeats[position]))
+
+    def __iter__(self) -> Iterator[SampleKey]:
+        for index, repeat in zip(self._indices.tolist(), self._repeats.tolist()):
+            yield SampleKey(self._epoch, index, repeat)
+
+
 class TrainingSampler(DistributedBatchSampler):
     """Shuffled micro-batches of one rank; the global batch of a step does not depend on the number of ranks.
 
@@ -165,10 +191,10 @@ class TrainingSampler(DistributedBatchSampler):
     def __len__(self) -> int:
         return self.updates_left * self.accumulation_steps
 
-    def __iter__(self) -> Iterator[list[SampleKey]]:
+    def __iter__(self) -> Iterator[SampleKeys]:
         yield from self.batches(self.epoch, self.consumed)
 
-    def batches(self, epoch: int, consumed: int) -> Iterator[list[SampleKey]]:
+    def batches(self, epoch: int, consumed: int) -> Iterator[SampleKeys]:
         """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
         order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
         for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
@@ -176,7 +202,7 @@ class TrainingSampler(DistributedBatchSampler):
             for positions in rank_positions.reshape(self.accumulation_steps, self.batch_size):
                 places, repeats = positions // self.repeats, positions % self.repeats
                 repeats = repeats + self.repeats * occurrences[places]
-                yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
+                yield SampleKeys(epoch, order[places], repeats)
 
     def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Draw the indices of an epoch, and count how often each of them occurred before."""
@@ -228,11 +254,11 @@ class EvaluationSampler(DistributedBatchSampler):
     def __len__(self) -> int:
         return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
 
-    def __iter__(self) -> Iterator[list[SampleKey]]:
+    def __iter__(self) -> Iterator[SampleKeys]:
         stride = self.batch_size * self.nranks
         for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
-            last = min(first + self.batch_size, len(self.dataset))
-            yield [SampleKey(0, index, 0) for index in range(first, last)]
+            indices = np.arange(first, min(first + self.batch_size, len(self.dataset)))
+            yield SampleKeys(0, indices, np.zeros_like(indices))
 
     def indices(self) -> list[int]:
         """Return the indices of this rank's samples, in the order in which they are evaluated."""

@@ -10,7 +10,7 @@ import paddle
 
 from ..checkpoint.store import host_values
 from ..data.loader import DeviceLoader, describe_sample
-from ..data.sampler import SampleKey
+from ..data.sampler import SampleKey, SampleKeys
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
 from ..engine.multi_tensor import collect_gradients
 from ..engine.nan_guard import BufferSnapshot, not_finite
@@ -84,7 +84,7 @@ class FirstLayerFinder:
         also = (f"also in {_format_place(item)}: {item.finding.what}" for item in gathered[1:])
         return [*self._format_result(gathered[0]), *also]
 
-    def _get_sample_keys(self, step: StepPosition) -> list[list[SampleKey]]:
+    def _get_sample_keys(self, step: StepPosition) -> list[SampleKeys]:
         """Return the sample keys of this rank's micro-batches of the update."""
         sampler = self._run.sampler
         # On a GPU, an update is checked after it was counted.
@@ -93,7 +93,7 @@ class FirstLayerFinder:
         return list(itertools.islice(readings, sampler.accumulation_steps))
 
     def _check_batch(
-        self, batch: dict[str, Any], keys: list[SampleKey], step: StepPosition, counts: dict[str, Any]
+        self, batch: dict[str, Any], keys: SampleKeys, step: StepPosition, counts: dict[str, Any]
     ) -> NonFiniteResult | None:
         finding = self._pass(batch, len(keys), step, counts)
         if finding is None:

@@ -92,9 +92,8 @@ class GradientList:
 
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """Compute the sum of squares of all values on the device, as a float32 tensor (1,)."""
-        view = paddle._C_ops.reshape  # takes a third of the time of Tensor.reshape
         parts = [
-            paddle_versions.squared_norm(paddle.concat([view(tensor, [-1]) for tensor in alike])).astype("float32")
+            paddle_versions.squared_norm(paddle.concat([_as_vector(tensor) for tensor in alike])).astype("float32")
             for alike in _by_type(gradients)
         ]
         return parts[0] if len(parts) == 1 else paddle.add_n(parts)
@@ -125,6 +124,13 @@ def _by_type(tensors: Sequence[paddle.Tensor]) -> list[list[paddle.Tensor]]:
     for tensor in tensors:
         alike.setdefault(tensor.dtype, []).append(tensor)
     return list(alike.values())
+
+
+def _as_vector(tensor: paddle.Tensor) -> paddle.Tensor:
+    """Return a view of all values. Two thirds of a network's parameters are vectors, for which nothing is called."""
+    if tensor.ndim == 1:
+        return tensor
+    return paddle._C_ops.reshape(tensor, [-1])  # takes half of the time of Tensor.reshape
 
 
 def zero_where(is_bad: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:

@@ -68,6 +68,11 @@ class ImageDataSection(every_run.DataSection):
         "evaluate without the images that cannot be opened, and print their number with the score; otherwise they end "
         "the run, also in training",
     )
+    ALBUMENTATIONS: PathText | None = key(
+        None,
+        "training: file of transforms that albumentations.save wrote (YAML or JSON), applied to the stored image with "
+        "its labels, boxes and masks before all other augmentation",
+    )
     EXIF_ROTATE: bool | None = key(
         False,
         "turn images by their EXIF orientation; None (default for detection): only if the boxes refer to turned "
@@ -165,7 +170,7 @@ IMAGES = KeyTable(
         "neutral": ("DATA.ON_INVALID_SAMPLE", "DATA.ALLOW_SKIPPED_FILES", "DATA.MAX_PIXELS"),
     },
     training=(
-        *("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE"),
+        *("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS"),
         *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),
     ),
     resolve_defaults=_complete,

@@ -54,7 +54,7 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
         "trainer": program.Cell([2.0, 3.0], 1060),
         "timm": program.Cell([0.97, 2.85], 900),
     }
-    found = program.ratios_of(cells)
+    found = program.get_ratios(cells)
     assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.98)
     assert found["trainer/timm"] == (pytest.approx((0.7175, 0.485, 0.95)), 1.0)
     assert found["memory trainer/plain"][0].median == 1.06
@@ -66,7 +66,7 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
     assert "34.0" in next(line for line in said.splitlines() if "plain    4.0" in line)
     assert "trainer/timm 0.72 [0.48, 0.95], goal >= 1.0: missed" in said
     assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
-    assert [program.counts_of(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+    assert [program.get_counts(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
 def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_counted():
@@ -81,7 +81,7 @@ def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_count
 
     inner = node(cudaLaunchKernel=[(10, 30), (20, 25)], cudaStreamSynchronize_v3020=[])
     trees = {1: node([inner], cudaMemcpyAsync=[(28, 40)]), 2: node(cudaMemcpy=[(50, 55)], cudaLaunchKernel=[(35, 38)])}
-    assert busy_and_waits(trees) == {"busy_seconds": pytest.approx(35e-9), "waits": 2}
+    assert busy_and_waits(trees, 1) == {"busy_seconds": pytest.approx(35e-9), "waits": 1, "other_waits": 1}
 
 
 def test_every_precision_is_one_of_the_command_line():
@@ -92,7 +92,7 @@ def test_every_precision_is_one_of_the_command_line():
     options = {**OPTIONS, "recipe": str(ROOT / "configs" / "vit_digits.yaml"), "keys": ["TRAIN.GRAD_CLIP", "3.0"]}
     seen = {}
     for name in worker.PRECISIONS:
-        values = settings.load(worker.words_of(options, name, True)).values
+        values = settings.load(worker.get_words(options, name, True)).values
         assert values.TRAIN.GRAD_CLIP == 3.0
         seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
     assert all(name == told for name, told in seen.items())
@@ -131,7 +131,7 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
     turns._parent, turns._left, turns._started = parent, 0, 0.0
     recipe = str(ROOT / "configs" / f"{name}.yaml")
     options = {**OPTIONS, "recipe": recipe, **others}
-    values = settings.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
+    values = settings.load([*worker.get_words(options, "float32", False), f"-output={tmp_path}"]).values
     with pytest.raises(Done):
         (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
     assert [answer["peak_bytes"] for answer in parent.answers] == [None, None]

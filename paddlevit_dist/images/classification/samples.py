@@ -11,6 +11,7 @@ from ...tasks.dataset import TransformedDataset, dataset_class
 from ...tasks.sample_checks import BadSample
 from ..data.image_dataset import ImageDataset
 from ..data.quarantine import ReplacementReader
+from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
 from .class_balance import draw_balanced_order
@@ -28,6 +29,7 @@ class ClassificationSamples(TransformedDataset):
         self.reader: Any = dataset.read
         self.replacements: ReplacementReader | None = None  # replaces unreadable images
         self.is_balanced = False
+        self.augmentation: AlbumentationsFile | None = None
         num_skipped = dataset.skipped_files.num_images if dataset.skipped_files else 0
         self.exclusions = (
             f"without {num_skipped:,} image{'s' * (num_skipped > 1)} not opened here" if num_skipped else ""
@@ -36,6 +38,8 @@ class ClassificationSamples(TransformedDataset):
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Return ``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing, also what to erase."""
         stored, label = self._read(index)
+        if self.augmentation is not None:
+            stored = self.augmentation.augment_image(stored, generator)
         image = self.transform(stored, generator)
         if self.erasing is None:
             return image, label

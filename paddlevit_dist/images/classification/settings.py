@@ -165,6 +165,11 @@ def _check(view: ConfigView[ClassificationSettings]) -> list[str]:
     for name in _MIXING:
         if train[name.split(".")[-1]] and train.MIXUP_PROB and data.BATCH_SIZE == 1:
             raise UserError(f"{view[name]}: images are mixed with others of their batch, but {view['DATA.BATCH_SIZE']}")
+    if data.ALBUMENTATIONS is not None and data.DECODER == "fast":
+        raise UserError(
+            f"{view['DATA.DECODER']}: it reads only the pixels of a crop, but {view['DATA.ALBUMENTATIONS']} augments "
+            "whole images before: set DATA.DECODER exact"
+        )
     if data.CLASS_BALANCED and train.CLASS_WEIGHTS is not None:
         raise UserError(
             f"{view['DATA.CLASS_BALANCED']} and {view['TRAIN.CLASS_WEIGHTS']}: both correct for rare classes; keep one"
@@ -251,7 +256,8 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 
 
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
-    names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, "DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE")
+    shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS")
+    names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, *shared)
     yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 
 

@@ -48,6 +48,7 @@ from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
 from ..data.reading import ReadConfig, check_labels
+from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
 from ..transforms.on_device import (
@@ -212,11 +213,17 @@ class Classification(
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
             samples.notices += map(one_line, format_imbalance(labels, samples.class_names, is_corrected))
+        if data.ALBUMENTATIONS is not None:
+            samples.augmentation = AlbumentationsFile(data.ALBUMENTATIONS)
         if data.DECODER == "fast":
             self._use_fast_decoder(samples)
         if data.ON_INVALID_SAMPLE == "skip":
             samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
-        elif samples.dataset.reads_parts and isinstance(samples.transform, TrainingTransform):
+        elif (
+            samples.augmentation is None
+            and samples.dataset.reads_parts
+            and isinstance(samples.transform, TrainingTransform)
+        ):
             # The reader would find an image that cannot be decoded too late to replace it.
             samples.reader = PartReader(samples.dataset)
 

@@ -47,7 +47,18 @@ class DetectionDataSection(ObjectData):
         "training: augmentation of SSD's and RT-DETR's authors: distort colors, place images on a larger black one, "
         "and crop them by the overlap with an object",
     )
-    NO_AUGMENT_EPOCHS: int = key(0, "training: number of last epochs without SSD_AUGMENT and BATCH_SIDES", AT_LEAST_0)
+    MOSAIC: float = key(
+        0.0,
+        "training: probability that four images are joined to a square with the largest of SHORTEST_SIDES, as in "
+        "YOLOv4",
+        SHARE,
+    )
+    COPY_PASTE: float = key(
+        0.0, "training: probability that objects of another image are pasted; for data with masks", SHARE
+    )
+    NO_AUGMENT_EPOCHS: int = key(
+        0, "training: number of last epochs without SSD_AUGMENT, BATCH_SIDES, MOSAIC and COPY_PASTE", AT_LEAST_0
+    )
     EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,
         "evaluation and prediction: resizing method: pillow (its filter, integer levels), or torchvision (its "
@@ -223,12 +234,12 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if data.RESIZE_TO_SQUARE:
         yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
-    if not data.SSD_AUGMENT and not data.BATCH_SIDES:
+    ended = ("SSD_AUGMENT", "BATCH_SIDES", "MOSAIC", "COPY_PASTE")
+    if not any(data[name] for name in ended):
         yield IgnoredKeys(("DATA.NO_AUGMENT_EPOCHS",), "DATA.SSD_AUGMENT", "every epoch is plain: {}")
     elif data.NO_AUGMENT_EPOCHS >= config.values.TRAIN.NUM_EPOCHS:
-        yield IgnoredKeys(
-            ("DATA.SSD_AUGMENT", "DATA.BATCH_SIDES"), "DATA.NO_AUGMENT_EPOCHS", "every epoch is plain: {}"
-        )
+        names = tuple(f"DATA.{name}" for name in ended)
+        yield IgnoredKeys(names, "DATA.NO_AUGMENT_EPOCHS", "every epoch is plain: {}")
     if not data.CROP_PROBABILITY:
         yield IgnoredKeys(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"

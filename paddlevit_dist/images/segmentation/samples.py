@@ -10,6 +10,7 @@ import paddle
 from ...tasks.sample_checks import BadSample
 from ..data.held_out import DatasetPart, make_row_method
 from ..data.image_samples import ImageSamples
+from ..transforms.albumentations_file import AlbumentationsFile
 from .data.segmentation_dataset import SegmentationDataset
 
 HOST = "__host__"  # key of a batch for values that a step reads without the device
@@ -58,6 +59,7 @@ class SegmentationSamples(ImageSamples):
     def __init__(self, dataset: SegmentationDataset, transform: Callable[..., Any], is_training: bool) -> None:
         super().__init__(dataset)
         self.transform, self.is_training = transform, is_training
+        self.augmentation: AlbumentationsFile | None = None  # applied to training samples before the transform
 
     def read_sample(self, index: int, generator: np.random.Generator) -> SegmentationSample:
         """Read and transform sample ``index``."""
@@ -65,6 +67,8 @@ class SegmentationSamples(ImageSamples):
         size = (stored.height, stored.width)
         if labels.shape != size or labels.dtype != np.uint8:
             raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, like the image")
+        if self.augmentation is not None:
+            stored, labels = self.augmentation.augment_label_map(stored, labels, generator)
         if self.is_training:
             image, labels = self.transform(stored, labels, generator)
         else:

@@ -40,6 +40,7 @@ from ..data.image_samples import open_dataset
 from ..data.inputs import IMAGES, AnnotatedImages
 from ..drawing import add_legend, fit_in_cell, get_palette, overlay_labels
 from ..models.segmenter import Segmenter
+from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.described import describe_input, draw_image, normalize
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 from .metrics import SegmentationMetrics, segmentation_figures
@@ -105,6 +106,8 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
             notices += summarize_labels(dataset, split)
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)
+        if is_training and data.ALBUMENTATIONS is not None:
+            samples.augmentation = AlbumentationsFile(data.ALBUMENTATIONS)
         samples.notices = [one_line(line) for line in notices]
         self.take_classes(list(map(str, dataset.class_names or range(dataset.num_classes))))
         self.palette = dataset.palette

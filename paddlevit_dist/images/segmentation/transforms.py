@@ -5,6 +5,7 @@ random scale, crop, mirror half of the images, change colors, pad to the crop's 
 with Pillow's filter or OpenCV's; labels are taken from the nearest pixel.
 """
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -174,7 +175,10 @@ def apply_user_transform(
         BadSample: it does not return an image and labels of the same size.
     """
     transform, arguments = resolve("transform", name), {"image": np.array(image), "mask": labels}
-    if hasattr(transform, "set_random_seed"):
+    if hasattr(transform, "set_random_state"):  # one seed for all transforms of albumentations gives equal draws
+        transform.set_random_state(generator, random.Random(int(generator.integers(2**63))))
+        result = transform(**arguments)
+    elif hasattr(transform, "set_random_seed"):
         transform.set_random_seed(int(generator.integers(2**31)))
         result = transform(**arguments)
     else:

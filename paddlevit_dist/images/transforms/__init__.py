@@ -2,6 +2,7 @@
 
 - ``crops``: complete transforms of training and evaluation: sizes, crops, flips
 - ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, color jitter and their building blocks
+- ``albumentations_file``: DATA.ALBUMENTATIONS
 - ``on_device``: normalization, random erasing, mixup and cutmix of whole batches
 - ``decoding_opencv``: DATA.DECODER fast
 """

@@ -36,6 +36,17 @@ def test_a_user_error_of_a_data_set_stays_one(num_workers):
         list(loader.epochs(1, 1))
 
 
+def test_the_thread_that_trains_unpickles_no_batch(monkeypatch):
+    """A thread of Paddle fetches them: queuing work for a GPU is all that the main thread has to do."""
+    threads, loads = [], ForkingPickler.loads
+    monkeypatch.setattr(
+        ForkingPickler, "loads", lambda *given: threads.append(threading.current_thread()) or loads(*given)
+    )
+    batches = list(make_loader(Numbers(16), 1))
+    assert len(threads) == len(batches) == 4
+    assert threading.main_thread() not in threads
+
+
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_batches_go_to_the_device_itself_and_ahead_of_their_use(num_workers, monkeypatch):
     """Paddle's reader leaves them in pinned memory unless it is told not to; see its ``buffered_reader.cc``."""

@@ -19,6 +19,7 @@ from support.waits import counted_waits
 from paddlevit_dist import rank, settings, world_size
 from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.distributed.exchange import StoreChannel
+from paddlevit_dist.distributed.stops import SyncPoint
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import COUNTS, TrainStep
@@ -37,7 +38,7 @@ def count_sent_bytes() -> int:
     """Ask the kernel how many bytes this process has sent by all its TCP connections so far."""
     total = 0
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the listing's own, or one that is no connection
+        with contextlib.suppress(OSError):  # the listing's own, or one that is not a connection
             if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 with socket.socket(fileno=os.dup(int(name))) as connection:
                     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
@@ -47,17 +48,23 @@ def count_sent_bytes() -> int:
 
 
 @contextlib.contextmanager
-def seen_groups() -> Iterator[list[list[int]]]:
-    """Bytes of the messages that Paddle's reducer sends in a backward pass of a model that is wrapped inside."""
-    groups: list[list[int]] = []
+def seen_messages() -> Iterator[list[tuple[int, float]]]:
+    """The messages that Paddle's reducer sends in a backward pass of a model that is wrapped inside.
+
+    Of each: its bytes, and the share of all gradients that has to be computed before it can leave.
+    """
+    messages: list[tuple[int, float]] = []
     reducer = paddle.base.core.EagerReducer
 
     def made(parameters: Any, indices: Any, *others: Any) -> Any:
-        groups.append([4 * sum(parameters[i].size for i in group) for group in indices])
+        sizes = [parameter.size for parameter in parameters]
+        for group in indices:
+            # A backward pass computes the last parameters' gradients first.
+            messages.append((4 * sum(sizes[i] for i in group), sum(sizes[min(group) :]) / sum(sizes)))
         return reducer(parameters, indices, *others)
 
     with mock.patch.object(paddle.base.core, "EagerReducer", made):
-        yield groups
+        yield messages
 
 
 class CountedTask:
@@ -80,7 +87,7 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
     model = task.build_model()
     precision = TrainingPrecision(True, "float16", on_gpu=True)
     precision.enabled = False  # a CPU has no kernels for it; the scale is kept
-    with seen_groups() as groups:
+    with seen_messages() as messages:
         wrapped = data_parallel(model, bucket_megabytes=megabytes)
     updater = TrainStep(
         CountedTask(task) if counted else task,
@@ -94,12 +101,15 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
         on_host=False,
     )
 
+    agreement = SyncPoint()
+
     def update(number: int) -> None:
         images = np.random.default_rng([number, rank()]).standard_normal((2, 3, 16, 16)).astype("float32")
         batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor(np.arange(2))}
         if counted:
             batch[COUNTS] = paddle.to_tensor(np.array([2.0]))
         updater.launch([batch], StepPosition(1, number, 9), 1e-3)
+        agreement.reached(number)
 
     def named(name: str, calls: list[tuple[str, int]], original: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
@@ -123,7 +133,7 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
         reads = waits.of("read")
     is_queued = bool(updater.flush())
     return {
-        "messages": groups[0],
+        "messages": messages,
         "sent": sent,
         "calls": calls,
         "reads": reads if is_queued else None,
@@ -139,12 +149,15 @@ def of_two() -> dict[str, list[dict[str, Any]]]:
     return run_together({**calls, "known": (target, (25, TINY)), "counted": (target, (25, TINY, True))})
 
 
-@pytest.mark.parametrize("megabytes, number", [(1, 19), (10, 3), (25, 2)])
-def test_gradients_travel_once_as_float32_in_messages_of_the_buckets_size(of_two, megabytes, number):
+@pytest.mark.parametrize("megabytes, number, largest_after", [(1, 19, None), (10, 3, 0.94), (25, 2, 0.94)])
+def test_gradients_travel_once_as_float32_in_messages_of_the_buckets_size(of_two, megabytes, number, largest_after):
     """The messages by what Paddle's reducer is told, the bytes by the kernel; a ring of two sends each byte once."""
     for found in of_two[f"{megabytes} MiB"]:
-        messages, total = found["messages"], found["bytes"]
+        messages, total = [size for size, _ in found["messages"]], found["bytes"]
         assert len(messages) == number and sum(messages) == total
+        shares = [share for _, share in found["messages"]]
+        assert shares == pytest.approx(np.cumsum(messages) / total), "one waits for layers that are not in it"
+        assert largest_after is None or shares[np.argmax(messages)] == pytest.approx(largest_after, abs=0.01)
         assert total <= found["sent"] < 1.01 * total
         largest_gradient = 4 * 4 * 192 * 192  # bytes of a weight between a block's token width and four times that
         assert max(messages) < megabytes * MIB + largest_gradient
@@ -154,9 +167,10 @@ def test_gradients_travel_once_as_float32_in_messages_of_the_buckets_size(of_two
 @pytest.mark.parametrize("kind", ["known", "counted"])
 def test_between_ranks_a_step_has_no_barrier_and_the_host_reads_nothing_but_the_norm_before(of_two, kind):
     """The norm is of averaged gradients: each rank computes it by itself. Normalizers that a batch alone knows are
-    added up on the device."""
-    for found in of_two[kind]:
-        assert found["calls"] == ([("all_reduce", 8)] if kind == "counted" else [])
+    added up on the device, before the forward pass. After an update every rank but 0 asks the store whether to stop."""
+    for rank_number, found in enumerate(of_two[kind]):
+        normalizers = [("all_reduce", 8)] if kind == "counted" else []
+        assert found["calls"] == [*normalizers, *[("_ask_store", 0)] * rank_number]
         assert found["reads"] == 1
         assert found["bytes"] <= found["sent"] < found["bytes"] + 4096
     first, second = (found["weights"] for found in of_two[kind])

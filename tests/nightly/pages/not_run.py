@@ -151,6 +151,7 @@ EXPLAINING = {
 _SESSIONS = (
     "docs/tutorials/quickstart_custom_images.md",
     "docs/tutorials/detection.md",
+    "docs/guides/detection.md",
     "docs/guides/segmentation.md",
     "docs/guides/custom_training_loop.md",
     "docs/guides/extending.md",

@@ -14,8 +14,15 @@ PAGES = [
     *(
         f"docs/guides/{name}.md"
         for name in (
-            *("installation", "devices", "running", "image_data", "models", "segmentation", "sparse_networks"),
-            *("exporting", "custom_training_loop", "extending", "migrating", "troubleshooting_metrics"),
+            *("installation", "devices", "running", "image_data", "models", "detection", "segmentation"),
+            *(
+                "sparse_networks",
+                "exporting",
+                "custom_training_loop",
+                "extending",
+                "migrating",
+                "troubleshooting_metrics",
+            ),
         )
     ),
     *(f"docs/reference/{name}.md" for name in ("keys", "commands", "api", "file_formats")),

@@ -1,8 +1,10 @@
 """Which samples each rank reads, against sets worked out by hand."""
 
+import pickle
+
 import pytest
 
-from paddlevit_dist.data.sampler import EvaluationSampler, TrainingSampler
+from paddlevit_dist.data.sampler import EvaluationSampler, SampleKey, TrainingSampler
 from paddlevit_dist.runtime.errors import UserError
 
 DATA = range(103)
@@ -175,3 +177,15 @@ def test_what_is_left_of_an_epoch_and_fills_no_update_is_left_out():
     sampler = training(batch_size=80)
     sampler.load_state_dict({"epoch": 2, "consumed": 40})
     assert sampler.state_dict() == {"epoch": 3, "consumed": 0}
+
+
+@pytest.mark.parametrize("sampler", [training(repeats=3), EvaluationSampler(DATA, 4, rank=1, world_size=2)])
+def test_the_process_that_trains_creates_no_key(sampler, monkeypatch):
+    """They would hold its interpreter for a millisecond in each update; loader processes read them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(SampleKey, "__new__", lambda *arguments: pytest.fail("a key is created"))
+        pickles = [pickle.dumps(batch) for batch in sampler]
+    batches = [list(batch) for batch in sampler]
+    assert [list(pickle.loads(batch)) for batch in pickles] == batches
+    assert [[batch[place] for place in range(len(batch))] for batch in sampler] == batches
+    assert len(batches) == len(sampler) and all(type(key) is SampleKey for batch in batches for key in batch)

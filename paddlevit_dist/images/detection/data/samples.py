@@ -17,6 +17,7 @@ from ...data.inspection import SplitInspection
 from ...run_lengths import decode
 from ..denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
+from .composition import ImageComposition, ImageObjects, build_composition
 from .detection_dataset import DetectionDataset, ImageAnnotations
 from .transforms import DetectionView, Size, build_evaluation_transform, build_training_transform, whole_view
 
@@ -127,6 +128,8 @@ def open_samples(
     if by_shape and not is_training:
         dataset = ordered_by_shape(dataset, transform.resized, cache_folder)
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
+    if is_training:
+        samples.composition = build_composition(data, dataset.has_masks)
     samples.notices = [one_line(line) for line in notices]
     return samples
 
@@ -215,6 +218,7 @@ class DetectionSamples(ImageSamples):
 
     Attributes:
         noise: generator of denoising queries, set once the number of classes is known; None: no denoising.
+        composition: composes training images of several stored ones, or augments them; None: neither.
 
     Raises:
         UserError: masks are requested, and the dataset has none.
@@ -240,6 +244,7 @@ class DetectionSamples(ImageSamples):
         self.with_masks = with_masks and is_training
         self.group = group
         self.noise: ContrastiveNoise | None = None
+        self.composition: ImageComposition | None = None
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """Draw an epoch's order of samples with similar shapes together; None: any order."""
@@ -248,16 +253,12 @@ class DetectionSamples(ImageSamples):
     def read_sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
         """Read, transform and return sample ``index``."""
         started = time.perf_counter()
-        image, annotations = self.dataset.read(index)
-        learnable = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
-        view = self.transform(whole_view(image, annotations.boxes[learnable], learnable), generator)
-        masks = self._masks(view, annotations, (image.size[1], image.size[0])) if self.with_masks else None
-        labels = annotations.labels[view.objects]
+        view, labels, masks, original_size = self._draw(index, generator)
         return DetectionSample(
             index,
             self.is_training,
             np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1)),
-            (image.size[1], image.size[0]),
+            original_size,
             view.boxes.astype(np.float32),
             labels,
             masks,
@@ -265,17 +266,56 @@ class DetectionSamples(ImageSamples):
             time.perf_counter() - started,
         )
 
-    def _masks(self, view: DetectionView, annotations: ImageAnnotations, stored_size: tuple[int, int]) -> np.ndarray:
-        masks = np.zeros((len(view.objects), *view.size), np.uint8)
-        if annotations.masks is not None:
-            for row, index in enumerate(view.objects.tolist()):
-                try:
-                    masks[row] = view.mask(decode(annotations.masks[index], *stored_size))
-                except ValueError as error:
-                    raise BadSample(
-                        f"its object {annotations.ids[index]} cannot be used: its segmentation {error}"
-                    ) from error
-        return masks
+    def _draw(
+        self, index: int, generator: np.random.Generator
+    ) -> tuple[DetectionView, np.ndarray, np.ndarray | None, Size]:
+        """Return the transformed image, labels and masks of its objects, and the size before the transform."""
+        if self.composition is not None:
+            composed = self.composition.compose(self._read_objects, index, len(self.dataset), generator)
+            view = self.transform(composed.view(), generator)
+            seen, masks = composed.seen(view), None
+            if self.with_masks:
+                masks = np.zeros((len(view.objects), *view.size), np.uint8)
+                for row, mask in enumerate(seen.masks or ()):
+                    masks[row] = mask
+            return view, seen.labels, masks, (composed.image.size[1], composed.image.size[0])
+        image, annotations = self.dataset.read(index)
+        learnable = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
+        view, size = whole_view(image, annotations.boxes[learnable], learnable), (image.size[1], image.size[0])
+        view, masks = self.transform(view, generator), None
+        if self.with_masks:
+            masks = np.zeros((len(view.objects), *view.size), np.uint8)
+            for row, number in enumerate(view.objects.tolist()):
+                masks[row] = view.mask(_decode_mask(annotations, number, size))
+        return view, annotations.labels[view.objects], masks, size
+
+    def _read_objects(self, index: int) -> ImageObjects:
+        """Read a stored image with its learnable objects, or a replacement of an unreadable image."""
+        if self.replacements is None:
+            image, annotations = self.dataset.read(index)
+        else:
+            image, annotations = self.replacements.read(self.dataset.read, index, self.dataset)
+        chosen, size = np.flatnonzero(annotations.is_learnable), (image.size[1], image.size[0])
+        masks = None
+        if self.with_masks or (self.composition is not None and self.composition.copy_paste):
+            masks = [_decode_mask(annotations, number, size) for number in chosen.tolist()]
+        boxes = annotations.boxes[chosen]
+        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+        return ImageObjects(image, corners, annotations.labels[chosen], masks)
+
+
+def _decode_mask(annotations: ImageAnnotations, number: int, size: Size) -> np.ndarray:
+    """Return the mask of an object, uint8 of the stored image's size; zeros if the image has none.
+
+    Raises:
+        BadSample: its segmentation is damaged.
+    """
+    if annotations.masks is None:
+        return np.zeros(size, np.uint8)
+    try:
+        return decode(annotations.masks[number], *size)
+    except ValueError as error:
+        raise BadSample(f"its object {annotations.ids[number]} cannot be used: its segmentation {error}") from error
 
 
 def collate(samples: Sequence[DetectionSample], side: int = 0, noise: ContrastiveNoise | None = None) -> dict[str, Any]:

@@ -262,3 +262,15 @@ def test_the_position_of_a_distillation_token_is_dropped_or_begins_as_the_class_
 def test_an_embedding_that_forms_no_grid_is_not_resized():
     assert resize_position_embedding(np.zeros((1, 1 + 13, 4), "float32"), (4, 4), num_prefix_tokens=1) is None
     assert resize_position_embedding(np.zeros((1, 1, 4), "float32"), (4, 4), num_prefix_tokens=1) is None
+
+
+@pytest.mark.parametrize("rate, number", [(0.0, 0), (0.1, 1 + 3 * 3)])
+def test_dropout_of_rate_0_launches_nothing(rate, number, monkeypatch):
+    """The recipe of ViT has 0.1, after each dense layer but queries, keys and values, and on embedded patches."""
+    drawn, dropout = [], paddle._C_ops.dropout
+    monkeypatch.setattr(paddle._C_ops, "dropout", lambda *given: drawn.append("dropout") or dropout(*given))
+    monkeypatch.setattr(paddle, "rand", lambda *given: pytest.fail("a path of rate 0 is dropped"))
+    model = small_vit(dropout=rate)
+    model.train()
+    model(paddle.to_tensor(images())).sum().backward()
+    assert len(drawn) == number

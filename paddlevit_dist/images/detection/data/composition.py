@@ -1,0 +1,208 @@
+"""Training images composed of several stored images: mosaics and pasted objects, then a user's augmentation.
+
+Mosaic (A. Bochkovskiy et al., "YOLOv4: Optimal Speed and Accuracy of Object Detection", 2020, section 3.4): four
+images around a point of a square. The range of that point is that of the authors' code (min_offset 0.2), and the range
+of scales and the smallest visible objects are YOLOv5's.
+
+Copy-paste (G. Ghiasi et al., "Simple Copy-Paste is a Strong Data Augmentation Method for Instance Segmentation", CVPR
+2021): a random subset of another image's objects, without blending; covered objects lose these pixels.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from ....runtime.errors import UserError
+from ...transforms.albumentations_file import AlbumentationsFile
+from ..settings import DetectionDataSection
+from .transforms import DetectionView, crop, flip, is_plain, resize, whole_view
+
+_POINT = (0.2, 0.8)  # range of the point where four images meet, relative to the side
+_SCALES = (0.5, 1.5)  # range of an image's longer side, relative to the mosaic's side
+_GRAY = (114, 114, 114)  # where no image is
+_VISIBLE_SHARE = 0.1  # of an object's box in a mosaic, or of its mask below pasted objects
+_VISIBLE_PIXELS = 2  # of each side of it
+_PASTED_SCALES = (0.5, 1.0)  # range of a pasted image's size, relative to the largest that fits
+
+
+class ImageObjects(NamedTuple):
+    """An image with its n learnable objects.
+
+    Attributes:
+        image: Pillow image in mode "RGB".
+        boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels.
+        labels: int64 (n,).
+        masks: n masks, uint8 (height, width); None: they are not needed.
+    """
+
+    image: Image.Image
+    boxes: np.ndarray
+    labels: np.ndarray
+    masks: list[np.ndarray] | None
+
+    def view(self) -> DetectionView:
+        """Return the whole image with the objects that are visible."""
+        boxes = np.concatenate([self.boxes[:, :2], self.boxes[:, 2:] - self.boxes[:, :2]], axis=1)
+        return whole_view(self.image, boxes, np.arange(len(boxes)))
+
+    def seen(self, view: DetectionView) -> "ImageObjects":
+        """Return image, boxes, labels and masks of a view of this image."""
+        masks = None if self.masks is None else [view.mask(self.masks[index]) for index in view.objects]
+        return ImageObjects(view.image, view.boxes, self.labels[view.objects], masks)
+
+    def only(self, chosen: np.ndarray) -> "ImageObjects":
+        """Return the image with the chosen objects, bool (n,)."""
+        masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]
+        return ImageObjects(self.image, self.boxes[chosen], self.labels[chosen], masks)
+
+
+@dataclass(frozen=True)
+class ImageComposition:
+    """Composes a training image; every random number is from the sample's generator.
+
+    Attributes:
+        mosaic: probability of a mosaic.
+        copy_paste: probability that objects of another image are pasted.
+        side: height and width of a mosaic.
+        plain_epochs: number of last epochs without both.
+        augmentation: a user's augmentation, applied last in every epoch.
+    """
+
+    mosaic: float
+    copy_paste: float
+    side: int
+    plain_epochs: int
+    augmentation: AlbumentationsFile | None = None
+
+    def compose(
+        self, read: Callable[[int], ImageObjects], index: int, number: int, generator: np.random.Generator
+    ) -> ImageObjects:
+        """Compose a training image.
+
+        Args:
+            read: reads a stored image.
+            index: its first image.
+            number: number of stored images, from which the others are drawn.
+            generator: generator of the sample.
+        """
+        image = read(index)
+        if not is_plain(getattr(generator, "epochs_left", None), self.plain_epochs):
+            if generator.random() < self.mosaic:
+                others = [read(int(other)) for other in generator.integers(number, size=3)]
+                image = join_images([image, *others], self.side, generator)
+            if generator.random() < self.copy_paste:
+                image = paste_objects(image, read(int(generator.integers(number))), generator)
+        if self.augmentation is None:
+            return image
+        image = image.seen(image.view())  # without boxes outside
+        result = self.augmentation.augment_objects(image.image, image.boxes, image.masks, generator)
+        return ImageObjects(result.image, result.boxes, image.labels[result.objects], result.masks)
+
+
+def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageComposition | None:
+    """Return the composition of training images that the keys below DATA describe; None: there is none.
+
+    Raises:
+        UserError: DATA.COPY_PASTE needs masks that the data do not have.
+
+    """
+    if data.COPY_PASTE and not has_masks:
+        raise UserError(
+            f"DATA.COPY_PASTE {data.COPY_PASTE:g}: the training data have boxes but no masks, so that no object can be "
+            "cut out: remove DATA.COPY_PASTE, or use data with masks"
+        )
+    if not (data.MOSAIC or data.COPY_PASTE or data.ALBUMENTATIONS):
+        return None
+    augmentation = None if data.ALBUMENTATIONS is None else AlbumentationsFile(data.ALBUMENTATIONS, has_boxes=True)
+    side = max(data.SHORTEST_SIDES)
+    return ImageComposition(data.MOSAIC, data.COPY_PASTE, side, data.NO_AUGMENT_EPOCHS, augmentation)
+
+
+def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.Generator) -> ImageObjects:
+    """Join four images around a random point of a square of ``side`` pixels.
+
+    The longer side of each image becomes 0.5 to 1.5 times ``side``. Objects are kept if a tenth of their box and more
+    than two pixels of each side are visible.
+    """
+    column, row = (int(side * value) for value in generator.uniform(*_POINT, size=2))
+    canvas = Image.new("RGB", (side, side), _GRAY)
+    parts = []
+    for position, stored in enumerate(images):
+        is_right, is_low = position % 2 == 1, position >= 2
+        scale = side * generator.uniform(*_SCALES) / max(stored.image.size)
+        width, height = (max(round(length * scale), 1) for length in stored.image.size)
+        view = resize(stored.view(), (height, width))
+        areas = np.zeros(len(stored.boxes))
+        areas[view.objects] = _areas(view.boxes)
+        room = (side - row if is_low else row), (side - column if is_right else column)
+        size = min(height, room[0]), min(width, room[1])
+        corner = (0 if is_low else height - size[0]), (0 if is_right else width - size[1])
+        view = crop(view, *corner, size)
+        share = _areas(view.boxes) / areas[view.objects]
+        is_seen = (share > _VISIBLE_SHARE) & (view.boxes[:, 2:] - view.boxes[:, :2] > _VISIBLE_PIXELS).all(axis=1)
+        view = view._replace(boxes=view.boxes[is_seen], objects=view.objects[is_seen])
+        top, left = (row if is_low else row - size[0]), (column if is_right else column - size[1])
+        canvas.paste(view.image, (left, top))
+        parts.append(_move(stored.seen(view), top, left, (side, side)))
+    masks = None if images[0].masks is None else [mask for part in parts for mask in part.masks or ()]
+    boxes, labels = (np.concatenate(arrays) for arrays in ([p.boxes for p in parts], [p.labels for p in parts]))
+    return ImageObjects(canvas, boxes, labels, masks)
+
+
+def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random.Generator) -> ImageObjects:
+    """Paste a random subset of another image's objects, mirrored in half of the cases, at a random position.
+
+    Both images have masks. Objects that are covered in part get the box of the visible pixels. If only a tenth or less
+    is visible, they are removed.
+    """
+    scale = min(own / length for own, length in zip(image.image.size, other.image.size))
+    scale *= generator.uniform(*_PASTED_SCALES)
+    size = tuple(max(int(length * scale), 1) for length in reversed(other.image.size))  # height, width
+    view = resize(other.view(), (size[0], size[1]))
+    if generator.random() < 0.5:
+        view = flip(view)
+    whole = image.image.size[::-1]
+    top, left = (int(generator.integers(0, total - length, endpoint=True)) for total, length in zip(whole, size))
+    is_chosen = generator.random(len(view.objects)) < 0.5
+    view = view._replace(boxes=view.boxes[is_chosen], objects=view.objects[is_chosen])
+    pasted = _move(other.seen(view), top, left, (whole[0], whole[1]))
+    pasted = pasted.only(np.array([mask.any() for mask in pasted.masks or ()], bool))
+    if not pasted.masks or image.masks is None:
+        return image
+    covered = np.maximum.reduce(pasted.masks)
+    pixels = image.image.copy()
+    part = Image.fromarray(255 * covered[top : top + size[0], left : left + size[1]])
+    pixels.paste(view.image, (left, top), part)
+    boxes, masks = image.boxes.copy(), [mask * (1 - covered) for mask in image.masks]
+    is_visible = np.ones(len(masks), bool)
+    for index, (before, mask) in enumerate(zip(image.masks, masks)):
+        if not (before & covered).any():
+            continue  # also an object with an empty mask
+        is_visible[index] = mask.sum() > _VISIBLE_SHARE * before.sum()
+        if is_visible[index]:
+            boxes[index] = _mask_box(mask)
+    rest = image._replace(boxes=boxes, masks=masks).only(is_visible)
+    boxes, labels = np.concatenate([rest.boxes, pasted.boxes]), np.concatenate([rest.labels, pasted.labels])
+    return ImageObjects(pixels, boxes, labels, [*(rest.masks or ()), *pasted.masks])
+
+
+def _move(part: ImageObjects, top: int, left: int, size: tuple[int, int]) -> ImageObjects:
+    """Return the objects of a part at its place in an image of ``size``; its image is unchanged."""
+    masks = None
+    if part.masks is not None:
+        masks = [np.zeros(size, np.uint8) for _ in part.masks]
+        for mask, placed in zip(part.masks, masks):
+            placed[top : top + mask.shape[0], left : left + mask.shape[1]] = mask
+    return part._replace(boxes=part.boxes + (left, top, left, top), masks=masks)
+
+
+def _areas(boxes: np.ndarray) -> np.ndarray:
+    return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+
+
+def _mask_box(mask: np.ndarray) -> np.ndarray:
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], np.float64)

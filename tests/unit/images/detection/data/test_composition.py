@@ -1,0 +1,129 @@
+"""Mosaics and pasted objects keep pixels, boxes, labels and masks together, and end before the last epochs."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.drawn_views import edges
+
+from paddlevit_dist.images.detection.data import samples as data_samples
+from paddlevit_dist.images.detection.data.composition import (
+    ImageComposition,
+    ImageObjects,
+    join_images,
+    paste_objects,
+)
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
+from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.dataset import reading_generator
+
+KEEP = DetectionTrainingTransform(shortest=(64,), longest=64, flip_probability=0, crop_probability=0)
+SHAPES = SyntheticShapes(None, "train", None, num_train=20, sides=(40, 80), per_image=(1, 3))
+
+
+def painted(number: int, size=(60, 80)) -> ImageObjects:
+    """A gray image with two rectangles whose colors tell the image and the object, which are their labels, too."""
+    random = np.random.default_rng(number)
+    pixels, boxes, labels, masks = np.full((*size, 3), 128, np.uint8), [], [], []
+    for index in range(2):
+        top, left = int(random.integers(0, size[0] - 20)), 40 * index + int(random.integers(0, 10))
+        height, width = (int(side) for side in random.integers(12, 20, 2))
+        mask = np.zeros(size, np.uint8)
+        mask[top : top + height, left : left + width] = 1
+        label = 2 * number + index
+        pixels[mask == 1] = color_of(label)
+        boxes.append([left, top, left + width, top + height])
+        labels.append(label)
+        masks.append(mask)
+    return ImageObjects(Image.fromarray(pixels), np.array(boxes, float), np.array(labels), masks)
+
+
+def color_of(label: int) -> tuple[int, int, int]:
+    return 20 * label, 250 - 20 * label, 255 * (label % 2)
+
+
+def require_together(image: ImageObjects) -> None:
+    """Each object has the color of its label where its mask is, and its box is that of the mask."""
+    pixels = np.asarray(image.image).astype(int)
+    for box, label, mask in zip(image.boxes, image.labels.tolist(), image.masks):
+        rows, columns = np.nonzero(mask)
+        middle = np.median(pixels[rows, columns], axis=0)
+        np.testing.assert_allclose(middle, color_of(label), atol=3)
+        np.testing.assert_allclose(box, edges(mask), atol=2.0)
+        assert mask.shape == pixels.shape[:2]
+    assert len(image.boxes) == len(image.labels) == len(image.masks)
+
+
+def test_a_mosaic_has_the_visible_objects_of_four_images_at_their_places():
+    images, labels = [painted(number) for number in range(4)], set()
+    for seed in range(12):
+        mosaic = join_images(images, 100, np.random.default_rng(seed))
+        assert mosaic.image.size == (100, 100)
+        require_together(mosaic)
+        assert (mosaic.boxes >= 0).all() and (mosaic.boxes <= 100).all()
+        assert ((mosaic.boxes[:, 2:] - mosaic.boxes[:, :2]) > 2).all()
+        colored = np.abs(np.asarray(mosaic.image).astype(int) - 120).max(axis=2) > 60  # neither ground nor padding
+        assert (colored & ~np.maximum.reduce(mosaic.masks).astype(bool)).mean() < 0.02  # slivers that are cut off
+        labels |= set(mosaic.labels.tolist())
+    assert labels == set(range(8))
+    without = join_images([image._replace(masks=None) for image in images], 100, np.random.default_rng(11))
+    assert without.masks is None and np.array_equal(without.boxes, mosaic.boxes)
+
+
+def test_pasted_objects_cover_others_which_keep_what_is_visible():
+    pasted_number = covered_number = 0
+    for seed in range(25):
+        image, other = painted(0), painted(3, (50, 40))
+        result = paste_objects(image, other, np.random.default_rng(seed))
+        require_together(result)
+        pasted = result.labels >= 6
+        pasted_number += pasted.sum()
+        sums = {label: mask.sum() for label, mask in zip(result.labels.tolist(), result.masks)}
+        assert np.add.reduce(result.masks).max() == 1  # no pixel belongs to two
+        covered_number += sum(sums.get(label, 0) < image.masks[label].sum() for label in (0, 1))
+        assert np.array_equal(np.asarray(image.image), np.asarray(painted(0).image))  # the stored one is unchanged
+    assert pasted_number > 12 and covered_number > 3
+
+
+def test_an_object_that_is_covered_whole_is_removed():
+    small = painted(0)
+    whole = ImageObjects(Image.new("RGB", (80, 60), color_of(6)), np.array([[0.0, 0, 80, 60]]), np.array([6]), None)
+    whole = whole._replace(masks=[np.ones((60, 80), np.uint8)])
+    labels = {tuple(paste_objects(small, whole, np.random.default_rng(seed)).labels.tolist()) for seed in range(60)}
+    assert (0, 1) in labels and (0, 1, 6) in labels
+    assert any(6 in names and not {0, 1} <= set(names) for names in labels)
+
+
+@pytest.mark.parametrize("with_masks", [False, True])
+def test_samples_are_composed_from_their_own_generator_until_the_last_epochs(with_masks):
+    def read(epoch, index, composition):
+        samples = DetectionSamples(SHAPES, KEEP, is_training=True, with_masks=with_masks)
+        samples.composition = composition
+        return samples.sample(index, reading_generator(1, epoch, index, 0, epochs=5))
+
+    composition = ImageComposition(0.9, 0.5, 64, 2)
+    differing = 0
+    for index in range(6):
+        first, again = (read(3, index, composition) for _ in range(2))
+        for one, two in zip(first[2:7], again[2:7]):
+            assert np.array_equal(one, two)
+        plain = read(3, index, None)
+        differing += not np.array_equal(plain.image, first.image)
+        for epoch in (4, 5):  # the last two
+            last, expected = read(epoch, index, composition), read(epoch, index, None)
+            assert np.array_equal(last.image, expected.image) and np.array_equal(last.boxes, expected.boxes)
+            assert not with_masks or np.array_equal(last.masks, expected.masks)
+    assert differing > 2
+    batch = collate([read(1, index, composition) for index in range(4)])
+    assert ("masks" in batch) == with_masks and batch["images"].shape == (4, 3, 64, 64)
+
+
+def test_keys_build_it_and_data_without_masks_are_refused():
+    words = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "DATA.SHORTEST_SIDES", "[48, 96]"]
+    assert data_samples.build_composition(load(words).values.DATA, has_masks=True) is None
+    data = load([*words, "DATA.MOSAIC", "0.5", "DATA.COPY_PASTE", "0.3", "DATA.NO_AUGMENT_EPOCHS", "2"]).values.DATA
+    assert data_samples.build_composition(data, has_masks=True) == ImageComposition(0.5, 0.3, 96, 2)
+    with pytest.raises(UserError, match="DATA.COPY_PASTE 0.3: the training data have boxes but no masks"):
+        data_samples.build_composition(data, has_masks=False)

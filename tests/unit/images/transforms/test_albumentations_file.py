@@ -1,0 +1,110 @@
+"""A file of Albumentations moves images, labels, boxes and masks together, with the sample's own random numbers."""
+
+import collections
+import json
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.images.transforms.albumentations_file import AlbumentationsFile
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.sample_checks import BadSample
+
+albumentations = pytest.importorskip("albumentations")
+
+FLIPS = "transform: {__class_fullname__: Compose, transforms: [%s]}"
+FLIP, TURN = (f"{{__class_fullname__: {name}, p: 0.5}}" for name in ("HorizontalFlip", "VerticalFlip"))
+
+
+def write(folder, text, name="file.yaml"):
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def drawn(height=30, width=40):
+    """Noise, and labels that its first channel tells."""
+    pixels = np.random.default_rng(0).integers(10, 200, (height, width, 3)).astype(np.uint8)
+    return Image.fromarray(pixels), pixels[:, :, 0] % 7
+
+
+@pytest.mark.parametrize("name", ["file.yaml", "file.json"])
+def test_what_albumentations_saves_moves_image_labels_boxes_and_masks_together(tmp_path, name):
+    boxes = albumentations.BboxParams("coco", label_fields=["whatever"], min_visibility=0.2)
+    steps = [albumentations.Transpose(p=1.0), albumentations.RandomCrop(24, 20, p=1.0)]
+    path = str(tmp_path / name)
+    albumentations.save(albumentations.Compose(steps, bbox_params=boxes), path, data_format=name.split(".")[1])
+    image, labels = drawn()
+    pixels, moved = AlbumentationsFile(path).augment_label_map(image, labels, np.random.default_rng(3))
+    assert pixels.size == (20, 24) and np.array_equal(np.asarray(pixels)[:, :, 0] % 7, moved)
+
+    file = pickle.loads(pickle.dumps(AlbumentationsFile(path, has_boxes=True)))
+    corners = np.array([[2.0, 3, 12, 9], [30, 20, 40, 30], [10, 10, 30, 25]])
+    masks = [np.zeros((30, 40), np.uint8) for _ in corners]
+    for (left, top, right, low), mask in zip(corners.astype(int), masks):
+        mask[top:low, left:right] = 1
+    seen = collections.Counter()
+    for seed in range(20):
+        result = file.augment_objects(image, corners, masks, np.random.default_rng(seed))
+        assert len(result.boxes) == len(result.objects) == len(result.masks)
+        for box, index, mask in zip(result.boxes, result.objects.tolist(), result.masks):
+            rows, columns = np.nonzero(mask)
+            expected = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            np.testing.assert_allclose(box, expected, atol=1e-3)
+            assert mask.sum() >= 0.2 * masks[index].sum()
+            seen[index] += 1
+    assert len(seen) == 3 and 0 < min(seen.values()) < 20
+    assert file.augment_objects(image, np.zeros((0, 4)), None, np.random.default_rng(0)).boxes.shape == (0, 4)
+
+
+def test_transforms_draw_independently_of_each_other_and_only_from_the_generator(tmp_path):
+    file = AlbumentationsFile(write(tmp_path, FLIPS % f"{FLIP}, {TURN}"))
+    image = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(2, 2, 3))
+    results = [np.asarray(file.augment_image(image, np.random.default_rng(seed))).tobytes() for seed in range(200)]
+    counts = collections.Counter(results)
+    assert len(counts) == 4 and min(counts.values()) > 30, counts.values()
+    again = AlbumentationsFile(file.path)
+    np.random.seed(9)
+    assert results[5] == np.asarray(again.augment_image(image, np.random.default_rng(5))).tobytes()
+
+
+def test_a_file_of_an_older_version_means_the_same(tmp_path):
+    text = "transform: {__class_fullname__: albumentations.HorizontalFlip, always_apply: true, p: 0.0}"
+    image, _ = drawn()
+    flipped = AlbumentationsFile(write(tmp_path, text)).augment_image(image, np.random.default_rng(0))
+    assert np.array_equal(np.asarray(flipped), np.asarray(image)[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("transform: {__class_fullname__: Normalize, p: 1.0}", "float32 (480, 640, 3): expected uint8"),
+        ("transform: {__class_fullname__: Nothing, p: 1.0}", "cannot build it: KeyError: 'Nothing'"),
+        ("transform: {__class_fullname__: HorizontalFlip, q: 1, p: 1.0}", "Argument(s) 'q' are not valid"),
+        ("transform: {__class_fullname__: HorizontalFlip}", "has no 'p' parameter"),
+        ("transform: {__class_fullname__: RandomCrop, height: 700, width: 9, p: 1.0}", "exceeds image dimensions"),
+        ("transform: {__class_fullname__: Compose, transforms: 3}", "cannot build it"),
+        ("a: 1", "expected a mapping with 'transform'"),
+        ("[", "expected YAML or JSON"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(tmp_path, text, message):
+    path = str(tmp_path / "none.yaml") if text is None else write(tmp_path, text)
+    with pytest.raises(UserError) as error:
+        AlbumentationsFile(path)
+    assert message in str(error.value) and "\n" not in str(error.value) and path in str(error.value)
+
+
+def test_an_image_that_is_too_small_for_the_file_is_a_bad_sample(tmp_path):
+    crop = {"__class_fullname__": "RandomCrop", "height": 64, "width": 64, "p": 1.0}
+    file = AlbumentationsFile(write(tmp_path, json.dumps({"transform": crop})))
+    with pytest.raises(BadSample, match="cannot be applied: CropSizeError"):
+        file.augment_image(drawn()[0], np.random.default_rng(0))
+
+
+def test_a_decoder_that_reads_only_crops_is_refused(tmp_path):
+    with pytest.raises(UserError, match="DATA.DECODER exact"):
+        load(["DATA.ALBUMENTATIONS", "file.yaml", "DATA.DECODER", "fast"])

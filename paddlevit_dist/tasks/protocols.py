@@ -338,7 +338,7 @@ class Reportable(Task, ABC):
     order; None for a sample without one. The records of a whole split are gathered on the main process and should stay
     below 50 MB: a few numbers for each image, or data of the scenes that will be shown.
 
-    Asked for in ``inference/evaluation.py`` and ``report/callback.py``.
+    Asked for in ``inference/evaluation.py`` and ``report/hook.py``.
     """
 
     @abstractmethod

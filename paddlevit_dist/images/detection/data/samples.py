@@ -315,7 +315,7 @@ def _decode_mask(annotations: ImageAnnotations, number: int, size: Size) -> np.n
 def see_stored(
     stored: Image.Image, plan: WindowPlan, transform: Any, generator: np.random.Generator
 ) -> DetectionSample:
-    """Return the sample of a stored image of which an evaluation sees several parts, without index and time."""
+    """Return the sample of a stored image that an evaluation sees in several parts, without index and time."""
     nothing = np.zeros(0, np.int64)
     inputs, parts = see_parts(whole_view(stored, np.zeros((0, 4)), nothing), plan, transform, generator)
     size, boxes = (stored.size[1], stored.size[0]), np.zeros((0, 4), np.float32)

@@ -62,7 +62,7 @@ def test_windows_cover_every_pixel_and_overlap_enough(size, overlap):
 
 @pytest.mark.parametrize("mirrors", [False, True])
 def test_an_object_at_any_corner_or_border_of_a_window_is_found_once_at_its_place(mirrors):
-    size, plan = (150, 210), WindowPlan((64, 64), 0.25, mirrors)
+    size, plan = (110, 160), WindowPlan((64, 64), 0.25, mirrors)
     parts, rows, columns = plan.find_parts(size), set(), set()
     for part in parts[1:]:
         rows |= {part.top, part.top + part.height}

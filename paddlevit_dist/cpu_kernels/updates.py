@@ -174,8 +174,9 @@ class CompiledStep:
 
 
 def optimizer_step(rule: UpdateRule, parameters: Sequence[paddle.Tensor]) -> MakerOrProblem | None:
-    """Create a step by a loop; return None if that is not worthwhile."""
-    return _compile(rule) if is_worthwhile(parameters) else None
+    """Create a step by a loop; return None if that is not worthwhile or there is no such loop."""
+    has_loop = not dict(rule.options).get("use_nesterov", False)
+    return _compile(rule) if has_loop and is_worthwhile(parameters) else None
 
 
 @functools.cache

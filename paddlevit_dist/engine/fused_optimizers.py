@@ -82,12 +82,18 @@ class FusedStep:
             return None
         fast = extension.optimizer_step(self.rule, parameters) if extension.has("cpu_kernels") else None
         maker, problem = _try_lists(self.rule) if fast is None else fast
+        self._log_problem(problem)
+        return None if maker is None else self._build(maker)
+
+    def _log_problem(self, problem: str) -> None:
         if problem:
             self._log(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
-        if maker is None:
-            return None
+
+    def _build(self, maker: Maker) -> Any:
+        """Make a step of all trained parameters with their accumulators, learning rate factors and decays."""
+        parameters = self._trained
         paddle_versions.create_accumulators(self)
-        columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.rule.columns]  # type: ignore
+        columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.COLUMNS]  # type: ignore
         factors = [p.optimize_attr["learning_rate"] for p in parameters]
         return maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
 
@@ -101,9 +107,45 @@ class FusedAdamW(FusedStep, paddle.optimizer.AdamW):
 
 
 class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
-    """``paddle.optimizer.Momentum`` with a fused step."""
+    """``paddle.optimizer.Momentum`` with a fused step, and with a momentum that may differ between steps.
 
-    COLUMNS, OPTIONS = ("velocity",), ("momentum",)
+    Args:
+        momentum_now: returns the momentum of the current step; None: it is constant.
+        fused: whether one step updates all parameters; False: Paddle's own update runs.
+        arguments: arguments of ``FusedStep``.
+        options: options of Paddle's optimizer.
+    """
+
+    COLUMNS, OPTIONS = ("velocity",), ("momentum", "use_nesterov")
+
+    def __init__(
+        self,
+        *arguments: Any,
+        momentum_now: Callable[[], float] | None = None,
+        fused: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._momentum_now = momentum_now
+        self._fused = None if fused else False
+
+    def foreach_step(self) -> Step | None:
+        """Return the function that updates all parameters, or None if Paddle's own update runs."""
+        if self._momentum_now is not None:
+            self._momentum = self._momentum_now()
+            for group in self._param_groups:
+                group["momentum"] = self._momentum  # Paddle's own update reads it here
+        return super().foreach_step()
+
+    def _choose(self) -> Step | None:
+        if self._momentum_now is None:
+            return super()._choose()
+        maker, problem = _try_lists(self.rule)
+        if maker is None or any(p.dtype != paddle.float32 or not p.is_contiguous() for p in self._trained):
+            self._log_problem(problem)
+            return None
+        update = multi_tensor.momentum(lambda: self._momentum, self._use_nesterov)
+        return self._build(functools.partial(multi_tensor.MultiTensorStep, update))
 
 
 @functools.cache
@@ -112,8 +154,8 @@ def _try_lists(rule: UpdateRule) -> MakerOrProblem:
     values = dict(rule.options)
     if rule.kind is paddle.optimizer.Adam:
         return None, ""
-    update = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
-    maker = functools.partial(multi_tensor.MultiTensorStep, update(*values.values()))
+    make: Callable[..., Any] = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
+    maker = functools.partial(multi_tensor.MultiTensorStep, make(*values.values()))
     try:
         return (maker, "") if agrees(rule, maker) else (None, "gives other results here")
     except Exception as error:  # Paddle raises several types for a missing kernel or unknown arguments

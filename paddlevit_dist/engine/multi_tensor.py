@@ -92,10 +92,7 @@ class GradientList:
 
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """Compute the sum of squares of all values on the device, as a float32 tensor (1,)."""
-        parts = [
-            paddle_versions.squared_norm(paddle.concat([_as_vector(tensor) for tensor in alike])).astype("float32")
-            for alike in _by_type(gradients)
-        ]
+        parts = [paddle_versions.squared_norm(flatten(alike)).astype("float32") for alike in _by_type(gradients)]
         return parts[0] if len(parts) == 1 else paddle.add_n(parts)
 
     def multiply(self, gradients: Sequence[paddle.Tensor], factor: np.float32) -> None:
@@ -144,6 +141,23 @@ def zero_where(is_bad: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
 def _scaler_state(device: str) -> list[paddle.Tensor]:
     """Return scale and numbers of good and bad steps, which always return to 1, 0 and 0; allocated once."""
     return [paddle.ones([1]), paddle.zeros([1], "int32"), paddle.zeros([1], "int32")]
+
+
+def flatten(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    """Return a copy of all values of tensors of one dtype as one vector, (values,)."""
+    return paddle.concat([_as_vector(tensor) for tensor in tensors])
+
+
+def subtract(tensors: Sequence[paddle.Tensor], changes: Sequence[paddle.Tensor], factor: paddle.Tensor) -> None:
+    """Subtract ``factor`` times the changes from many tensors, in place.
+
+    Args:
+        tensors: float32, contiguous.
+        changes: the change of each tensor, float32 of any shape.
+        factor: float32 (1,).
+    """
+    # Momentum's operation with a momentum of 0: velocity = gradient, weight -= rate * velocity.
+    paddle._C_ops.merged_momentum_(tensors, changes, changes, [factor], None, 0.0, False, [], [], False, 1.0)
 
 
 class MovingAverages:
@@ -197,19 +211,22 @@ def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
     return update
 
 
-def momentum(factor: float) -> Update:
+def momentum(factor: float | Callable[[], float], is_nesterov: bool = False) -> Update:
     """Return the update of SGD with momentum; its accumulator is the velocity.
 
     With an L2 term, Paddle launches one kernel per parameter after all, but without Python in between.
 
     Args:
-        factor: share of the velocity that each step keeps.
+        factor: share of the velocity that each step keeps, or a function that returns the share of the current step.
+        is_nesterov: whether steps follow Nesterov's momentum, ``gradient + factor * velocity``.
     """
 
     def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
+        kept = factor() if callable(factor) else factor
         n = len(parameters) if decay else 0
+        methods, decays = ["l2_decay"] * n, [decay] * n
         paddle._C_ops.merged_momentum_(
-            parameters, gradients, *columns, [rate], None, factor, False, ["l2_decay"] * n, [decay] * n, False, 1.0
+            parameters, gradients, *columns, [rate], None, kept, is_nesterov, methods, decays, False, 1.0
         )
 
     return update
@@ -219,7 +236,7 @@ class MultiTensorStep:
     """An optimizer step with one call for all parameters that share learning rate and decay.
 
     Args:
-        update: ``adamw(...)`` or ``momentum(...)``.
+        update: such as ``adamw(...)``.
         parameters: float32 parameters.
         columns: accumulators of ``update``.
         factors: factor of the learning rate of each parameter.

@@ -13,6 +13,7 @@ from ..runtime.errors import UserError
 from ..settings.every_run import OptimizerSection
 from ..tasks.model import as_model
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
+from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
 
 _SEPARATOR = "/"
 
@@ -154,51 +155,121 @@ def build_optimizer(
     weight_decay: float,
     layer_decay: float | None = None,
     log: Callable[[str], None] = lambda text: None,
+    momentum_now: Callable[[], float] | None = None,
 ):
     """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups of ``model``.
 
     Args:
-        settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM, DAMPENING, FUSED.
+        settings: the TRAIN.OPTIMIZER node.
         model: the model.
         groups: parameter groups, see ``Task.parameter_groups``; None: ``decay_groups``. The ``learning_rate`` of a
             group is a factor.
-        weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), otherwise an L2 term in the
-            gradient.
+        weight_decay: an L2 term in the gradient for Adam and SGD; otherwise decoupled (Loshchilov and Hutter, arXiv
+            1711.05101).
         layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.
         log: receives log lines.
+        momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
 
     Returns:
-        A Paddle optimizer with learning rate 0; each step sets it.
+        A Paddle optimizer, or one with its methods, with learning rate 0; each step sets it.
+
+    Raises:
+        UserError: the optimizer does not apply to this model.
     """
     parameters = dict(model.named_parameters())
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
         groups = layer_decay_groups(groups, as_model(model).layer_groups(), layer_decay)
-    paddle_groups, decays = [], {}
-    for group in groups:
-        decays.update({parameters[name].name: group["weight_decay"] for name in group["names"]})
-        entry = {"params": [parameters[name] for name in group["names"]], "weight_decay": group["weight_decay"]}
-        if "learning_rate" in group:
-            entry["learning_rate"] = group["learning_rate"]
-        paddle_groups.append(entry)
+    decays = {parameters[name].name: group["weight_decay"] for group in groups for name in group["names"]}
+    if settings.NAME == "Muon":
+        return _build_muon(settings, model, groups, decays, log, momentum_now)
+    paddle_groups = _paddle_groups(parameters, groups)
     options = {"learning_rate": 0.0, "parameters": paddle_groups, "weight_decay": weight_decay}
     if settings.NAME == "SGD":
-        options["momentum"] = settings.MOMENTUM
-        dampening = settings.get("DAMPENING", 0.0)
-        if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
-            return DampedMomentum(dampening, **options)
-    else:
-        options["beta1"], options["beta2"] = settings.BETAS
-        options["epsilon"] = settings.EPS
-    plain, fused = _KINDS[settings.NAME]
+        return _build_sgd(settings, decays, log, momentum_now, options)
+    if settings.NAME == "Lion":
+        return ListOptimizer(lion(*settings.BETAS), decays, **options)
+    options["beta1"], options["beta2"] = settings.BETAS
+    options["epsilon"] = settings.EPS
+    if settings.NAME == "LAMB":  # Paddle's regularizer would add an L2 term to the gradient
+        del options["weight_decay"]
+        for group in paddle_groups:
+            group["lamb_weight_decay"] = group.pop("weight_decay")
+        return paddle.optimizer.Lamb(**options)
+    plain, fused = _ADAMS[settings.NAME]
     return fused(decays, log, **options) if settings.get("FUSED", True) else plain(**options)
 
 
-_KINDS = {
-    "AdamW": (paddle.optimizer.AdamW, FusedAdamW),
-    "Adam": (paddle.optimizer.Adam, FusedAdam),
-    "SGD": (paddle.optimizer.Momentum, FusedMomentum),
-}
+_ADAMS = {"AdamW": (paddle.optimizer.AdamW, FusedAdamW), "Adam": (paddle.optimizer.Adam, FusedAdam)}
+
+
+def _paddle_groups(parameters: dict[str, paddle.Tensor], groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the groups as Paddle's optimizers take them, with parameters in place of names."""
+    return [
+        {"params": [parameters[name] for name in group["names"]]}
+        | {key: value for key, value in group.items() if key in ("weight_decay", "learning_rate")}
+        for group in groups
+    ]
+
+
+def _build_sgd(
+    settings: OptimizerSection,
+    decays: dict[str, float],
+    log: Callable[[str], None],
+    momentum_now: Callable[[], float] | None,
+    options: dict[str, Any],
+):
+    options["momentum"] = settings.MOMENTUM
+    dampening = settings.get("DAMPENING", 0.0)
+    if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
+        return DampedMomentum(dampening, **options)
+    options["use_nesterov"] = settings.get("NESTEROV", False)
+    return FusedMomentum(decays, log, momentum_now=momentum_now, fused=settings.get("FUSED", True), **options)
+
+
+def _build_muon(
+    settings: OptimizerSection,
+    model: paddle.nn.Layer,
+    groups: list[dict[str, Any]],
+    decays: dict[str, float],
+    log: Callable[[str], None],
+    momentum_now: Callable[[], float] | None,
+) -> JointOptimizer:
+    """Build Muon for the matrices of the blocks and AdamW for all other parameters, and log which are which."""
+    parameters = dict(model.named_parameters())
+    matrices = set(block_matrices(model))
+    shares = []
+    for chosen in (True, False):
+        split = [{**g, "names": [n for n in g["names"] if (n in matrices) is chosen]} for g in groups]
+        shares.append([group for group in split if group["names"]])
+    if not shares[0]:
+        raise UserError(
+            "TRAIN.OPTIMIZER.NAME Muon: this model has no trained matrices in numbered blocks, which Muon is for; use "
+            "AdamW"
+        )
+    counts = [[parameters[name].size for group in share for name in group["names"]] for share in shares]
+    log(
+        f"Muon updates {len(counts[0])} matrices of the blocks ({sum(counts[0]):,} values); AdamW updates the other "
+        f"{len(counts[1])} parameters (embeddings, head, norms, biases; {sum(counts[1]):,} values)"
+    )
+    now = momentum_now or (lambda: settings.MOMENTUM)
+    common = {"learning_rate": 0.0, "weight_decay": 0.0}
+    optimizers = [ListOptimizer(muon(now), decays, parameters=_paddle_groups(parameters, shares[0]), **common)]
+    if shares[1]:
+        options = {"beta1": settings.BETAS[0], "beta2": settings.BETAS[1], "epsilon": settings.EPS, **common}
+        optimizers.append(FusedAdamW(decays, log, parameters=_paddle_groups(parameters, shares[1]), **options))
+    return JointOptimizer(optimizers)
+
+
+def block_matrices(model: paddle.nn.Layer) -> list[str]:
+    """Return the names of the weights with two axes in the blocks between embedding and head, without tables.
+
+    Tables, such as relative position biases, are the parameters in ``model.no_weight_decay()``.
+    """
+    known = as_model(model)
+    tables, parameters = set(known.no_weight_decay()), dict(model.named_parameters())
+    inner = [name for layer in known.layer_groups()[1:-1] for name in layer]
+    return [name for name in inner if len(parameters[name].shape) == 2 and name not in tables]
 
 
 class OptimizerState:

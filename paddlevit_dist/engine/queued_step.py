@@ -13,6 +13,7 @@ import numpy as np
 import paddle
 
 from ..runtime.transfers import constant, read_later
+from .list_optimizers import JointStep
 from .model_ema import ModelEma
 from .multi_tensor import GradientList, MultiTensorStep, zero_where
 
@@ -33,7 +34,7 @@ class QueuedStep:
     def __init__(
         self,
         gradients: GradientList,
-        step: MultiTensorStep,
+        step: MultiTensorStep | JointStep,
         *,
         scale: float,
         clip: float | None,

@@ -94,6 +94,10 @@ class RateSchedule:
         """Learning rate of the next step."""
         return self(self.update)
 
+    def momentum(self, start: float, end: float) -> float:
+        """Return the momentum of the next step, which rises linearly from ``start`` to ``end`` over the warm-up."""
+        return start + (end - start) * min(1.0, self.update / max(1, self.warmup_updates))
+
     def count_update(self) -> None:
         """Count one more step."""
         self.update += 1

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from yacs.config import CfgNode
 
@@ -14,11 +15,19 @@ from ..settings.section import rows
 
 _KEYS = {row.name: row for row in rows(RunSettings)}
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
+_OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
+    "Lion": {"BETAS": (0.9, 0.99)},
+    "LAMB": {"EPS": 1e-6},
+    "Muon": {"MOMENTUM": 0.95},
+}
 _MIN_PLAUSIBLE_MOMENTUM = 0.5  # a batch norm momentum below is probably stated in PyTorch's convention
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
     _drop_recipe_weights(values, settings)
+    for name, value in _OPTIMIZER_DEFAULTS.get(values.TRAIN.OPTIMIZER.NAME, {}).items():
+        if f"TRAIN.OPTIMIZER.{name}" not in settings:
+            values.TRAIN.OPTIMIZER[name] = value
     notices = run_length.resolve_batch_size(values, settings, all_settings)
     return notices + run_length.resolve_warmup(values, settings, all_settings, _KEYS["TRAIN.NUM_EPOCHS"])
 
@@ -69,6 +78,7 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
     notices = []
     if pretrained and resume:
         notices.append(f"{view['MODEL.RESUME']} wins over {view['MODEL.PRETRAINED']} if it finds a checkpoint")
+    _check_momentum(values.TRAIN, view)
     momentum = values.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and momentum < _MIN_PLAUSIBLE_MOMENTUM:
         notices.append(
@@ -97,6 +107,22 @@ def _check_epochs(train: TrainSection, view: ConfigView[RunSettings]) -> None:
         raise UserError(f"{view['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
 
 
+def _check_momentum(train: TrainSection, view: ConfigView[RunSettings]) -> None:
+    optimizer = train.OPTIMIZER
+    if optimizer.NAME == "SGD" and optimizer.DAMPENING:
+        for name in ("NESTEROV", "WARMUP_MOMENTUM"):
+            if getattr(optimizer, name) not in (False, None):
+                raise UserError(
+                    f"{view[f'TRAIN.OPTIMIZER.{name}']} and {view['TRAIN.OPTIMIZER.DAMPENING']}: SGD takes one of "
+                    "them; remove the other"
+                )
+    if optimizer.WARMUP_MOMENTUM is not None and optimizer.WARMUP_MOMENTUM > optimizer.MOMENTUM:
+        raise UserError(
+            f"{view['TRAIN.OPTIMIZER.WARMUP_MOMENTUM']}: expected at most {view['TRAIN.OPTIMIZER.MOMENTUM']}: the "
+            "momentum rises to it"
+        )
+
+
 def _check_learning_rate(train: TrainSection, view: ConfigView[RunSettings]) -> None:
     base = view["TRAIN.BASE_LR"]
     schedule = train.LR_SCHEDULER.NAME
@@ -112,10 +138,16 @@ def _check_learning_rate(train: TrainSection, view: ConfigView[RunSettings]) -> 
             )
 
 
-_WARMUP_KEYS = "TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"
+_WARMUP_KEYS = (
+    *("TRAIN.WARMUP_EPOCHS", "TRAIN.WARMUP_STEPS", "TRAIN.WARMUP_START_LR"),
+    "TRAIN.OPTIMIZER.WARMUP_MOMENTUM",
+)
 _READ_BY = (  # keys, the key that decides whether they are read, and its values with which they are
-    (("TRAIN.OPTIMIZER.EPS", "TRAIN.OPTIMIZER.BETAS"), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam")),
-    (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.DAMPENING"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
+    (("TRAIN.OPTIMIZER.EPS",), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam", "LAMB", "Muon")),
+    (("TRAIN.OPTIMIZER.BETAS",), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam", "Lion", "LAMB", "Muon")),
+    (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM"), "TRAIN.OPTIMIZER.NAME", ("SGD", "Muon")),
+    (("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
+    (("TRAIN.OPTIMIZER.FUSED",), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam", "SGD")),
     (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
     (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
     (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
@@ -123,12 +155,16 @@ _READ_BY = (  # keys, the key that decides whether they are read, and its values
 )
 
 
+def _join(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
 def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     """Yield the keys that a run with these values ignores."""
     values, train = view.values, view.values.TRAIN
     for names, chooser, readers in _READ_BY:
         if get_value(values, chooser) not in readers:
-            yield IgnoredKeys(names, chooser, f"it is for {' and '.join(readers)}, and {{}}")
+            yield IgnoredKeys(names, chooser, f"it is for {_join(readers)}, and {{}}")
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
         reason = "it dampens the momentum of SGD, and {}"
         yield IgnoredKeys(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
@@ -140,7 +176,8 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         )
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
-        yield IgnoredKeys(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
+        names = ("TRAIN.WARMUP_START_LR", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM")
+        yield IgnoredKeys(names, steps, "there is no warm-up: {}")
     if not train.MODEL_EMA:
         names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
         yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+from paddle.profiler import RecordEvent
 
 from ..data.loader import DeviceLoader
 from ..distributed import (
@@ -26,6 +27,7 @@ from ..runtime.transfers import is_on_gpu
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from .fused_optimizers import FusedStep
+from .list_optimizers import JointOptimizer, JointStep
 from .model_ema import ModelEma
 from .multi_tensor import MultiTensorStep, clipping_factor, collect_gradients
 from .nan_guard import BufferSnapshot, NonFiniteGuard
@@ -250,8 +252,11 @@ class TrainStep:
         """Queue the update after the gradients; return None if the host has to check the gradients first."""
         if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
-        multi_tensor = self.optimizer.foreach_step() if isinstance(self.optimizer, FusedStep) else None
-        if not isinstance(multi_tensor, MultiTensorStep) or not multi_tensor.takes(multi_tensor.gradients()):
+        has_step = isinstance(self.optimizer, (FusedStep, JointOptimizer))
+        multi_tensor = self.optimizer.foreach_step() if has_step else None
+        if not isinstance(multi_tensor, (MultiTensorStep, JointStep)) or not multi_tensor.takes(
+            multi_tensor.gradients()
+        ):
             return None
         return QueuedStep(
             self._gradients,
@@ -328,9 +333,7 @@ def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Itera
         yield [next(batches) for _ in range(size)]
 
 
-def synchronized_groups(
-    loader: DeviceLoader, batches: Iterator[Any], size: int, groups: int, on_wait: Callable[[], None]
-) -> Iterator[list[Any]]:
+def synchronized_groups(loader: DeviceLoader, batches: Iterator[Any], size: int, groups: int) -> Iterator[list[Any]]:
     """Yield the micro-batches of each of the next steps of a training run, which may be asked to stop.
 
     Before the first step, ranks wait for each other and leave together if one is asked to stop. Later, only the
@@ -342,17 +345,16 @@ def synchronized_groups(
         batches: micro-batches of this rank.
         size: number of micro-batches of one step.
         groups: number of steps.
-        on_wait: called before each wait for data.
 
     Raises:
         StopRequested: the run was asked to stop; on all ranks.
     """
     lists = accumulation_groups(batches, size, groups)
     for number in range(groups):
-        on_wait()
         leaves = False
         try:
-            group = next(lists)
+            with RecordEvent("waiting for data"):
+                group = next(lists)
             leaves = number == 0 and stops.stop_requested()
         except StopRequested:
             if number:

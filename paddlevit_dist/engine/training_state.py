@@ -117,7 +117,11 @@ def build_training_state(
     _prepare_model(config, task, model, log)
     groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
     undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
-    optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log=log)
+    first = train.OPTIMIZER.WARMUP_MOMENTUM
+    momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
+    optimizer = build_optimizer(
+        train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log=log, momentum_now=momentum_now
+    )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
     ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
     has_scaler = precision.scaler is not None

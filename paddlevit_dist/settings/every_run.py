@@ -63,10 +63,23 @@ class LrSchedulerSection(Section):
 class OptimizerSection(Section):
     """Keys of TRAIN.OPTIMIZER."""
 
-    NAME: Literal["AdamW", "Adam", "SGD"] = key("AdamW", "optimizer")
-    EPS: float = key(1e-8, "AdamW, Adam: added to the denominator", ABOVE_0)
-    BETAS: tuple[float, float] = key((0.9, 0.999), "AdamW, Adam: decay rates of the moments", SHARE_BELOW_1)
-    MOMENTUM: float = key(0.9, "SGD: momentum", SHARE_BELOW_1)
+    NAME: Literal["AdamW", "Adam", "SGD", "Lion", "LAMB", "Muon"] = key(
+        "AdamW", "optimizer; Muon: for the matrices of blocks, and AdamW for all other parameters"
+    )
+    EPS: float = key(1e-8, "AdamW, Adam, LAMB, Muon: added to the denominator; LAMB: 1e-6 if not set", ABOVE_0)
+    BETAS: tuple[float, float] = key(
+        (0.9, 0.999),
+        "AdamW, Adam, LAMB, Muon: decay rates of the moments; Lion: of direction and momentum, (0.9, 0.99) if not set",
+        SHARE_BELOW_1,
+    )
+    MOMENTUM: float = key(0.9, "SGD, Muon: momentum; Muon: 0.95 if not set", SHARE_BELOW_1)
+    NESTEROV: bool = key(False, "SGD: Nesterov's momentum; Muon always has it")
+    WARMUP_MOMENTUM: float | None = key(
+        None,
+        "SGD, Muon: momentum of the first update, from which it rises linearly to MOMENTUM over the warm-up of the "
+        "learning rate; None: constant",
+        SHARE_BELOW_1,
+    )
     DAMPENING: float = key(
         0.0, "SGD: fraction of each gradient but the first that the momentum ignores, as in PyTorch", SHARE_BELOW_1
     )

@@ -7,6 +7,14 @@ from support.processes import run_together
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.OPTIMIZER.MOMENTUM", "0.9"]
 ADAMW = ["TRAIN.OPTIMIZER.NAME", "AdamW", "TRAIN.BASE_LR", "1e-3", "TRAIN.GRAD_CLIP", "1.0"]
 RULES = (("SGD", SGD), ("AdamW", ADAMW))
+LISTS = {  # optimizers whose steps are operations on lists
+    name: ["TRAIN.OPTIMIZER.NAME", name, "TRAIN.BASE_LR", rate, "TRAIN.GRAD_CLIP", "1.0", *more]
+    for name, rate, more in (
+        ("Lion", "1e-4", []),
+        ("LAMB", "3e-3", []),
+        ("Muon", "1e-3", ["TRAIN.OPTIMIZER.WARMUP_MOMENTUM", "0.8"]),
+    )
+}
 COMMON = ["-epochs=1", "TRAIN.WARMUP_STEPS", "3", "TRAIN.SMOOTHING", "0.1"]
 
 
@@ -26,9 +34,14 @@ def runs(tmp_path_factory):
     quarter = ["-batch_size=4", "-accum_iter=2", *SGD]
     both = {"accumulated": ["-batch_size=8", "-accum_iter=2"], "whole": ["-batch_size=16"]}
     return {
-        1: calls(1, **{f"{name} {kind}": [*words, *rule] for kind, rule in RULES for name, words in both.items()}),
+        1: calls(
+            1,
+            **{f"{name} {kind}": [*words, *rule] for kind, rule in RULES for name, words in both.items()},
+            **{f"whole {kind}": ["-batch_size=16", *rule] for kind, rule in LISTS.items()},
+        ),
         2: calls(
             2,
+            **{f"whole {kind}": ["-batch_size=8", *rule] for kind, rule in LISTS.items()},
             **{f"whole {kind}": ["-batch_size=8", *rule] for kind, rule in RULES},
             accumulated=quarter,
             recomputed=[*quarter, "-recompute"],
@@ -90,6 +103,15 @@ def test_with_adamw_and_clipping_the_losses_agree(runs):
     for name in ("whole", "accumulated"):
         other = runs[1][f"{name} AdamW"][0]["losses"]
         assert np.abs(np.array(reference) - np.array(other)).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_with_other_optimizers_the_losses_agree_and_ranks_have_the_same_weights(runs, name):
+    first, second = runs[2][f"whole {name}"]
+    assert largest_difference(first["weights"], second["weights"]) == 0.0
+    (alone,) = runs[1][f"whole {name}"]
+    assert np.abs(np.array(first["losses"]) - np.array(alone["losses"])).max() < 1e-4
+    assert min(np.abs(alone["initial"][key] - alone["weights"][key]).max() for key in alone["weights"]) > 1e-5
 
 
 @pytest.fixture(scope="module")

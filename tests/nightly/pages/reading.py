@@ -14,7 +14,16 @@ PAGES = [
     *(
         f"docs/guides/{name}.md"
         for name in (
-            *("installation", "devices", "running", "image_data", "models", "detection", "segmentation"),
+            *(
+                "installation",
+                "devices",
+                "running",
+                "training_at_scale",
+                "image_data",
+                "models",
+                "detection",
+                "segmentation",
+            ),
             *(
                 "sparse_networks",
                 "exporting",

@@ -111,7 +111,7 @@ def blinded(updates: set[int], passes: list[str]) -> Any:
     return Blinded
 
 
-@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD", "Lion"])
 @pytest.mark.parametrize("every", [0, 3], ids=["no save", "saves"])
 def test_on_a_gpu_the_next_passes_are_queued_before_the_host_looks_and_nothing_else_differs(
     tmp_path, monkeypatch, optimizer, every

@@ -100,7 +100,7 @@ def test_the_norm_of_the_gradients_is_the_length_of_a_step(tmp_path):
         assert event["gradient_norm"] == pytest.approx(np.sqrt(sum(squares)) / event["learning_rate"], rel=1e-3)
 
 
-@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD", "Lion", "LAMB"])
 @pytest.mark.parametrize("on_host", [True, False], ids=["as on a CPU", "as on a GPU"])
 @pytest.mark.parametrize("at", [4, 10], ids=["amid", "at the end of the epoch"])
 def test_an_update_that_is_not_finite_changes_nothing_and_ends_the_run(tmp_path, optimizer, on_host, at):

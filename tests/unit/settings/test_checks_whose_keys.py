@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist import register_task, registry, settings
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
 from paddlevit_dist.settings.key import Key, KeyTable
 from paddlevit_dist.settings.table import keys, leaves
@@ -103,14 +104,17 @@ OPTIMIZER = "TRAIN.OPTIMIZER."
         (
             "TRAIN:\n  OPTIMIZER: {NAME: AdamW, MOMENTUM: 0.9}",
             "",
-            [f"{OPTIMIZER}MOMENTUM 0.9 (x.yaml:2): no effect: it is for SGD, and {OPTIMIZER}NAME AdamW (x.yaml:2)"],
+            [
+                f"{OPTIMIZER}MOMENTUM 0.9 (x.yaml:2): no effect: it is for SGD and Muon, and {OPTIMIZER}NAME AdamW "
+                "(x.yaml:2)"
+            ],
         ),
         (
             "SEED: 1",
             "TRAIN.OPTIMIZER.NAME=SGD TRAIN.OPTIMIZER.EPS=1e-7",
             [
-                f"{OPTIMIZER}EPS 1e-07 (command line): no effect: it is for AdamW and Adam, and {OPTIMIZER}NAME "
-                "SGD (command line)"
+                f"{OPTIMIZER}EPS 1e-07 (command line): no effect: it is for AdamW, Adam, LAMB and Muon, and "
+                f"{OPTIMIZER}NAME SGD (command line)"
             ],
         ),
         (
@@ -209,3 +213,22 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
         "landmarks, volume_segmentation, pointgroup, shape_classification, not by semantic_segmentation"
     )
     assert settings.dump_yaml(configuration.values).count("VOLUMES") == 0
+
+
+@pytest.mark.parametrize(
+    "name, key, default",
+    [("Lion", "BETAS", (0.9, 0.99)), ("LAMB", "EPS", 1e-6), ("Muon", "MOMENTUM", 0.95), ("AdamW", "EPS", 1e-8)],
+)
+def test_an_optimizer_has_the_defaults_of_its_paper_unless_the_key_is_set(name, key, default):
+    assert load(["TRAIN.OPTIMIZER.NAME", name]).values.TRAIN.OPTIMIZER[key] == default
+    value = "(0.5, 0.6)" if key == "BETAS" else "0.5"
+    chosen = load(["TRAIN.OPTIMIZER.NAME", name, f"TRAIN.OPTIMIZER.{key}", value])
+    assert chosen.values.TRAIN.OPTIMIZER[key] == ((0.5, 0.6) if key == "BETAS" else 0.5) and not chosen.notices
+
+
+def test_sgd_refuses_dampening_beside_nesterov_and_a_momentum_that_falls():
+    sgd = ["TRAIN.OPTIMIZER.NAME", "SGD"]
+    with pytest.raises(UserError, match="TRAIN.OPTIMIZER.NESTEROV True .*DAMPENING 0.1 .*: SGD takes one of them"):
+        load([*sgd, "TRAIN.OPTIMIZER.DAMPENING", "0.1", "TRAIN.OPTIMIZER.NESTEROV", "True"])
+    with pytest.raises(UserError, match="expected at most TRAIN.OPTIMIZER.MOMENTUM 0.9"):
+        load([*sgd, "TRAIN.OPTIMIZER.WARMUP_MOMENTUM", "0.95", "TRAIN.WARMUP_EPOCHS", "1"])

@@ -129,8 +129,8 @@ def test_anchors_merge_keys_and_empty_sections(load_text):
             "x.yaml:1: DATA.CROP_SCALE is [1]: expected a list of 2 numbers, each > 0 and <= 1",
         ),
         (
-            "TRAIN: {OPTIMIZER: {NAME: Lion}}",
-            "x.yaml:1: TRAIN.OPTIMIZER.NAME is 'Lion': expected one of AdamW, Adam, SGD",
+            "TRAIN: {OPTIMIZER: {NAME: Adagrad}}",
+            "x.yaml:1: TRAIN.OPTIMIZER.NAME is 'Adagrad': expected one of AdamW, Adam, SGD, Lion, LAMB, Muon",
         ),
         ("TRAIN: 3", "x.yaml:1: TRAIN is 3: expected keys below it, such as TRAIN.LAST_EPOCH"),
         (

@@ -144,7 +144,7 @@ def test_values_become_what_the_key_holds(name, given, expected):
         ("TRAIN.OPTIMIZER.BETAS", 0.9),
         ("TRAIN.OPTIMIZER.BETAS", "(0.9, 1.0)"),
         ("TRAIN.OPTIMIZER.BETAS", "(0.9; 0.99)"),
-        ("TRAIN.OPTIMIZER.NAME", "Lion"),
+        ("TRAIN.OPTIMIZER.NAME", "Adagrad"),
         ("TRAIN.SMOOTHING", 1.0),
         ("TRAIN.GRAD_CLIP", 0),
         ("MODEL.DROPOUT", 1),
@@ -164,5 +164,5 @@ def test_expectations_are_worded():
     assert keys()["MODEL.DEPTH"].expected() == "a whole number >= 1 and <= 1000000, or None"
     assert keys()["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
     assert keys()["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
-    assert keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD"
+    assert keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD, Lion, LAMB, Muon"
     assert keys()["EVAL"].expected() == "true or false"

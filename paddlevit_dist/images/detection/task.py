@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,39 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ...tasks.dataset import TransformedDataset
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
+from ...tasks.protocols import (
+    AnnotationMatching,
+    Checkable,
+    CheckpointMatching,
+    Drawable,
+    Exportable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import require_finite, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
+    PARTS,
     SECONDS,
     DetectionSample,
     DetectionSamples,
     collate,
     host_facts,
     largest_side,
-    note_crowded,
     open_samples,
     passes,
 )
-from .data.transforms import batch_side, build_evaluation_transform, export_size
+from .data.split_checks import note_crowded
+from .data.transforms import batch_side, build_evaluation_transform, build_window_plan, export_size
 from .denoising import DenoisingQueries
 from .detections import DetectedObjects, SpeedMeter
 from .detector import (
@@ -48,22 +61,35 @@ from .detector import (
 )
 from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
+from .windows import merge_images
 
 
-class Detection(BackboneTask):
+class Detection(
+    BackboneTask,
+    AnnotationMatching,
+    Exportable,
+    Reportable,
+    Drawable,
+    Checkable,
+    SampleChecking,
+    SampleDescription,
+    CheckpointMatching,
+):
     """Trains and evaluates a network that detects objects in images."""
 
     config: DetectionSettings
     best_metric = ("AP", True)
     classes_word = "categories"
-    makes_figures = True
     image_size_key = "DETECTION.EXPORT_SIZE"
-    rank_local_options = {
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "TRAIN.DETECTION_NORMALIZER": "global",
-        "TRAIN.RANDOM_SAMPLING": False,
-        "DETECTION.PAD_TO_BATCH_MAX": False,
-    }
+    traits = replace(
+        BackboneTask.traits,
+        rank_local_options={
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+            "TRAIN.DETECTION_NORMALIZER": "global",
+            "TRAIN.RANDOM_SAMPLING": False,
+            "DETECTION.PAD_TO_BATCH_MAX": False,
+        },
+    )
 
     def __init__(self, config: DetectionSettings) -> None:
         super().__init__(config)
@@ -112,7 +138,7 @@ class Detection(BackboneTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
-        is_training = self.trains_on(split)
+        is_training = is_training_split(self.config, split)
         samples = open_samples(
             self.config,
             split,
@@ -183,22 +209,24 @@ class Detection(BackboneTask):
             return super().describe_samples(samples)
         return one_line(samples.dataset.summary())
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the categories of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
+        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
+        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return facts that identify the dataset."""
-        facts = super().dataset_signature(samples)
+        facts = super().signature(samples)
         if isinstance(samples, DetectionSamples):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
             facts[TURNED] = is_turned(samples.dataset)
         return facts
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
-        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
-        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
     @property
     def turns(self) -> bool:
@@ -284,18 +312,11 @@ class Detection(BackboneTask):
         if self._criterion is None:
             train, name = self.config.TRAIN, self.config.MODEL.NAME
             losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
-            self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            self.traits = replace(
+                self.traits, count_names=criterion.count_names, communicates_in_step=criterion.communicates
+            )
         return self._criterion
-
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # of the model
-        """Names of the normalizers of the losses."""
-        return self.criterion.count_names
-
-    @property
-    def communicates_in_step(self) -> bool:  # type: ignore[override]
-        """Whether the losses exchange sums between ranks."""
-        return self.criterion.communicates
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""
@@ -402,10 +423,12 @@ class Detection(BackboneTask):
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""
-        facts, started = host_facts(batch), time.perf_counter()
+        facts, started, keys = host_facts(batch), time.perf_counter(), self.config.DETECTION
+        stored_sizes = facts[PARTS][:, 3:5] if PARTS in facts else facts["original_sizes"]
+        most = (self.config.DATA.BATCH_SIZE_EVAL or self.config.DATA.BATCH_SIZE) if PARTS in facts else None
         detections: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
-        for rows in passes(facts["sizes"], self.config.DETECTION.EVAL_BATCHING):
+        for rows in passes(facts["sizes"], keys.EVAL_BATCHING, most):
             sizes = facts["sizes"][rows]
             images = self.normalize(choose_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
@@ -414,9 +437,11 @@ class Detection(BackboneTask):
             paddle.device.synchronize()  # for the timing; decoding would wait anyway
         computed = time.perf_counter()
         for rows, pass_outputs in outputs:  # all passes are launched before waiting for a GPU
-            decoded = model.decode(pass_outputs, facts["sizes"][rows], facts["original_sizes"][rows])
-            for row, image_detections in zip(rows, decoded):
-                detections[row] = image_detections.best_of_classes(self._max_detections)
+            for row, decoded in zip(rows, model.decode(pass_outputs, facts["sizes"][rows], stored_sizes[rows])):
+                detections[row] = decoded
+        if PARTS in facts:
+            detections = merge_images(detections, facts[PARTS], facts["original_sizes"], keys.MERGE_IOU)
+        detections = [image.best_of_classes(self._max_detections) for image in detections]
         if getattr(model, "computes_alone", True):
             self.speed.add(len(detections), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
         return detections
@@ -439,7 +464,8 @@ class Detection(BackboneTask):
         """Return samples of images to predict."""
         from .prediction import DetectionInput
 
-        return self.new_images(inputs, cache_folder, DetectionInput(build_evaluation_transform(self.config)))
+        transform = DetectionInput(build_evaluation_transform(self.config), build_window_plan(self.config))
+        return self.new_images(inputs, cache_folder, transform)
 
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         """Use the ids in an annotation file for inputs and classes, and return log lines."""
@@ -467,7 +493,9 @@ class Detection(BackboneTask):
                 "does not support: export an RT-DETR, D-FINE or DETR, or predict with this package"
             )
         is_one_size = self.config.DETECTION.EVAL_BATCHING == ONE_SIZE
-        return build_export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)
+        plan, iou = build_window_plan(self.config), self.config.DETECTION.MERGE_IOU
+        windows = None if plan is None else plan.to_description(iou)
+        return build_export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size, windows)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return the function that is exported."""

@@ -428,6 +428,19 @@ class Task:
         """
         raise UserError("predict: -annotations is for models that find boxes; remove it")
 
+    def save_predictions_as(self, layout: str) -> None:
+        """Let ``prediction_writer`` also write a data set of the predictions, for labelling tools.
+
+        Called in the parent process, after ``open_inputs``.
+
+        Args:
+            layout: "coco", "yolo" or "voc".
+
+        Raises:
+            UserError: the task writes no such data set; the default.
+        """
+        raise UserError("predict: -save_as is for models that find boxes; remove it")
+
     def prediction_rows(self, prediction: Any) -> list[Row]:
         """Convert the prediction of one input to rows of the output tables, usually one.
 

@@ -90,7 +90,8 @@ class PredictedDataset:
 
     def finish(self, described: Iterable[str]) -> list[str]:
         """Write the lists of images and classes, and return a line for the user."""
-        images, annotations = [], []
+        images: list[dict[str, Any]] = []
+        annotations: list[dict[str, Any]] = []
         for number, text in enumerate(described, 1):
             image = json.loads(text)
             objects = image.pop("objects")
@@ -122,7 +123,7 @@ class PredictedDataset:
         return prediction._replace(boxes=boxes).only(is_shown)
 
     def _encode(self, index: int, image: Image.Image) -> tuple[str, bytes]:
-        """Return suffix and content of an image: the stored file if every program shows it as it was seen, or PNG."""
+        """Return suffix and content of an image: the stored file if programs show what was seen, or PNG."""
         stored = self.samples.stored_bytes(index) if isinstance(self.samples, ImageInputs) else b""
         if stored:
             with Image.open(io.BytesIO(stored)) as header:

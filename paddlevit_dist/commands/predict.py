@@ -167,6 +167,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     from ..launch import launch_workers
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
+    from ..tasks.protocols import AnnotationMatching, DatasetSaving
 
     task = prepare_task(source)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
@@ -174,9 +175,15 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             samples = task.open_inputs(options.inputs, Path(cache))
             digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
             if options.save_as is not None:
+                if not isinstance(task, DatasetSaving):
+                    raise UserError("predict: -save_as is for models that find boxes; remove it")
                 task.save_predictions_as(options.save_as)
                 digests["settings_sha256"] += f", saved as {options.save_as}"  # another layout is not continued
-            notices = [] if options.annotations is None else task.load_annotation_ids(options.annotations, samples)
+            notices = []
+            if options.annotations is not None:
+                if not isinstance(task, AnnotationMatching):
+                    raise UserError("predict: -annotations is for models that find boxes; remove it")
+                notices = task.load_annotation_ids(options.annotations, samples)
         remaining: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices, *notices]:

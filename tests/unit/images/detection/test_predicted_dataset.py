@@ -13,8 +13,8 @@ from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.run_lengths import decode, encode
-from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.tasks.protocols import DatasetSaving
 from paddlevit_dist.tasks.task import make_task
 
 READERS = {"coco": Coco, "yolo": Yolo, "voc": Voc}
@@ -103,6 +103,6 @@ def test_masks_are_kept_for_coco(opened, tmp_path):
     assert np.array_equal(decode(annotations.masks[0], 10, 12), mask) and annotations.areas.tolist() == [28]
 
 
-def test_a_task_without_boxes_refuses():
-    with pytest.raises(UserError, match="-save_as is for models that find boxes"):
-        make_task(config.load(["-cfg=vit_digits"]).values).save_predictions_as("coco")
+def test_only_tasks_with_boxes_save_data_sets():
+    boxes, digits = (make_task(config.load(words).values) for words in (small_detections.SHAPES, ["-cfg=vit_digits"]))
+    assert isinstance(boxes, DatasetSaving) and not isinstance(digits, DatasetSaving)

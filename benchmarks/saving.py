@@ -154,7 +154,7 @@ def work(name: str, folder: str) -> None:
     trainer = Trainer(config, task, {"train": samples, "val": Repeated(noise, config.DATA.BATCH_SIZE)})
     script.training = trainer
     trainer.prepare_training()
-    trainer.record.log_and_print = script.log_and_print
+    trainer.run_log.log_and_print = script.log_and_print
     trainer.train()
     if is_main():
         (last,) = Path(folder, "peer").glob("update_*")

@@ -58,7 +58,7 @@ class PerSampleWriter(EvaluationObserver):
         replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.record.log_and_print(
+        self._run.run_log.log_and_print(
             f"wrote a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
         )
 

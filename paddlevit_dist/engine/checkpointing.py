@@ -13,7 +13,7 @@ from ..checkpoint import store as checkpoints
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.heartbeat import printing
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
@@ -48,7 +48,7 @@ class Checkpointer:
         task: describes the preprocessing and the data.
         datasets: samples by split.
         state: the parts to save.
-        record: receives log lines.
+        run_log: receives log lines.
         start: the position and state that the run starts from.
         on_saved: called with the folder of each checkpoint that is on disk, in the writing thread.
 
@@ -65,12 +65,12 @@ class Checkpointer:
         task: Task,
         datasets: dict[str, Any],
         state: TrainingState,
-        record: RunRecord,
+        run_log: RunLog,
         start: ResumeState,
         on_saved: Callable[[Path], None],
     ) -> None:
         self._config, self._task, self._datasets = config, task, datasets
-        self._state, self._record, self._on_saved = state, record, on_saved
+        self._state, self._run_log, self._on_saved = state, run_log, on_saved
         self._earlier_samples = start.samples
         self.folder = Path(config.SAVE) / "checkpoints"
         self.best = start.best
@@ -187,7 +187,7 @@ class Checkpointer:
         with printing:
             held, self._held = self._held or [], None
             for line in held:
-                self._record.log_and_print(line)
+                self._run_log.log_and_print(line)
 
     def _save(self, name: str, place: str, evaluation_due: bool, means: EpochMeans) -> None:
         self.finish()
@@ -216,7 +216,7 @@ class Checkpointer:
             evaluation_due: see ``save_epoch``.
             means: see ``EpochMeans.state_dict``.
         """
-        state, record, on_saved = self._state, self._record, self._on_saved
+        state, run_log, on_saved = self._state, self._run_log, self._on_saved
         weights: Tensors = state.model.state_dict()
         averages: Tensors | None = None if state.ema is None else state.ema.state_dict()
         if self._config.SAVE_IN_BACKGROUND:
@@ -256,7 +256,7 @@ class Checkpointer:
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:
-                (record.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
+                (run_log.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
             on_saved(directory)
 
         return write

@@ -19,7 +19,7 @@ from ..logging.callbacks import CallbackList
 from ..logging.heartbeat import Heartbeat
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
 from ..logging.progress import ProgressBar, ReportField, build_fields
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.transfers import is_on_gpu
@@ -118,7 +118,7 @@ class TrainingLogger(Hook):
         start: the position and means that the run starts from.
         loader: counts the seconds spent waiting for data.
         evaluation: the evaluator, whose intervals are recorded.
-        record: receives log lines and metrics.
+        run_log: receives log lines and metrics.
         heartbeat: reports the position to the watchdog.
         callbacks: the users' callbacks, which get the reports and scores.
         last_epoch: the epoch that this run ends with.
@@ -133,7 +133,7 @@ class TrainingLogger(Hook):
         start: ResumeState,
         loader: DeviceLoader,
         evaluation: Evaluator,
-        record: RunRecord,
+        run_log: RunLog,
         heartbeat: Heartbeat,
         callbacks: CallbackList,
         *,
@@ -143,7 +143,7 @@ class TrainingLogger(Hook):
         self._config, self._task, self._start = config, task, start
         self._sampler, self._nan_guard = state.sampler, state.nan_guard
         self._loader, self._evaluation = loader, evaluation
-        self._record, self._heartbeat, self._callbacks = record, heartbeat, callbacks
+        self._run_log, self._heartbeat, self._callbacks = run_log, heartbeat, callbacks
         self._updates_per_epoch = self._sampler.updates_per_epoch
         updates = last_epoch * self._updates_per_epoch - self._sampler.updates_made
         self._remaining = EtaEstimator(updates, evaluations + start.evaluation_due)
@@ -189,7 +189,7 @@ class TrainingLogger(Hook):
             left = self._remaining.estimate_seconds(self._updates_per_epoch - update.made)
             if left > _SOON:  # otherwise the epoch's line follows soon and covers these steps
                 number = f"{update.made}/{self._updates_per_epoch}"
-                self._record.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
+                self._run_log.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
 
     def window(self) -> list[list[float]]:
         """Return this rank's sums since the last report, without waiting for the others (see ``StepMeters.window``)."""
@@ -216,16 +216,16 @@ class TrainingLogger(Hook):
         pace, skipped = self._pace, self._nan_guard.total
         means = self._meters.finish_epoch()
         seconds = pace.estimate_epoch_seconds()
-        self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
+        self._run_log.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
         rate = pace.updates * self._sampler.global_batch_size / max(seconds, 1e-9)
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
             f"{self._task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
             f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()})"
         )
         for line in self._task.finish_epoch():
-            self._record.log_and_print(line)
+            self._run_log.log_and_print(line)
 
     def _place(self, num_done: int) -> str:
         return f"in epoch {self._epoch}, {num_done} of {self._updates_per_epoch} updates done"
@@ -237,7 +237,7 @@ class TrainingLogger(Hook):
         require_finite(means, f"in epoch {update.step.epoch} near update {number}")
         rate, waiting, seconds = self._pace.finish(self._sampler.global_batch_size)
         norm, skipped = update.gradient_norm, self._nan_guard.total
-        memory = memory_mib() if self._record.writes else None
+        memory = memory_mib() if self._run_log.writes else None
         values = {
             "epoch": update.step.epoch,
             "update": number,
@@ -249,11 +249,11 @@ class TrainingLogger(Hook):
             "data_wait_fraction": round(waiting, 4),
             **({} if memory is None else {"memory_mib": memory}),
         }
-        self._record.event("training", values)
+        self._run_log.event("training", values)
         self._callbacks.report(number, values)
         hint = self._data_wait.update(waiting, seconds)
         if hint is not None:
-            self._record.log_and_print(hint)
+            self._run_log.log_and_print(hint)
         self._fields = build_fields(values, means, self._task.sample_name)
         self._show()
         return (
@@ -284,13 +284,13 @@ class TrainingLogger(Hook):
         self._remaining.count_evaluation()
         name, _ = self._task.best_metric
         facts = {"epoch": epoch, **self._evaluation.build_event(values)}
-        self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
-        self._evaluation.write_sample_table(self._record, "intervals.json", {"epoch": epoch})
+        self._evaluation.write_intervals(self._run_log, "intervals.json", {"epoch": epoch})
+        self._evaluation.write_sample_table(self._run_log, "intervals.json", {"epoch": epoch})
         self._evaluation.table = None  # 20 MB for COCO's val images
-        self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
+        self._run_log.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
         self._callbacks.evaluated(update, epoch, {**values, **get_interval_ends(facts)})
-        self._record.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
+        self._run_log.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
 
 class EarlyStopping(Hook):
@@ -304,7 +304,7 @@ class EarlyStopping(Hook):
         metric: name of the value that counts, and whether larger ones are better.
         start: the position that the run starts from, and the best evaluation before it.
         evaluation: the evaluator; its intervals show which improvements may be chance.
-        record: receives log lines and the event of an early end.
+        run_log: receives log lines and the event of an early end.
         last_epoch: the epoch that the run ends with otherwise.
     """
 
@@ -314,12 +314,12 @@ class EarlyStopping(Hook):
         metric: tuple[str, bool],
         start: ResumeState,
         evaluation: Evaluator,
-        record: RunRecord,
+        run_log: RunLog,
         last_epoch: int,
     ) -> None:
         self._patience, self._least, self._num_epochs = train.PATIENCE, train.MIN_IMPROVEMENT, train.NUM_EPOCHS
         self._name, self._more_is_better = metric
-        self._evaluation, self._record, self._last_epoch = evaluation, record, last_epoch
+        self._evaluation, self._run_log, self._last_epoch = evaluation, run_log, last_epoch
         self._epoch, self._value = 0, float("nan")  # epoch and value of the last improvement
         self._waited = 0  # evaluations since the last improvement
         self._has_logged_chance = False
@@ -334,8 +334,8 @@ class EarlyStopping(Hook):
             self._log_chance(before, gain, waited, self._evaluation.intervals.get(self._name))
         self._decide(epoch)
         if self.stop_reason and epoch < self._last_epoch:
-            self._record.event("ended_early", {"epoch": epoch, "improved": self._epoch})
-            self._record.log_and_print(self.stop_reason)
+            self._run_log.event("ended_early", {"epoch": epoch, "improved": self._epoch})
+            self._run_log.log_and_print(self.stop_reason)
 
     def _gain(self, value: float) -> float:
         """Return how much better a value is than the last improvement; NaN if there is none yet."""
@@ -372,7 +372,7 @@ class EarlyStopping(Hook):
             self._has_logged_chance = True
             change = f"{self._value - old:+.3g} since epoch {before}"
             ends = f"[{interval.low:.4g}, {interval.high:.4g}]"
-            self._record.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
+            self._run_log.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
 
     def _earlier(self, start: ResumeState) -> list[tuple[int, float]]:
         """Return epoch and value of each evaluation before the position that this run resumes from.

@@ -24,7 +24,7 @@ from ..distributed import (
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.heartbeat import Heartbeat
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..registry import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
@@ -40,7 +40,7 @@ from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRec
 from .precision import EvaluationPrecision
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
-from .startup_log import format_first_lines, format_training, start_record
+from .startup_log import format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_model, build_sampler, build_training_state
 
@@ -58,7 +58,7 @@ class Trainer:
             DATA.SPLIT alone for an evaluation.
         notices: log lines in addition to the notices of the task and the datasets.
         callbacks: the user's callbacks, in addition to the services in LOG_TO. Only the main process calls them.
-        record: receives log lines and metrics; None: a new record in the folder SAVE.
+        run_log: receives log lines and metrics; None: a new one in the folder SAVE.
 
     Attributes:
         model: the bare model, without the data-parallel wrapper.
@@ -90,7 +90,7 @@ class Trainer:
         datasets: dict[str, Any],
         notices: Sequence[str] = (),
         callbacks: Sequence[Any] = (),
-        record: RunRecord | None = None,
+        run_log: RunLog | None = None,
     ) -> None:
         self.config = config
         self.task = require_derived(task, Task)
@@ -100,22 +100,22 @@ class Trainer:
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))
-        self.record = RunRecord(Path(config.SAVE), is_main()) if record is None else record
-        named = find_callbacks(config.LOG_TO if self.record.writes and not config.EVAL else ())
+        self.run_log = RunLog(Path(config.SAVE), is_main()) if run_log is None else run_log
+        named = find_callbacks(config.LOG_TO if self.run_log.writes and not config.EVAL else ())
         local_callbacks = [*(make() for make in named.values()), *callbacks] if is_main() else []
-        self.callbacks = CallbackList(local_callbacks, self.record.log_and_print)
+        self.callbacks = CallbackList(local_callbacks, self.run_log.log_and_print)
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
-            self.record.log_and_print(line)
+            self.run_log.log_and_print(line)
         gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
         assert_same_on_all_ranks(config, self.task, self.datasets)
-        self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
+        self.heartbeat = Heartbeat(self.run_log.log_and_print, shown=self.run_log.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
             is_exported = bool(config.get("EXPORTED"))
             self.model = extension.load_exported_layer(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
-            self.record.log_and_print(line)
+            self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
         if split in self.datasets:
             self.evaluated = self.datasets[split]
@@ -128,19 +128,19 @@ class Trainer:
 
     def prepare_training(self) -> None:
         """Build sampler, loader, optimizer and the other parts, then load what -resume or -pretrained names."""
-        config, task, record, train = self.config, self.task, self.record, self.config.TRAIN
+        config, task, run_log, train = self.config, self.task, self.run_log, self.config.TRAIN
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         local_batch = config.DATA.BATCH_SIZE
         self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), local_batch)
         if has_batch_norm(self.model) and world_size() > 1:
             size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
-            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
+            run_log.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
         samples = self.datasets["train"]
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
         explain = [self._explain_not_finite] if extension.has("debug") else []
-        self.state = build_training_state(config, task, self.model, self.sampler, record.log_and_print, explain)
+        self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.resume()
@@ -164,14 +164,14 @@ class Trainer:
         Raises:
             UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
         """
-        parts = self.config, self.task, self.datasets, self.state, self.record
+        parts = self.config, self.task, self.datasets, self.state, self.run_log
         self.start = StateLoader(*parts).load()
         self.checkpointer = Checkpointer(*parts, self.start, self.callbacks.note_saved)
         self._update_saved = self.schedule.update  # the last one saved; at first, the one that the run starts from
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
+        features = FeatureCache(self.config, self.task, self.run_log.log_and_print, self.heartbeat)
         self.task.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
@@ -184,7 +184,7 @@ class Trainer:
             self.start,
             self.loader,
             self.evaluation,
-            self.record,
+            self.run_log,
             self.heartbeat,
             self.callbacks,
             last_epoch=self.last_epoch,
@@ -195,7 +195,7 @@ class Trainer:
         self.hooks.append(self.logger)
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
-            self.hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))
+            self.hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.run_log, end))
         self.hooks.extend(extension.build_hooks(self))
 
     # ---- epochs ----------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Trainer:
         nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
         nothing_left = nothing_left or self._stop_reason
         if nothing_left and not self.start.evaluation_due:
-            self.record.log_and_print(f"nothing to do: {nothing_left}")
+            self.run_log.log_and_print(f"nothing to do: {nothing_left}")
             return {}
         self._log_start()
         values: dict[str, float] = {}
@@ -277,18 +277,18 @@ class Trainer:
             for hook in self.hooks:
                 hook.after_train()
             for result in self._format_results(line):
-                self.record.log_and_print(result)
+                self.run_log.log_and_print(result)
         return values
 
     def _log_start(self) -> None:
         """Log and record the run's settings and size, once training is sure to begin."""
-        config, record = self.config, self.record
-        start_record(config, record, self.task, self.datasets)
-        log_resumption(self.start, record)
+        config, run_log = self.config, self.run_log
+        start_run_log(config, run_log, self.task, self.datasets)
+        log_resumption(self.start, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
-        self.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), True, *sizes))
+        self.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), True, *sizes))
         for line in format_training(config, self.task, self.model, self.sampler, self.precision):
-            record.log_and_print(line)
+            run_log.log_and_print(line)
 
     def _format_results(self, line: str) -> list[str]:
         """Format the last log lines: the last evaluation, then the best one, whose line ``evaluate`` prints again."""
@@ -444,8 +444,8 @@ class Trainer:
             return self._evaluate_once(epoch, label, when, True)
         values, line = self._evaluate_once(epoch, label, when, False)
         event = {"epoch": epoch, **self.evaluation.build_event(values)}
-        self.record.event("evaluation_without_average", event)
-        self.record.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
+        self.run_log.event("evaluation_without_average", event)
+        self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()
             return self._evaluate_once(epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True)

@@ -365,7 +365,7 @@ class ExportComparison(EvaluationObserver):
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Log the difference between both models over all ranks."""
-        exported, run, record = self._exported, self._run, self._run.record
+        exported, run, run_log = self._exported, self._run, self._run.run_log
         if exported.pairs is None:
             return
         exported.pairs = None
@@ -382,17 +382,17 @@ class ExportComparison(EvaluationObserver):
         event = {**facts, "trained": exported.weights, **differences}
         if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric
-            record.log_and_print(f"trained weights: {self._metrics.summary(values)}")
+            run_log.log_and_print(f"trained weights: {self._metrics.summary(values)}")
             event["trained_values"] = values
             if score in values and score in run.evaluation.values:
                 messages.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
-        record.event("difference_of_export", event)
-        record.log_and_print(f"after the export: {'; '.join(messages)}")
+        run_log.event("difference_of_export", event)
+        run_log.log_and_print(f"after the export: {'; '.join(messages)}")
         precision = (
             "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision
         )  # TF32 has the digits of float16
         if not difference.is_rounding(precision):
-            record.log_and_print(
+            run_log.log_and_print(
                 f"note: rounding in {precision} does not explain this difference: check that {exported.source} was "
                 "exported from these weights, and that both have the same preprocessing"
             )

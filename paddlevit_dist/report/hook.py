@@ -55,11 +55,11 @@ class ReportHook(Hook):
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
-                self._run.record.log_and_print(
+                self._run.run_log.log_and_print(
                     f"note: the report has no figures, since some process cannot read {checkpoint}"
                 )
                 return
-            self._run.record.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
+            self._run.run_log.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
             recorder = self._new_recorder()
             recorder.evaluate(self._run.evaluation)
             self._report.write_figures(recorder, _collect_facts(best))
@@ -70,7 +70,7 @@ class ReportWriter:
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
-        self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
+        self._task, self._run_log, self._evaluation = run.task, run.run_log, run.evaluation
 
     def write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
         """Build the figures and write them to the run's folder. Every rank must call this.
@@ -91,7 +91,7 @@ class ReportWriter:
             try:
                 self._save_figures(records, facts)
             except UserError as error:
-                self._record.log_and_print(f"note: the report has no figures: {error}")
+                self._run_log.log_and_print(f"note: the report has no figures: {error}")
             except Exception:
                 self._log_failure("its figures could not be built", traceback.format_exc())
 
@@ -113,31 +113,31 @@ class ReportWriter:
         }
         name = store.EVALUATION if config.EVAL else store.TRAINING
         for line in store.save(Path(config.SAVE, name), figures, about):
-            self._record.log_and_print(f"note: {line}")
+            self._run_log.log_and_print(f"note: {line}")
 
     def write_page(self) -> None:
         """Write ``report.html`` from the run's folder."""
-        if not self._record.writes:
+        if not self._run_log.writes:
             return
         try:
             began = time.perf_counter()
-            page = write_page([self._record.folder], self._record.folder / PAGE)
+            page = write_page([self._run_log.folder], self._run_log.folder / PAGE)
             line = f"report: {page} ({time.perf_counter() - began:.1f} s)"
             # The last line that an evaluation prints is its score, which scripts read.
-            log = self._record.log if self._run.config.EVAL else self._record.log_and_print
+            log = self._run_log.log if self._run.config.EVAL else self._run_log.log_and_print
             log(line)
         except UserError as error:
-            self._record.log_and_print(f"note: no report was written: {error}")
+            self._run_log.log_and_print(f"note: no report was written: {error}")
         except Exception:
             self._log_failure("it could not be written", traceback.format_exc())
 
     def _log_failure(self, what: str, trace: str) -> None:
         reason = trace.strip().splitlines()[-1]
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"note: the report: {what} ({reason}); the run is not affected, the traceback is in log.txt"
         )
         for line in trace.rstrip().splitlines():
-            self._record.log(f"  {line}")
+            self._run_log.log(f"  {line}")
 
 
 def write_evaluation_report(run: Trainer, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:

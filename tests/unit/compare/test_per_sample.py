@@ -215,7 +215,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         config=SimpleNamespace(PER_SAMPLE=str(target)),
         evaluated=SimpleNamespace(name=names.__getitem__, labeled=True),
         evaluation=SimpleNamespace(table=table),
-        record=SimpleNamespace(log_and_print=said.append),
+        run_log=SimpleNamespace(log_and_print=said.append),
         task=SimpleNamespace(sample_name="images", build_metrics=Own),
     )
     PerSampleWriter(run).after_evaluate({})

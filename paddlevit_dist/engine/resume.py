@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..checkpoint import store as checkpoints
+from ..checkpoint import store as checkpoint_store
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
 from ..checkpoint.content import AVERAGED
 from ..checkpoint.finding import existing_run_error
@@ -85,7 +85,7 @@ class StateLoader:
                 f"so moments restart at epoch {last_epoch + 1} (-last_epoch)"
             )
         else:
-            if broadcast_object(is_main() and checkpoints.holds_any(self._folder)):
+            if broadcast_object(is_main() and checkpoint_store.holds_any(self._folder)):
                 raise existing_run_error(self._config.SAVE)
             if self._config.MODEL.PRETRAINED:
                 self._load_pretrained()
@@ -102,7 +102,7 @@ class StateLoader:
         path, problem = None, None
         if is_main():
             try:
-                path = checkpoints.resolve(source, self._folder, self._run_log.log_and_print)
+                path = checkpoint_store.resolve(source, self._folder, self._run_log.log_and_print)
             except UserError as error:
                 problem = str(error)
         path, problem = broadcast_object((path, problem))
@@ -153,14 +153,14 @@ class StateLoader:
     # ---- a checkpoint of this package ------------------------------------------------------------------------
 
     def _load_checkpoint(self, directory: Path) -> ResumeState:
-        content, log = checkpoints.read(directory), self._run_log.log_and_print
+        content, log = checkpoint_store.read(directory), self._run_log.log_and_print
         diff = CheckpointDiff("resume", directory, self._config, self._task)
         changes = self._require_same_run(diff, content.extra["global_batch_size"])
         report = load_weights(self._state.model, str(directory), strict=True)
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
-        start = ResumeState(content.position, directory, changes, due, diff.lists, means, best)
-        log(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+        resume_state = ResumeState(content.position, directory, changes, due, diff.lists, means, best)
+        log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")
         for line in _changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
             log(line)
         sampler = self._state.sampler
@@ -168,7 +168,7 @@ class StateLoader:
             log(
                 f"note: {directory} has no training means: the means of epoch {sampler.epoch} cover the rest of it only"
             )
-        return start
+        return resume_state
 
     def _require_same_run(self, diff: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
         """Log how this run differs from the checkpoint's, and raise UserError if that alters the training."""
@@ -193,7 +193,7 @@ class StateLoader:
             )
         return changes
 
-    def _restore(self, directory: Path, content: checkpoints.RunState) -> None:
+    def _restore(self, directory: Path, content: checkpoint_store.RunState) -> None:
         """Restore everything except the weights, including the position of the training."""
         state, extra = self._state, content.extra
         self._load_moments(f"-resume={directory}", content.optimizer)
@@ -206,13 +206,13 @@ class StateLoader:
             self._continue_average(str(directory), read_state(file) if file.is_file() else None)
         state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})
         if is_main() and extra["best"] is not None:  # the run may have ended before it linked the best one
-            best = self._folder / checkpoints.epoch_name(extra["best"]["epoch"])
+            best = self._folder / checkpoint_store.epoch_name(extra["best"]["epoch"])
             if best.is_dir():
-                checkpoints.link(self._folder, "best", best)
+                checkpoint_store.link(self._folder, "best", best)
 
     def _load_moments(self, option: str, moments: dict[str, np.ndarray]) -> None:
         try:
-            self._state.moments.load_state_dict(moments)
+            self._state.optimizer_state.load_state_dict(moments)
         except ValueError as error:
             raise UserError(f"{option}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
 
@@ -272,28 +272,28 @@ def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[s
     return [f"note: {directory} applied weight decay differently to {names}; from here on this run's rule applies"]
 
 
-def log_resumption(start: ResumeState, run_log: RunLog) -> None:
+def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
     """Log and record that training continues or restarts, and which steps it repeats; log nothing for a new run."""
     if not run_log.writes:
         return
-    epoch, update = start.position["epoch"], start.position["update"]
-    history = supersede(run_log.folder, epoch, update, start.evaluation_due)
-    if start.directory is None and not history.last_epoch:
+    epoch, update = resume_state.position["epoch"], resume_state.position["update"]
+    history = supersede(run_log.folder, epoch, update, resume_state.evaluation_due)
+    if resume_state.directory is None and not history.last_epoch:
         return
-    is_newest = start.directory is None or checkpoints.is_newest(start.directory)
-    is_cut_off = history.last_epoch > epoch or start.evaluation_due
+    is_newest = resume_state.directory is None or checkpoint_store.is_newest(resume_state.directory)
+    is_cut_off = history.last_epoch > epoch or resume_state.evaluation_due
     if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
         run_log.event("interruption", values)
         run_log.log_and_print(
             f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
-            f"{_place(start.position)} is done again"
+            f"{_place(resume_state.position)} is done again"
         )
     if history.evaluations:
         epochs = ", ".join(map(str, history.evaluations))
         run_log.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
-    source = None if start.directory is None else str(start.directory)
-    changes = {change.name: [change.before, change.now] for change in start.changes}
+    source = None if resume_state.directory is None else str(resume_state.directory)
+    changes = {change.name: [change.before, change.now] for change in resume_state.changes}
     run_log.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
 
 

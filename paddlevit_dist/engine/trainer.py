@@ -54,7 +54,7 @@ class Trainer:
     Args:
         config: the frozen configuration.
         task: the task, built in the parent process together with its datasets.
-        datasets: samples by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
+        datasets: datasets by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
             DATA.SPLIT alone for an evaluation.
         notices: log lines in addition to the notices of the task and the datasets.
         callbacks: the user's callbacks, in addition to the services in LOG_TO. Only the main process calls them.
@@ -62,14 +62,14 @@ class Trainer:
 
     Attributes:
         model: the bare model, without the data-parallel wrapper.
-        evaluated: the samples that ``evaluation`` reads; missing if there is no such split.
-        evaluation: the evaluator of ``evaluated``.
+        eval_dataset: the dataset that ``evaluator`` reads; missing if there is no such split.
+        evaluator: the evaluator of ``eval_dataset``.
         heartbeat: reports to the watchdog what this rank is doing.
         folder: the folder of the checkpoints.
         state: the parts that a checkpoint holds; ``sampler``, ``schedule``, ``precision``, ``optimizer``, ``ema`` and
             ``nan_guard`` are some of them. This and all that follow are set by ``prepare_training``.
         loader: batches of training samples on the device.
-        start: the position and state that -resume and -pretrained give.
+        resume_state: the position and state that -resume and -pretrained give.
         checkpointer: saves ``state``.
         step: runs one optimizer step.
         batch_norm: "sync" or "local".
@@ -79,8 +79,8 @@ class Trainer:
         logger: the hook that logs progress.
     """
 
-    evaluated: Any
-    evaluation: Evaluator
+    eval_dataset: Any
+    evaluator: Evaluator
     logger: TrainingLogger
 
     def __init__(
@@ -118,8 +118,8 @@ class Trainer:
             self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
         if split in self.datasets:
-            self.evaluated = self.datasets[split]
-            self.evaluation = Evaluator(config, task, self.model, self.evaluated, precision, self.heartbeat)
+            self.eval_dataset = self.datasets[split]
+            self.evaluator = Evaluator(config, task, self.model, self.eval_dataset, precision, self.heartbeat)
         self.hooks: list[Hook] = []
         self._is_prepared = False
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
@@ -143,7 +143,7 @@ class Trainer:
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
-        self.resume()
+        self.restore()
         self.step = TrainStep(
             task,
             data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
@@ -158,15 +158,15 @@ class Trainer:
         )
         self._is_prepared = True
 
-    def resume(self) -> None:
-        """Load what -resume or -pretrained names, and continue from there. Every rank must call this.
+    def restore(self) -> None:
+        """Load what -resume or -pretrained names, if anything, and build the checkpointer. Every rank must call this.
 
         Raises:
             UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
         """
         parts = self.config, self.task, self.datasets, self.state, self.run_log
-        self.start = StateLoader(*parts).load()
-        self.checkpointer = Checkpointer(*parts, self.start, self.callbacks.note_saved)
+        self.resume_state = StateLoader(*parts).load()
+        self.checkpointer = Checkpointer(*parts, self.resume_state, self.callbacks.note_saved)
         self._update_saved = self.schedule.update  # the last one saved; at first, the one that the run starts from
 
     def on_weights_loaded(self) -> None:
@@ -176,26 +176,26 @@ class Trainer:
 
     def _add_hooks(self) -> None:
         """Build the hooks, in the order in which they are called."""
-        train, evaluations = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
+        train, epochs_left = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
         self.logger = TrainingLogger(
             self.config,
             self.task,
             self.state,
-            self.start,
+            self.resume_state,
             self.loader,
-            self.evaluation,
+            self.evaluator,
             self.run_log,
             self.heartbeat,
             self.callbacks,
             last_epoch=self.last_epoch,
-            evaluations=sum(map(self.should_evaluate, evaluations)),
+            evaluations=sum(map(self.should_evaluate, epochs_left)),
         )
         if self.task.empty_cache_freq:
             self.hooks.append(EmptyingCache(self.task.empty_cache_freq))
         self.hooks.append(self.logger)
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
-            self.hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.run_log, end))
+            self.hooks.append(EarlyStopping(train, metric, self.resume_state, self.evaluator, self.run_log, end))
         self.hooks.extend(extension.build_hooks(self))
 
     # ---- epochs ----------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Trainer:
                 self.prepare_training()
             self.on_weights_loaded()
             self._add_hooks()
-            with self.until_the_end():
+            with self.notifying_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
                 signals.record_only()
@@ -228,7 +228,7 @@ class Trainer:
                     self.checkpointer.settle()  # finish writing a checkpoint, also after an error
 
     @contextlib.contextmanager
-    def until_the_end(self) -> Iterator[None]:
+    def notifying_end(self) -> Iterator[None]:
         """Notify the callbacks how the run ended: finished, stopped or failed."""
         outcome = FAILED
         try:
@@ -248,14 +248,14 @@ class Trainer:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
         nothing_left = nothing_left or self._stop_reason
-        if nothing_left and not self.start.evaluation_due:
+        if nothing_left and not self.resume_state.evaluation_due:
             self.run_log.log_and_print(f"nothing to do: {nothing_left}")
             return {}
         self._log_start()
         values: dict[str, float] = {}
         line = ""
-        if self.start.evaluation_due:
-            if not self.checkpointer.is_own(first - 1, self.start.directory):
+        if self.resume_state.evaluation_due:
+            if not self.checkpointer.is_own(first - 1, self.resume_state.directory):
                 self.save(evaluation_due=True, epoch=first - 1)
             values, line = self.evaluate(first - 1)
         # Close the loader before an exception propagates: its threads must not run when the process exits.
@@ -265,7 +265,7 @@ class Trainer:
                 is_evaluated = self.should_evaluate(epoch)
                 if is_evaluated or self.checkpointer.should_save(epoch):
                     self.save(evaluation_due=is_evaluated, epoch=epoch)
-                if self.checkpointer.agreement.should_stop(self.schedule.update):
+                if self.checkpointer.sync_point.should_stop(self.schedule.update):
                     self._stop()
                 if is_evaluated:
                     values, line = self.evaluate(epoch)
@@ -284,7 +284,7 @@ class Trainer:
         """Log and record the run's settings and size, once training is sure to begin."""
         config, run_log = self.config, self.run_log
         start_run_log(config, run_log, self.task, self.datasets)
-        log_resumption(self.start, run_log)
+        log_resumption(self.resume_state, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
         self.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), True, *sizes))
         for line in format_training(config, self.task, self.model, self.sampler, self.precision):
@@ -311,19 +311,19 @@ class Trainer:
             Stopped: the run was asked to stop, and its state is saved.
         """
         self.model.train()
-        agreement, updates = self.checkpointer.agreement, self.sampler.updates_left
+        sync_point, updates = self.checkpointer.sync_point, self.sampler.updates_left
         num_done = self.updates_per_epoch - updates  # before the resumed checkpoint
         is_due = is_complete = False
         try:
             for hook in self.hooks:
                 hook.before_epoch(epoch, num_done)
             for group in synchronized_groups(self.loader, batches, self.config.TRAIN.ACCUM_ITER, updates):
-                agreement.poll(self.schedule.update)
+                sync_point.poll(self.schedule.update)
                 num_done += 1
-                self.train_step(group, epoch, num_done)
+                self.train_update(group, epoch, num_done)
                 is_last = num_done == self.updates_per_epoch
-                is_due = self.checkpointer.is_due()
-                should_stop = agreement.should_stop(self.schedule.update)
+                is_due = self.checkpointer.should_save_update()
+                should_stop = sync_point.should_stop(self.schedule.update)
                 if is_last or is_due or should_stop:
                     self._report(self.step.flush())
                 if is_due and not is_last:
@@ -340,13 +340,13 @@ class Trainer:
         if is_due:  # after the epoch's means are logged, because later checkpoints do not hold them
             self.save(evaluation_due=self.should_evaluate(epoch))
 
-    def train_step(self, batches: list[Any], epoch: int, number: int) -> None:
+    def train_update(self, batches: list[Any], epoch: int, number: int) -> None:
         """Launch one optimizer step, report the steps that have completed, and count it.
 
         Args:
             batches: the step's micro-batches of this rank.
             epoch: the epoch, from 1.
-            number: number of the step in the epoch, from 1.
+            number: position of the step in the epoch, from 1.
         """
         left = self.config.TRAIN.NUM_EPOCHS - epoch
         position = StepPosition(epoch, self.schedule.update, self.schedule.total_updates, epochs_left=left)
@@ -399,7 +399,8 @@ class Trainer:
         self._update_saved = self.schedule.update
 
     def _share_statistics(self) -> None:
-        # With "local", ranks have different statistics; Paddle's synchronized ones differ with the rows per rank.
+        # With TRAIN.BATCH_NORM local, running statistics differ between ranks; with Paddle's SyncBatchNorm, if ranks
+        # have unequal inputs.
         broadcast_statistics(self.model)
 
     def _stop(self) -> NoReturn:
@@ -411,10 +412,10 @@ class Trainer:
         if self.schedule.update != self._update_saved:
             self.save(evaluation_due=False)
         self.checkpointer.finish()
-        raise Stopped(stops.reason(), self.checkpointer.describe_last(self.start.position["update"]))
+        raise Stopped(stops.reason(), self.checkpointer.describe_last(self.resume_state.position["update"]))
 
     def evaluate(self, epoch: int) -> tuple[dict[str, float], str]:
-        """Evaluate the weights, and the averaged weights if there are any, whose values then count.
+        """Evaluate the weights, then the EMA weights if there are any; the last evaluated choose the best checkpoint.
 
         Hooks, such as early stopping, may end the training after it. Every rank must call this.
 
@@ -443,21 +444,21 @@ class Trainer:
         if self.ema is None:
             return self._evaluate_once(epoch, label, when, True)
         values, line = self._evaluate_once(epoch, label, when, False)
-        event = {"epoch": epoch, **self.evaluation.build_event(values)}
+        event = {"epoch": epoch, **self.evaluator.build_event(values)}
         self.run_log.event("evaluation_without_average", event)
         self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()
             return self._evaluate_once(epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True)
 
-    def _evaluate_once(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
+    def _evaluate_once(self, epoch: int, label: str, when: str, chooses_best: bool) -> tuple[dict[str, float], str]:
         """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.
 
-        ``when`` names the evaluation in that error; ``counts``: its values choose the best checkpoint.
+        ``when`` names the evaluation in that error; ``chooses_best``: its values choose the best checkpoint.
         """
-        is_last = counts and epoch == self.last_epoch
+        is_last = chooses_best and epoch == self.last_epoch
         observers = list(filter(None, [hook.before_evaluate(is_last) for hook in self.hooks]))
-        values, line = self.evaluation(label, epoch=epoch, observers=observers)
+        values, line = self.evaluator(label, epoch=epoch, observers=observers)
         try:
             require_finite(values, when)
         except UserError:

@@ -244,7 +244,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     about = task.export_parts().about
     lines += _compare_descriptions(model, about, config)
     lines += _compare_names(
-        model, about.get("landmarks") or task.dataset_signature(run.evaluated).get("classes"), config
+        model, about.get("landmarks") or task.dataset_signature(run.eval_dataset).get("classes"), config
     )
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
@@ -252,9 +252,9 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
         weights, more = load_evaluated_weights(run, model.trained)
         model.weights = str(weights)
         lines += more
-    run.model = run.evaluation.model = task.evaluated_model(model)
+    run.model = run.evaluator.model = task.evaluated_model(model)
     devices = dict.fromkeys(all_gather(function.computed_by))
-    run.evaluation.facts["computed_by"] = " and ".join(devices)
+    run.evaluator.facts["computed_by"] = " and ".join(devices)
     return model.source, lines
 
 
@@ -321,7 +321,7 @@ class ExportComparison(EvaluationObserver):
         self._exported = next(
             layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, ExportedLayer)
         )
-        self._is_labeled = run.evaluated.labeled
+        self._is_labeled = run.eval_dataset.labeled
         self._metrics = run.task.build_metrics()
         self._replayed = _ReplayLayer()
         self._trained = run.task.evaluated_model(self._replayed)
@@ -378,14 +378,14 @@ class ExportComparison(EvaluationObserver):
         messages = [str(difference)]
         if self._has_class_scores:
             differences["changed"] = changed
-            messages.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
+            messages.insert(0, f"{changed:,} of {len(run.eval_dataset):,} {run.task.sample_name} have another answer")
         event = {**facts, "trained": exported.weights, **differences}
         if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric
             run_log.log_and_print(f"trained weights: {self._metrics.summary(values)}")
             event["trained_values"] = values
-            if score in values and score in run.evaluation.values:
-                messages.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
+            if score in values and score in run.evaluator.values:
+                messages.insert(0, f"{score} {round(run.evaluator.values[score] - values[score], 6) + 0.0:+.4g}")
         run_log.event("difference_of_export", event)
         run_log.log_and_print(f"after the export: {'; '.join(messages)}")
         precision = (

@@ -56,14 +56,14 @@ class WithoutLeaks(EvaluationObserver):
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
-        run.evaluation.keeps_table = True
+        run.evaluator.keeps_table = True
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Compute the score without leaked samples, and record it."""
-        evaluation, run_log = self._run.evaluation, self._run.run_log
-        if not is_main() or not evaluation.samples.labeled:
+        evaluator, run_log = self._run.evaluator, self._run.run_log
+        if not is_main() or not evaluator.samples.labeled:
             return
-        total, listed, table = len(evaluation.samples), read_leaks(run_log.folder / FILE), evaluation.table
+        total, listed, table = len(evaluator.samples), read_leaks(run_log.folder / FILE), evaluator.table
         if not 0 < len(listed) < total:
             reason = "all samples are in the training set" if listed else "no sample is in the training set: same score"
             run_log.log_and_print(f"without leaks: {reason}")
@@ -72,7 +72,7 @@ class WithoutLeaks(EvaluationObserver):
         try:
             if table is None:
                 raise KeyError("score")
-            values, line = evaluation.scored(table.without(listed), without)
+            values, line = evaluator.scored(table.without(listed), without)
         except KeyError as missing:  # metrics of a user's task
             run_log.log_and_print(
                 f"without leaks: not known: the task's metrics have no {missing} for a part of the samples"

@@ -50,7 +50,7 @@ class ReportHook(Hook):
         self._report.write_page()
 
     def _new_recorder(self) -> FigureRecorder:
-        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluation))
+        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluator))
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:
@@ -61,7 +61,7 @@ class ReportHook(Hook):
                 return
             self._run.run_log.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
             recorder = self._new_recorder()
-            recorder.evaluate(self._run.evaluation)
+            recorder.evaluate(self._run.evaluator)
             self._report.write_figures(recorder, _collect_facts(best))
 
 
@@ -70,7 +70,7 @@ class ReportWriter:
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
-        self._task, self._run_log, self._evaluation = run.task, run.run_log, run.evaluation
+        self._task, self._run_log, self._evaluator = run.task, run.run_log, run.evaluator
 
     def write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
         """Build the figures and write them to the run's folder. Every rank must call this.
@@ -81,7 +81,7 @@ class ReportWriter:
         """
         if recorder is None:
             return
-        self._evaluation.heartbeat.at("building the report's figures")
+        self._evaluator.heartbeat.at("building the report's figures")
         records, problems = recorder.gather()
         if not is_main():
             return
@@ -96,18 +96,18 @@ class ReportWriter:
                 self._log_failure("its figures could not be built", traceback.format_exc())
 
     def _save_figures(self, records: IndexedRecords, facts: dict[str, Any]) -> None:
-        model, config, evaluation = self._run.model, self._run.config, self._evaluation
+        model, config, evaluator = self._run.model, self._run.config, self._evaluator
         was_training = model.training
         model.eval()
-        with paddle.no_grad(), evaluation.precision.patch_forward(model):
-            figures: Sequence[Figure] = self._task.figures(evaluation.samples, records, model)
+        with paddle.no_grad(), evaluator.precision.patch_forward(model):
+            figures: Sequence[Figure] = self._task.figures(evaluator.samples, records, model)
         if was_training:
             model.train()
         about = {
             "task": config.TASK,
             "data": config.DATA.DATASET,
-            "samples": len(evaluation.samples),
-            **evaluation.precision.facts,
+            "samples": len(evaluator.samples),
+            **evaluator.precision.facts,
             "time": time.time(),
             **facts,
         }

@@ -107,7 +107,7 @@ def _parse(words: list[str]) -> Any:
     parser.option("annotations", None, ids, path)
     limit = "detection: boxes kept for each image and category, best first (default: the run's)"
     parser.option("max_detections", None, limit, at_least(10))
-    pixels = "segmentation: size of the sliding window, pixels or HEIGHTxWIDTH (default: the run's)"
+    pixels = "segmentation, detection: size of the windows, pixels or HEIGHTxWIDTH (default: the run's)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
 

@@ -138,6 +138,9 @@ class TransformedDataset:
     eval_protocol: str = ""
     #: whether training and held-out samples were drawn at random from one dataset
     is_random_split: bool = False
+    #: ways to speed up reading, apart from more loader processes: keys to set or commands to run, as parts of a
+    #: sentence; logged once if a training run waits for its data
+    reading_advice: Sequence[str] = ()
     #: names of the classes, or of the landmarks, in the order of their labels; None: there are none
     class_names: Sequence[str] | None = None
     #: the ``Dataset`` of these samples, in its order; optional in a user's own class
@@ -307,6 +310,11 @@ def require_split(split: str, existing: Sequence[str], dataset: str, remark: str
         available = f"it has {', '.join(existing)}" if existing else "it has none"
         raise UserError(f"dataset {dataset} has no split '{split}' (-split): {available}{remark}")
     return split
+
+
+def is_training_split(config: RunSettings, split: str) -> bool:
+    """Return whether the samples of a split are augmented: "train", unless it is the split to evaluate."""
+    return split == "train" and not config.EVAL
 
 
 def resolve_class_names(

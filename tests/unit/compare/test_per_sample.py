@@ -214,8 +214,8 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
-        evaluated=SimpleNamespace(name=names.__getitem__, labeled=True),
-        evaluation=SimpleNamespace(table=table),
+        eval_dataset=SimpleNamespace(name=names.__getitem__, labeled=True),
+        evaluator=SimpleNamespace(table=table),
         run_log=SimpleNamespace(log_and_print=said.append),
         task=SimpleNamespace(traits=TaskTraits(sample_name="images"), build_metrics=Own),
     )

@@ -6,6 +6,7 @@ from typing import Any
 import paddle
 
 from ..checkpoint.load import statistics_in
+from ..data.permutation import MOST_IN_MEMORY
 from ..distributed import world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog
@@ -122,6 +123,8 @@ def format_training(
 ) -> list[str]:
     """Format the lines before the first step; see ``describe_training``."""
     lines = [describe_training(config, task, model, sampler), *filter(None, [precision.notice])]
+    if sampler.computes_order:
+        lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
     if precision.enabled and config.AMP_LEVEL == "O2":
         lines.append(
             "level O2: softmax and norms use the dtype of their input; weights and gradients are float32, as at O1"

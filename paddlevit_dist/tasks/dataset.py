@@ -33,6 +33,8 @@ class Dataset:
     root: str | None = None
     #: whether any sample has labels, or other ground truth for a score
     labeled: bool = True
+    #: whether samples are at an address, so that ``prefetch`` is worth its call
+    is_remote: bool = False
     #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
@@ -78,6 +80,13 @@ class Dataset:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
         """
         raise NotImplementedError
+
+    def prefetch(self, indices: Sequence[int]) -> None:
+        """Fetch samples of a dataset at an address together; called in a loader process before it reads a batch.
+
+        Raises:
+            UserError: they cannot be fetched.
+        """
 
     def __getitem__(self, index: int) -> Any:
         """Read a sample by index as ``read`` does; negative indices count from the end.

@@ -47,7 +47,7 @@ from ..data.inputs import open_image_inputs
 from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
-from ..data.reading import ReadConfig, check_labels
+from ..data.reading import ReadConfig, check_labels, count_labels, label_parts
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
@@ -168,7 +168,7 @@ class Classification(
         if not isinstance(samples, ClassificationSamples) or samples.dataset.labels is None:
             return text
         labels = samples.dataset.labels
-        numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)
+        numbers = count_labels(np.asarray(labels), samples.dataset.num_classes)
         if len(numbers) > _MOST_CLASSES_SHOWN:
             return f"{text} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
         names = samples.class_names or range(len(numbers))
@@ -191,7 +191,10 @@ class Classification(
         facts["number of classes"] = samples.dataset.num_classes
         labels = samples.dataset.labels
         if labels is not None:
-            facts["labels"] = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()[:16]
+            digest = hashlib.sha256()
+            for part in label_parts(np.asarray(labels)):
+                digest.update(part.astype("<i8", copy=False).data)
+            facts["labels"] = digest.hexdigest()[:16]
         if samples.class_names is not None:
             facts["classes"] = list(map(str, samples.class_names))
         return facts

@@ -24,7 +24,7 @@ from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.task import StepPosition, TaskTraits
 
 MODULE = "integration.distributed.test_exchanged_gradients"
 MIB = 1 << 20
@@ -72,7 +72,7 @@ class CountedTask:
 
     def __init__(self, task: Any) -> None:
         self._task = task
-        self.counts_per_sample, self.count_names = None, ("loss",)
+        self.traits = TaskTraits(count_names=("loss",))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)

@@ -43,7 +43,7 @@ class TrainingState(NamedTuple):
     undecayed: list[str]
 
     @property
-    def moments(self) -> OptimizerState:
+    def optimizer_state(self) -> OptimizerState:
         """The optimizer's state by structured names."""
         return OptimizerState(self.optimizer, self.model)
 

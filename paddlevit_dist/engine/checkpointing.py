@@ -2,15 +2,17 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import paddle
 
+from ..checkpoint import low_rank
 from ..checkpoint import store as checkpoints
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
+from ..checkpoint.weights import evaluated_weights
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.heartbeat import printing
 from ..logging.record import RunRecord
@@ -71,7 +73,7 @@ class Checkpointer:
     ) -> None:
         self._config, self._task, self._datasets = config, task, datasets
         self._state, self._record, self._on_saved = state, record, on_saved
-        self._earlier_samples = start.samples
+        self._earlier_samples, self._resumed = start.samples, start.directory
         self.folder = Path(config.SAVE) / "checkpoints"
         self.best = start.best
         self.agreement = SyncPoint()
@@ -84,6 +86,21 @@ class Checkpointer:
     def _samples(self) -> dict[str, np.ndarray]:
         """List the samples as ``checkpoints.read_samples`` returns them; computed in the writing thread."""
         return list_samples(self._datasets, self._earlier_samples)
+
+    @functools.cached_property
+    def _base(self) -> low_rank.LowRankBase | None:
+        """The frozen weights that TRAIN.LORA adds to, read on the first save; None without TRAIN.LORA."""
+        state = self._state.model.state_dict()
+        layers = low_rank.list_layers(state)
+        if not layers:
+            return None
+        lora, source = self._config.TRAIN.LORA, str(self._resumed or "")
+        if not source:
+            source = evaluated_weights(str(self._config.MODEL.PRETRAINED))
+        if Path(source).exists():
+            source = low_rank.find_source(Path(source).absolute())
+        digest = low_rank.digest_matrices({layer: state[f"{layer}.weight"].numpy() for layer in layers})
+        return low_rank.LowRankBase(source, digest, lora.ALPHA / lora.RANK)
 
     def should_save(self, epoch: int) -> bool:
         """Return whether the checkpoint of that epoch is kept."""
@@ -217,8 +234,9 @@ class Checkpointer:
             means: see ``EpochMeans.state_dict``.
         """
         state, record, on_saved = self._state, self._record, self._on_saved
-        weights: Tensors = state.model.state_dict()
-        averages: Tensors | None = None if state.ema is None else state.ema.state_dict()
+        saved_names = state.saved_names
+        weights: Tensors = _choose(state.model.state_dict(), saved_names)
+        averages: Tensors | None = None if state.ema is None else _choose(state.ema.state_dict(), saved_names)
         if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.copy("weights", weights)
             averages = averages and self._copies.copy("averages", averages)
@@ -228,6 +246,8 @@ class Checkpointer:
             optimizer = state.moments.state_dict()
         position = state.position()
         described = describe(self._config, self._task, self._datasets)
+        if self._base is not None:
+            described[low_rank.KEY] = self._base._asdict()
         extra = {
             "scaler": state.precision.state_dict(),
             "best": self.best,
@@ -290,6 +310,10 @@ class Checkpointer:
         problem = broadcast_object(None if failure is None else str(failure))
         if problem is not None:
             raise UserError(problem)
+
+
+def _choose(tensors: Mapping[str, paddle.Tensor], names: set[str]) -> dict[str, paddle.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name in names}
 
 
 def _values(tensors: Tensors) -> dict[str, np.ndarray]:

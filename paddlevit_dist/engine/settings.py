@@ -79,6 +79,15 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
     if pretrained and resume:
         notices.append(f"{view['MODEL.RESUME']} wins over {view['MODEL.PRETRAINED']} if it finds a checkpoint")
     _check_momentum(values.TRAIN, view)
+    if values.TRAIN.LORA.RANK and not (pretrained or resume):
+        raise UserError(
+            f"{view['TRAIN.LORA.RANK']}: it trains a few values for frozen weights; name these with -pretrained=WEIGHTS"
+        )
+    if values.TRAIN.LORA.RANK and values.TO_STATIC:
+        raise UserError(
+            f"{view['TRAIN.LORA.RANK']} and {view['TO_STATIC']}: compiled models take no such matrices; set one of "
+            "them to 0 or False"
+        )
     momentum = values.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and momentum < _MIN_PLAUSIBLE_MOMENTUM:
         notices.append(
@@ -178,6 +187,9 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         names = ("TRAIN.WARMUP_START_LR", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM")
         yield IgnoredKeys(names, steps, "there is no warm-up: {}")
+    if not train.LORA.RANK:
+        reason = "it is for matrices of low rank, and {}"
+        yield IgnoredKeys(("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), "TRAIN.LORA.RANK", reason)
     if not train.MODEL_EMA:
         names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
         yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")

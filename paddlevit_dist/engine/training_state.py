@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 
 import paddle
 
+from ..checkpoint.low_rank import is_factor
 from ..data.sampler import TrainingSampler
 from ..distributed import rank, recompute_layers, set_batch_norm_momentum, world_size
 from ..models import prepare
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
+from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
 from .optimizer import OptimizerState, build_optimizer, decay_groups, freeze, params_without_weight_decay
@@ -45,6 +47,14 @@ class TrainingState(NamedTuple):
     def moments(self) -> OptimizerState:
         """The optimizer's state by structured names."""
         return OptimizerState(self.optimizer, self.model)
+
+    @property
+    def saved_names(self) -> set[str]:
+        """Names of the model's state that checkpoints contain: all, but with TRAIN.LORA no frozen weights."""
+        state = self.model.state_dict()
+        if not any(map(is_factor, state)):
+            return set(state)
+        return set(state) - {name for name, p in self.model.named_parameters() if p.stop_gradient}
 
     def position(self) -> dict[str, int]:
         """Return "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update"."""
@@ -141,6 +151,9 @@ def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedu
 
 def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log: Callable[[str], None]) -> None:
     train = config.TRAIN
+    if train.LORA.RANK:
+        paddle.seed(config.SEED)
+        add_low_rank_terms(model, train.LORA.RANK, train.LORA.ALPHA, train.LORA.TARGETS, log)
     frozen = freeze(model, train.FREEZE)
     if frozen:
         log(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")

@@ -218,13 +218,27 @@ class Checkpointer:
                     f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
                     "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
                 )
+        shards, ema = self._state.shards, self._state.ema
+        moments = averages = None
+        if shards is not None:
+            moments = shards.collect(self._state.moments.tensors())
+            averages = None if ema is None else shards.collect(ema.state_dict())
         if is_main():
-            self._background.do(self._writing(name, place, evaluation_due, means.state_dict(windows)))
+            write = self._writing(name, place, evaluation_due, means.state_dict(windows), moments, averages)
+            self._background.do(write)
         if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
 
-    def _writing(self, name: str, place: str, evaluation_due: bool, means: dict[str, Any] | None) -> Callable[[], None]:
+    def _writing(
+        self,
+        name: str,
+        place: str,
+        evaluation_due: bool,
+        means: dict[str, Any] | None,
+        moments: dict[str, np.ndarray] | None = None,
+        averaged: dict[str, np.ndarray] | None = None,
+    ) -> Callable[[], None]:
         """Copy the current state and return the function that writes it, which may run while training continues.
 
         Args:
@@ -232,14 +246,25 @@ class Checkpointer:
             place: epoch or step, for messages.
             evaluation_due: see ``save_epoch``.
             means: see ``EpochMeans.state_dict``.
+            moments: the optimizer's state of all ranks; None: this rank has all of it.
+            averaged: the averages of all ranks; None: this rank has all of them.
         """
         state, record, on_saved = self._state, self._record, self._on_saved
         saved_names = state.saved_names
         weights: Tensors = _choose(state.model.state_dict(), saved_names)
-        averages: Tensors | None = None if state.ema is None else _choose(state.ema.state_dict(), saved_names)
+        ema_state = {} if state.ema is None else _choose(state.ema.state_dict(), saved_names)
+        averages: Tensors | None = None if state.ema is None else ema_state
+        if averaged is not None:
+            names = {key: tensor.name for key, tensor in weights.items()}
+            whole = {key: HostTensor(averaged[key], names[key]) for key in names if key in averaged}
+            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in ema_state.items()} | whole
         if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.copy("weights", weights)
-            averages = averages and self._copies.copy("averages", averages)
+            if averages is not None and averaged is None:
+                averages = self._copies.copy("averages", averages)
+        if moments is not None:
+            optimizer = moments
+        elif self._config.SAVE_IN_BACKGROUND:
             copies = self._copies.copy("optimizer", state.moments.tensors())
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:

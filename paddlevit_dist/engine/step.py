@@ -32,6 +32,7 @@ from .multi_tensor import MultiTensorStep, clipping_factor, collect_gradients
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
 from .queued_step import QueuedStep
+from .sharding import ShardedOptimizer, ShardedStep
 
 COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the order of the task's ``count_names``
 
@@ -251,9 +252,9 @@ class TrainStep:
         """Queue the update after the gradients; return None if the host has to check the gradients first."""
         if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
-        has_step = isinstance(self.optimizer, (FusedStep, JointOptimizer))
+        has_step = isinstance(self.optimizer, (FusedStep, JointOptimizer, ShardedOptimizer))
         multi_tensor = self.optimizer.foreach_step() if has_step else None
-        if not isinstance(multi_tensor, (MultiTensorStep, JointStep)) or not multi_tensor.takes(
+        if not isinstance(multi_tensor, (MultiTensorStep, JointStep, ShardedStep)) or not multi_tensor.takes(
             multi_tensor.gradients()
         ):
             return None

@@ -18,6 +18,7 @@ from .nan_guard import NonFiniteGuard
 from .optimizer import OptimizerState, build_optimizer, decay_groups, freeze, params_without_weight_decay
 from .precision import TrainingPrecision, compile_model
 from .schedule import RateSchedule, build_schedule
+from .sharding import Shards
 
 
 class TrainingState(NamedTuple):
@@ -32,6 +33,7 @@ class TrainingState(NamedTuple):
         sampler: the order of the training samples, and the position in it.
         schedule: the learning rate of every step.
         undecayed: names of parameters with two or more axes that have no weight decay.
+        shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
     """
 
     model: paddle.nn.Layer
@@ -42,11 +44,12 @@ class TrainingState(NamedTuple):
     sampler: TrainingSampler
     schedule: RateSchedule
     undecayed: list[str]
+    shards: Shards | None = None
 
     @property
     def moments(self) -> OptimizerState:
         """The optimizer's state by structured names."""
-        return OptimizerState(self.optimizer, self.model)
+        return OptimizerState(self.optimizer, self.model, self.shards)
 
     @property
     def saved_names(self) -> set[str]:
@@ -129,14 +132,17 @@ def build_training_state(
     undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
     first = train.OPTIMIZER.WARMUP_MOMENTUM
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
+    shards = Shards(model) if train.SHARDING and world_size() > 1 else None
+    if train.SHARDING:
+        log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process" if shards is None else shards.describe())
     optimizer = build_optimizer(
-        train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log=log, momentum_now=momentum_now
+        train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log, momentum_now, shards
     )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
-    ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
+    ema = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None
     has_scaler = precision.scaler is not None
     nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
-    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed)
+    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, shards)
 
 
 def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedule:

@@ -188,6 +188,11 @@ class TrainSection(Section):
         Range(low=0, high=1, low_open=True),
     )
     FREEZE: list[str] = key([], "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*")
+    SHARDING: Literal["optimizer"] | None = key(
+        None,
+        "optimizer: each device keeps the optimizer's state and the averaged weights of its share of the parameters "
+        "only, and broadcasts the share after each update; None: all devices keep all",
+    )
     RECOMPUTE: bool = key(
         False, "recompute blocks in the backward pass instead of storing activations: less memory, more time"
     )

@@ -131,7 +131,7 @@ def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
 
     def ours() -> Any:
         task = Classification(config)
-        with mock.patch.object(SplitInspection, "look", return_value=[]):  # no image exists
+        with mock.patch.object(SplitInspection, "inspect", return_value=[]):  # no image exists
             return config, task, {split: task.build_dataset(split, folder) for split in ("train", "val")}
 
     def lists() -> Any:

@@ -1,8 +1,8 @@
 """The optional folders of this package: each can be deleted alone, and the rest of the package works without it.
 
 The core never imports them. Their commands are rows of ``commands.COMMANDS``, their keys are in their module
-``settings``, their flags, callbacks and jobs are rows of the tables below, and the functions that the core calls are
-in ``_MODULES``. A row is imported when a run needs it.
+``settings``, their flags, hooks, observers and jobs are rows of the tables below, and the functions that the core calls
+are in ``_MODULES``. A row is imported when a run needs it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,16 +26,17 @@ if TYPE_CHECKING:  # the functions of ``_MODULES``, each with its signature
     from .cpu_kernels.updates import gradients as gradients
     from .cpu_kernels.updates import optimizer_step as optimizer_step
     from .debug.first_layer import FirstLayerFinder as FirstLayerFinder
+    from .engine.evaluation import EvaluationObserver
+    from .engine.hooks import Hook
     from .engine.trainer import Trainer
     from .export.files import parse_evaluated_argument as parse_evaluated_argument
     from .export.scoring import load_comparison_weights as load_comparison_weights
     from .export.scoring import load_exported_layer as load_exported_layer
     from .leakage.evaluation import find_in_training as find_in_training
     from .leakage.formatting import show_leaks as show_leaks
-    from .report.callback import write_evaluation_report as write_evaluation_report
+    from .report.hook import write_evaluation_report as write_evaluation_report
     from .report.page import write_last_page as write_last_page
     from .settings.every_run import RunSettings
-    from .tasks.callback import Callback
 
 FOLDERS = ("cpu_kernels", "debug", "report", "export", "leakage", "compare")
 _REQUIRED_MODULES = {"cpu_kernels": "numba"}
@@ -55,7 +56,7 @@ _MODULES = {
     "resized_cross_entropy": "cpu_kernels.layers",
     "show_leaks": "leakage.formatting",
     "write_evaluated": "compare.tables",
-    "write_evaluation_report": "report.callback",
+    "write_evaluation_report": "report.hook",
     "write_last_page": "report.page",
     "write_scored": "compare.tables",
 }
@@ -78,8 +79,8 @@ class Flag(NamedTuple):
     meaning: str = ""  # in a few words; empty: the key's
 
 
-class CallbackRow(NamedTuple):
-    """A callback of a folder.
+class HookRow(NamedTuple):
+    """A hook of the training, or an observer of an evaluation, of a folder.
 
     Attributes:
         key: the key that is set if a run needs it.
@@ -105,14 +106,14 @@ _FLAGS = {
     ),
 }
 
-TRAINING_CALLBACKS = (
-    CallbackRow("PROFILE", ".debug.profile:ProfileCallback"),
-    CallbackRow("REPORT", ".report.callback:ReportCallback"),
+TRAINING_HOOKS = (
+    HookRow("PROFILE", ".debug.profile:ProfileHook"),
+    HookRow("REPORT", ".report.hook:ReportHook"),
 )
-EVALUATION_CALLBACKS = (
-    CallbackRow("EXPORTED", ".export.scoring:ExportComparison"),
-    CallbackRow("EXCLUDE_LEAKED", ".leakage.evaluation:WithoutLeaks"),
-    CallbackRow("PER_SAMPLE", ".compare.per_sample:PerSampleWriter"),
+EVALUATION_OBSERVERS = (  # of a run that only evaluates
+    HookRow("EXPORTED", ".export.scoring:ExportComparison"),
+    HookRow("EXCLUDE_LEAKED", ".leakage.evaluation:WithoutLeaks"),
+    HookRow("PER_SAMPLE", ".compare.per_sample:PerSampleWriter"),
 )
 # Key -> the job that runs instead of training or evaluation if the key is set.
 JOBS = {"SELFTEST": ".debug.selftest:run", "SEEDS": ".compare.seeds:run"}
@@ -156,6 +157,15 @@ def import_job(key: str) -> Callable[[Any], None]:
     return import_object(JOBS[key])
 
 
-def build_callbacks(run: Trainer, rows: Sequence[CallbackRow]) -> list[Callback]:
-    """Build the callbacks whose keys are set."""
-    return [import_object(row.location)(run) for row in rows if not is_missing(row.location) and run.config[row.key]]
+def build_hooks(run: Trainer) -> list[Hook]:
+    """Build the hooks of training whose keys are set."""
+    return [import_object(row.location)(run) for row in TRAINING_HOOKS if _is_set(row, run.config)]
+
+
+def build_observers(run: Trainer) -> list[EvaluationObserver]:
+    """Build the observers of a run that only evaluates, whose keys are set."""
+    return [import_object(row.location)(run) for row in EVALUATION_OBSERVERS if _is_set(row, run.config)]
+
+
+def _is_set(row: HookRow, config: RunSettings) -> bool:
+    return not is_missing(row.location) and bool(config[row.key])

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 PACKAGE = f"{Path(__file__).resolve().parents[1] / 'paddlevit_dist'}{os.sep}"
-FIRST, LAST = "data_awaited", "update_done"  # methods of callbacks around the batch and the step of an update
+FIRST, LAST = "synchronized_groups", "after_step"  # waits for the batches of a step; called after each step
 walks: dict[str, dict[str, int]] = {"key": {}, "batch": {}, "evaluate": {}}  # files with their numbers of entries
 current = ""
 

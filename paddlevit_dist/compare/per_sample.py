@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 
 from ..distributed import is_main
+from ..engine.evaluation import EvaluationObserver
 from ..engine.trainer import Trainer
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
-from ..tasks.callback import Callback
 from ..tasks.metrics import Metrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
@@ -21,29 +21,23 @@ from .settings import CompareSettings
 _DIGITS = 6
 
 
-class PerSampleWriter(Callback):
-    """Write the table of an evaluation. Every rank has this callback."""
+class PerSampleWriter(EvaluationObserver):
+    """Write the table of an evaluation.
 
-    on_every_rank = True
+    Raises:
+        UserError: the evaluation will have no results for each sample.
+    """
 
     def __init__(self, run: Trainer) -> None:
         self._run, self._target = run, Path(str(cast(CompareSettings, run.config).PER_SAMPLE))
         run.evaluation.keeps_table = True
-
-    def evaluation_started(self, is_shown: bool) -> None:
-        """Check that the evaluation has results for each sample.
-
-        Raises:
-            UserError: if it does not.
-        """
-        config = self._run.config
-        if not is_shown:
-            raise UserError(f"-per_sample: the samples of {config.DATA.SPLIT} have no labels: drop -per_sample")
-        kind = type(self._run.task.build_metrics())
+        if not run.evaluated.labeled:
+            raise UserError(f"-per_sample: the samples of {run.config.DATA.SPLIT} have no labels: drop -per_sample")
+        kind = type(run.task.build_metrics())
         if not issubclass(kind, Metrics) or kind.per_sample is Metrics.per_sample:
             raise UserError(self._format_unsupported())
 
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
+    def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Write the table.
 
         Raises:

@@ -9,30 +9,30 @@ import io
 import os
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import paddle
 from paddle import profiler
 
 from ..distributed import world_size
+from ..engine.hooks import Hook, UpdateRecord
 from ..engine.trainer import Trainer
 from ..runtime.errors import UserError
 from ..runtime.files import temporary_name
 from ..runtime.transfers import is_on_gpu
-from ..tasks.callback import Callback, UpdateRecord
 from .settings import DebugSettings
 
 _SKIPPED = 2  # updates at the start of an epoch, if it has enough updates
 
 
-class ProfileCallback(Callback):
-    """Record updates of the first epoch of a run, and the other callbacks of each update.
+class ProfileHook(Hook):
+    """Record updates of the first epoch of a run.
+
+    The trainer marks the spans "waiting for data" and "update" of each.
 
     Raises:
         UserError: during training, if Paddle's profiler does not start.
     """
-
-    on_every_rank = True
 
     def __init__(self, run: Trainer) -> None:
         requested = cast(DebugSettings, run.config).PROFILE
@@ -43,38 +43,31 @@ class ProfileCallback(Callback):
         self._position = self._number = self._first = 0
         self._name = ""
         self._profiler: profiler.Profiler | None = None
-        self._span: Any = None
         self._started = 0.0
 
-    def epoch_started(self, epoch: int, made: int) -> None:
-        """Choose the updates to record."""
-        left = self._updates_per_epoch - made
+    def before_epoch(self, epoch: int, done: int) -> None:
+        """Choose the updates to record, and start the profiler if they are the first ones."""
+        left = self._updates_per_epoch - done
         self._position, self._number = 0, min(self._requested, left)
         self._first = min(_SKIPPED, left - self._number)
-        begin = made + self._first + 1
+        begin = done + self._first + 1
         self._name = f"epoch_{epoch:04d}_updates_{begin}_to_{begin + self._number - 1}"
 
-    def data_awaited(self) -> None:
-        """Start the profiler before the first update to record."""
-        if self._requested and self._position == self._first:
+        if self._requested and not self._first:
             self._start()
-        self._enter("waiting for data")
 
-    def update_started(self, step: Any, batches: Any) -> None:
-        """Begin the span "update"."""
-        self._enter("update")
-
-    def update_done(self, update: UpdateRecord) -> None:
-        """Stop the profiler after the last update to record."""
-        self._enter("")
+    def after_step(self, update: UpdateRecord) -> None:
+        """Start the profiler before the first update to record, and stop it after the last one."""
         self._position += 1
         if self._profiler is not None:
             if self._position == self._first + self._number:
                 self._finish()
             else:
                 self._profiler.step()
+        elif self._requested and self._position == self._first:
+            self._start()
 
-    def epoch_left(self) -> None:
+    def after_epoch(self, epoch: int, is_complete: bool) -> None:
         """Discard an interrupted recording."""
         if self._profiler is not None:
             self._stop()
@@ -95,16 +88,8 @@ class ProfileCallback(Callback):
             ) from error
         self._profiler, self._started = recorder, time.perf_counter()
 
-    def _enter(self, name: str) -> None:
-        """End the current span of the trace, and begin a new one unless the name is empty."""
-        if self._span is not None:
-            self._span.end()
-        self._span = profiler.RecordEvent(name) if name and self._profiler is not None else None
-        if self._span is not None:
-            self._span.begin()
-
     def _stop(self) -> profiler.Profiler:
-        recorder, self._profiler, self._span, self._requested = self._profiler, None, None, 0
+        recorder, self._profiler, self._requested = self._profiler, None, 0
         assert recorder is not None
         recorder.stop()
         return recorder

@@ -1,7 +1,7 @@
 """Evaluation of a split: reads each sample once over all ranks, computes values and their intervals."""
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import paddle
@@ -11,7 +11,6 @@ from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import ConfidenceInterval
-from ..logging.callbacks import CallbackList
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import ProgressBar
 from ..logging.record import RunRecord
@@ -24,6 +23,19 @@ from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_
 from .precision import EvaluationPrecision
 
 _GROUPS = "groups"  # key of an evaluation event
+
+
+class EvaluationObserver:
+    """Base class of what follows an evaluation on every rank, such as the records of a report; methods are optional."""
+
+    #: whether the task keeps records for figures (``EvaluationStep.keeps_records``)
+    wants_records = False
+
+    def after_batch(self, batch: dict[str, Any], records: Records | None) -> None:
+        """Handle an evaluated batch with the ``records`` from ``Task.eval_step``."""
+
+    def after_evaluate(self, facts: dict[str, Any]) -> None:
+        """Handle the end of a run that only evaluates; ``facts`` are plain values about it."""
 
 
 class Evaluator:
@@ -82,7 +94,11 @@ class Evaluator:
 
     @paddle.no_grad()
     def __call__(
-        self, label: str, writer: Any = None, epoch: int | None = None, callbacks: CallbackList | None = None
+        self,
+        label: str,
+        writer: Any = None,
+        epoch: int | None = None,
+        observers: Sequence[EvaluationObserver] = (),
     ) -> tuple[dict[str, float], str]:
         """Evaluate all samples. Every rank must call this.
 
@@ -92,7 +108,7 @@ class Evaluator:
             label: text of the progress bar and of the watchdog.
             writer: receives predictions, see ``EvaluationStep``.
             epoch: the last epoch trained, see ``EvaluationStep``.
-            callbacks: notified of each batch.
+            observers: called after each batch.
 
         Returns:
             Values by name, equal on every rank, and their log line.
@@ -102,9 +118,8 @@ class Evaluator:
         """
         was_training = self.model.training
         self.model.eval()
-        callbacks = callbacks or CallbackList()
         metrics = self.task.build_metrics()
-        step = EvaluationStep(metrics, writer, epoch, callbacks.want_records)
+        step = EvaluationStep(metrics, writer, epoch, any(observer.wants_records for observer in observers))
         with (
             gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)),
             self.precision.patch_forward(self.model),
@@ -113,7 +128,8 @@ class Evaluator:
             try:
                 with contextlib.closing(self.batches(label, step)) as batches:
                     for batch, records in batches:
-                        callbacks.notify("batch_evaluated", batch, records)
+                        for observer in observers:
+                            observer.after_batch(batch, records)
             except StopRequested:
                 leaves = True
             if stops.any_rank_stopping(leaves):  # waits for all ranks

@@ -9,9 +9,7 @@ import paddle
 from ..distributed import rank
 from ..runtime import device_kinds
 from ..runtime.errors import DeviceFailure, UserError
-from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
-from ..tasks.callback import Callback, UpdateRecord
 
 # From Paddle's allocators, 2.6 and 3.x; one of them writes "GPU Virtual Memory".
 _ALLOCATION = re.compile(
@@ -103,26 +101,6 @@ def advise_training(config: RunSettings) -> str:
 def advise_evaluation(config: RunSettings) -> str:
     """Format the setting that reduces the memory of an evaluation."""
     return f"lower DATA.BATCH_SIZE_EVAL ({config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE})"
-
-
-class EmptyingCache(Callback):
-    """Empties the GPU's memory cache regularly.
-
-    Batches of very different sizes fragment the cache until no later batch fits.
-
-    Args:
-        every: number of steps between two times; 0: never.
-    """
-
-    on_every_rank = True
-
-    def __init__(self, every: int) -> None:
-        self._every = every
-
-    def update_done(self, update: UpdateRecord) -> None:
-        """Empty the cache after every ``every`` steps."""
-        if self._every and (update.step.update + 1) % self._every == 0 and is_on_gpu():
-            paddle.device.cuda.empty_cache()
 
 
 def _bytes(text: str) -> float:

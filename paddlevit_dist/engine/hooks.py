@@ -1,27 +1,32 @@
-"""Callbacks of every rank that belong to a training run: progress reports and early stopping.
+"""Hooks of the training loop: their base class, progress reports, early stopping and emptying the GPU's cache.
 
-``gpu_memory.EmptyingCache`` is one, too.
+The optional folders add more: see ``extension.TRAINING_HOOKS``.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import paddle
 
 from ..data.loader import DeviceLoader
 from ..distributed import broadcast_object, is_main, world_size
 from ..intervals import ConfidenceInterval
 from ..launch.devices import cpu_cores
+from ..logging.callbacks import CallbackList
 from ..logging.heartbeat import Heartbeat
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
 from ..logging.progress import ProgressBar, ReportField, build_fields
 from ..logging.record import RunRecord
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
+from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
-from ..tasks.callback import Callback, UpdateRecord, get_interval_ends
-from ..tasks.task import Task
-from .evaluation import Evaluator
+from ..tasks.callback import get_interval_ends
+from ..tasks.task import LossTerm, StepPosition, Task
+from .evaluation import EvaluationObserver, Evaluator
 from .resume import ResumeState
 from .throughput import EtaEstimator, ThroughputMeter, format_duration
 from .training_state import TrainingState
@@ -29,8 +34,80 @@ from .training_state import TrainingState
 _SOON = 10.0  # seconds; no step report is logged this short before the epoch's line
 
 
-class TrainingLogger(Callback):
-    """Callback that averages loss terms, measures throughput, and reports both every REPORT_FREQ steps and every epoch.
+class UpdateRecord(NamedTuple):
+    """A completed step.
+
+    Attributes:
+        step: its position; ``step.update`` steps were made before it.
+        terms: of the loss, one dictionary for each micro-batch, on the device.
+        is_finite: whether it has changed the weights.
+        gradient_norm: norm of all gradients before clipping.
+        learning_rate: of the step.
+        made: steps of the epoch including this one.
+        is_last: whether it is the last of the epoch.
+    """
+
+    step: StepPosition
+    terms: list[dict[str, LossTerm]]
+    is_finite: bool
+    gradient_norm: float
+    learning_rate: float
+    made: int
+    is_last: bool
+
+
+class Hook:
+    """Base class of the parts of training that ``Trainer`` calls on every rank; each method is optional.
+
+    All ranks have the same hooks and call them at the same points, so a hook may communicate if it does so on every
+    rank. An exception ends the run. A user's ``Callback`` is called by rank 0 alone.
+    """
+
+    #: why training has to end, after ``after_evaluate`` or before training begins; equal on every rank
+    stop_reason = ""
+
+    def before_epoch(self, epoch: int, done: int) -> None:
+        """Handle the start of an epoch; an earlier run has made ``done`` of its steps."""
+
+    def before_step(self, step: StepPosition) -> None:
+        """Handle the arrival of a step's batches."""
+
+    def after_step(self, update: UpdateRecord) -> None:
+        """Handle a completed and counted step. On a GPU, the next step is already launched."""
+
+    def after_epoch(self, epoch: int, is_complete: bool) -> None:
+        """Handle the end of an epoch's steps; not ``is_complete``: the run stops or fails within the epoch."""
+
+    def before_evaluate(self, is_last: bool) -> EvaluationObserver | None:
+        """Return an observer of the evaluation that begins; ``is_last``: its weights and values are the run's last."""
+
+    def after_evaluate(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+        """Handle an epoch's evaluation, of the averaged weights if there are any, with its values and log line."""
+
+    def after_train(self) -> None:
+        """Handle the end of training: all epochs are trained, evaluated and saved."""
+
+
+class EmptyingCache(Hook):
+    """Empties the GPU's memory cache regularly.
+
+    Batches of very different sizes fragment the cache until no later batch fits.
+
+    Args:
+        every: number of steps between two times.
+    """
+
+    def __init__(self, every: int) -> None:
+        self._every = every
+
+    def after_step(self, update: UpdateRecord) -> None:
+        """Empty the cache after every ``every`` steps."""
+        if (update.step.update + 1) % self._every == 0 and is_on_gpu():
+            paddle.device.cuda.empty_cache()
+
+
+class TrainingLogger(Hook):
+    """Hook that averages loss terms, measures throughput, and reports both every REPORT_FREQ steps and every epoch.
 
     Metrics go to the record, lines to the log, status to the terminal and the watchdog.
 
@@ -43,12 +120,10 @@ class TrainingLogger(Callback):
         evaluation: the evaluator, whose intervals are recorded.
         record: receives log lines and metrics.
         heartbeat: reports the position to the watchdog.
-        notify: calls a method of all callbacks, see ``CallbackList.notify``.
+        callbacks: the users' callbacks, which get the reports and scores.
         last_epoch: the epoch that this run ends with.
         evaluations: number of evaluations after the epochs that are left.
     """
-
-    on_every_rank = True
 
     def __init__(
         self,
@@ -60,7 +135,7 @@ class TrainingLogger(Callback):
         evaluation: Evaluator,
         record: RunRecord,
         heartbeat: Heartbeat,
-        notify: Callable[..., None],
+        callbacks: CallbackList,
         *,
         last_epoch: int,
         evaluations: int,
@@ -68,7 +143,7 @@ class TrainingLogger(Callback):
         self._config, self._task, self._start = config, task, start
         self._sampler, self._nan_guard = state.sampler, state.nan_guard
         self._loader, self._evaluation = loader, evaluation
-        self._record, self._heartbeat, self._notify = record, heartbeat, notify
+        self._record, self._heartbeat, self._callbacks = record, heartbeat, callbacks
         self._updates_per_epoch = self._sampler.updates_per_epoch
         updates = last_epoch * self._updates_per_epoch - self._sampler.updates_made
         self._remaining = EtaEstimator(updates, evaluations + start.evaluation_due)
@@ -82,26 +157,26 @@ class TrainingLogger(Callback):
 
     # ---- updates ---------------------------------------------------------------------------------------------
 
-    def epoch_started(self, epoch: int, made: int) -> None:
+    def before_epoch(self, epoch: int, done: int) -> None:
         """Reset meters and progress bar; in a resumed epoch, restore the meters."""
         self._epoch = epoch
         self._meters, self._pace = StepMeters(), ThroughputMeter(self._loader)
         start = self._start
-        if made and start.means is not None and epoch == start.position["epoch"] + 1:
+        if done and start.means is not None and epoch == start.position["epoch"] + 1:
             self._meters.load_state_dict(start.means)
             self._pace.load_state_dict(start.means["pace"])
         self._continued = self._pace.updates
-        updates = self._updates_per_epoch - made
+        updates = self._updates_per_epoch - done
         self._bar = ProgressBar(updates, f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS}", is_main())
         self._show()
         self._heartbeat.at(f"waiting for the first batch of epoch {epoch}")
 
-    def update_started(self, step: Any, batches: Any) -> None:
+    def before_step(self, step: StepPosition) -> None:
         """Report the position to the watchdog before the first step of this process in the epoch."""
         if self._pace.updates == self._continued:
             self._heartbeat.at(self._place(self._updates_per_epoch - self._sampler.updates_left))
 
-    def update_done(self, update: UpdateRecord) -> None:
+    def after_step(self, update: UpdateRecord) -> None:
         """Add the step to the meters; write a report every REPORT_FREQ steps and after the last step of the epoch."""
         for terms in update.terms if update.is_finite else ():
             self._meters.add(terms)
@@ -115,10 +190,6 @@ class TrainingLogger(Callback):
             if left > _SOON:  # otherwise the epoch's line follows soon and covers these steps
                 number = f"{update.made}/{self._updates_per_epoch}"
                 self._record.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
-
-    def epoch_left(self) -> None:
-        """Close the progress bar."""
-        self._bar.close()
 
     def window(self) -> list[list[float]]:
         """Return this rank's sums since the last report, without waiting for the others (see ``StepMeters.window``)."""
@@ -137,8 +208,11 @@ class TrainingLogger(Callback):
         numbers = [*state["sums"].values(), *(x for window in windows for column in window for x in column)]
         return {**state, "pace": self._pace.state_dict()} if all(map(math.isfinite, numbers)) else None
 
-    def epoch_done(self, epoch: int) -> None:
-        """Log and record the means of the epoch, its throughput and the time left."""
+    def after_epoch(self, epoch: int, is_complete: bool) -> None:
+        """Close the progress bar; after a complete epoch, log and record its means, throughput and the time left."""
+        self._bar.close()
+        if not is_complete:
+            return
         pace, skipped = self._pace, self._nan_guard.total
         means = self._meters.finish_epoch()
         seconds = pace.estimate_epoch_seconds()
@@ -176,7 +250,7 @@ class TrainingLogger(Callback):
             **({} if memory is None else {"memory_mib": memory}),
         }
         self._record.event("training", values)
-        self._notify("report", number, values)
+        self._callbacks.report(number, values)
         hint = self._data_wait.update(waiting, seconds)
         if hint is not None:
             self._record.log_and_print(hint)
@@ -197,12 +271,15 @@ class TrainingLogger(Callback):
 
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
-    def paused(self, what: str) -> None:
-        """Stop counting training time."""
+    @contextlib.contextmanager
+    def paused(self, what: str) -> Iterator[None]:
+        """Do not count the block as training time; ``what`` follows the words "the run is"."""
         self._remaining.pause()
         self._heartbeat.at(what)
+        yield
+        self._remaining.resume()
 
-    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+    def after_evaluate(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """Log and record the evaluation with its intervals."""
         self._remaining.count_evaluation()
         name, _ = self._task.best_metric
@@ -212,15 +289,11 @@ class TrainingLogger(Callback):
         self._evaluation.table = None  # 20 MB for COCO's val images
         self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
-        self._notify("evaluated", update, epoch, {**values, **get_interval_ends(facts)})
+        self._callbacks.evaluated(update, epoch, {**values, **get_interval_ends(facts)})
         self._record.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
-    def resumed(self) -> None:
-        """Count training time again."""
-        self._remaining.resume()
 
-
-class EarlyStopping(Callback):
+class EarlyStopping(Hook):
     """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
 
     Every rank has one. Checkpoints hold no state of it: a resumed run reads the earlier evaluations from the record of
@@ -234,8 +307,6 @@ class EarlyStopping(Callback):
         record: receives log lines and the event of an early end.
         last_epoch: the epoch that the run ends with otherwise.
     """
-
-    on_every_rank = True
 
     def __init__(
         self,
@@ -256,15 +327,15 @@ class EarlyStopping(Callback):
             self._count(epoch, value)
         self._decide(start.position["epoch"])
 
-    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
+    def after_evaluate(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """Count this evaluation, and end the training if it is one too many without an improvement."""
         before, gain, waited = self._epoch, self._gain(values[self._name]), self._waited
         if self._count(epoch, values[self._name]) and before:
             self._log_chance(before, gain, waited, self._evaluation.intervals.get(self._name))
         self._decide(epoch)
-        if self.ends_training and epoch < self._last_epoch:
+        if self.stop_reason and epoch < self._last_epoch:
             self._record.event("ended_early", {"epoch": epoch, "improved": self._epoch})
-            self._record.log_and_print(self.ends_training)
+            self._record.log_and_print(self.stop_reason)
 
     def _gain(self, value: float) -> float:
         """Return how much better a value is than the last improvement; NaN if there is none yet."""
@@ -280,10 +351,10 @@ class EarlyStopping(Callback):
         return is_improvement
 
     def _decide(self, epoch: int) -> None:
-        self.ends_training = ""
+        self.stop_reason = ""
         if self._waited >= self._patience:
             by = f" by more than {self._least:g}" if self._least else ""
-            self.ends_training = (
+            self.stop_reason = (
                 f"ended early after epoch {epoch} of {self._num_epochs}: {self._name} has not "
                 f"improved{by} in {self._waited} evaluation(s) since epoch {self._epoch} (TRAIN.PATIENCE); "
                 "-resume=auto with a larger one, or 0, continues"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+from paddle.profiler import RecordEvent
 
 from ..data.loader import DeviceLoader
 from ..distributed import (
@@ -333,9 +334,7 @@ def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Itera
         yield [next(batches) for _ in range(size)]
 
 
-def synchronized_groups(
-    loader: DeviceLoader, batches: Iterator[Any], size: int, groups: int, on_wait: Callable[[], None]
-) -> Iterator[list[Any]]:
+def synchronized_groups(loader: DeviceLoader, batches: Iterator[Any], size: int, groups: int) -> Iterator[list[Any]]:
     """Yield the micro-batches of each of the next steps of a training run, which may be asked to stop.
 
     Before the first step, ranks wait for each other and leave together if one is asked to stop. Later, only the
@@ -347,17 +346,16 @@ def synchronized_groups(
         batches: micro-batches of this rank.
         size: number of micro-batches of one step.
         groups: number of steps.
-        on_wait: called before each wait for data.
 
     Raises:
         StopRequested: the run was asked to stop; on all ranks.
     """
     lists = accumulation_groups(batches, size, groups)
     for number in range(groups):
-        on_wait()
         leaves = False
         try:
-            group = next(lists)
+            with RecordEvent("waiting for data"):
+                group = next(lists)
             leaves = number == 0 and stops.stop_requested()
         except StopRequested:
             if number:

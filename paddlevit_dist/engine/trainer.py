@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from paddle.profiler import RecordEvent
+
 from .. import extension
 from ..data.loader import build_loader
 from ..distributed import (
@@ -28,14 +30,13 @@ from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
-from ..tasks.callback import RunFacts, UpdateRecord
+from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
 from ..tasks.task import StepPosition, Task
 from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import FeatureCache
-from .gpu_memory import EmptyingCache
-from .hooks import EarlyStopping, TrainingLogger, require_finite
+from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
 from .precision import EvaluationPrecision
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
@@ -74,7 +75,8 @@ class Trainer:
         batch_norm: "sync" or "local".
         updates_per_epoch: optimizer steps in one epoch.
         last_epoch: the epoch that this run ends with, from 1.
-        logger: logs progress; set when the training starts.
+        hooks: called at each step, epoch and evaluation; set when the training starts, as is ``logger``.
+        logger: the hook that logs progress.
     """
 
     evaluated: Any
@@ -118,6 +120,7 @@ class Trainer:
         if split in self.datasets:
             self.evaluated = self.datasets[split]
             self.evaluation = Evaluator(config, task, self.model, self.evaluated, precision, self.heartbeat)
+        self.hooks: list[Hook] = []
         self._is_prepared = False
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
 
@@ -172,7 +175,7 @@ class Trainer:
         self.task.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
-        """Put the callbacks of every rank before the user's."""
+        """Build the hooks, in the order in which they are called."""
         train, evaluations = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
         self.logger = TrainingLogger(
             self.config,
@@ -183,16 +186,17 @@ class Trainer:
             self.evaluation,
             self.record,
             self.heartbeat,
-            self.callbacks.notify,
+            self.callbacks,
             last_epoch=self.last_epoch,
             evaluations=sum(map(self.should_evaluate, evaluations)),
         )
-        hooks = [EmptyingCache(self.task.empty_cache_freq), self.logger]
+        if self.task.empty_cache_freq:
+            self.hooks.append(EmptyingCache(self.task.empty_cache_freq))
+        self.hooks.append(self.logger)
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
-            hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))
-        hooks.extend(extension.build_callbacks(self, extension.TRAINING_CALLBACKS))
-        self.callbacks.put_first(hooks)
+            self.hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))
+        self.hooks.extend(extension.build_hooks(self))
 
     # ---- epochs ----------------------------------------------------------------------------------------------
 
@@ -215,7 +219,7 @@ class Trainer:
             with self.until_the_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
-                signals.defer()
+                signals.record_only()
                 try:
                     return self._train_epochs()
                 except StopRequested:
@@ -243,7 +247,7 @@ class Trainer:
     def _train_epochs(self) -> dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
-        nothing_left = nothing_left or self.callbacks.end_training
+        nothing_left = nothing_left or self._stop_reason
         if nothing_left and not self.start.evaluation_due:
             self.record.log_and_print(f"nothing to do: {nothing_left}")
             return {}
@@ -267,10 +271,11 @@ class Trainer:
                     values, line = self.evaluate(epoch)
                 if epoch == self.last_epoch:  # early stopping may have lowered it
                     break
-        self.callbacks.notify("paused", "writing the last checkpoint")
-        self.checkpointer.finish()
+        with self.logger.paused("writing the last checkpoint"):
+            self.checkpointer.finish()
         if values:
-            self.callbacks.notify("training_done")
+            for hook in self.hooks:
+                hook.after_train()
             for result in self._format_results(line):
                 self.record.log_and_print(result)
         return values
@@ -280,9 +285,8 @@ class Trainer:
         config, record = self.config, self.record
         start_record(config, record, self.task, self.datasets)
         log_resumption(self.start, record)
-        facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": self.updates_per_epoch}
-        facts["update"] = self.schedule.update
-        self.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
+        sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
+        self.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), True, *sizes))
         for line in format_training(config, self.task, self.model, self.sampler, self.precision):
             record.log_and_print(line)
 
@@ -307,12 +311,13 @@ class Trainer:
             Stopped: the run was asked to stop, and its state is saved.
         """
         self.model.train()
-        notify, agreement, updates = self.callbacks.notify, self.checkpointer.agreement, self.sampler.updates_left
-        accumulation, wait = self.config.TRAIN.ACCUM_ITER, functools.partial(notify, "data_awaited")
-        is_due, num_done = False, self.updates_per_epoch - updates  # done before the resumed checkpoint
-        notify("epoch_started", epoch, num_done)
+        agreement, updates = self.checkpointer.agreement, self.sampler.updates_left
+        num_done = self.updates_per_epoch - updates  # before the resumed checkpoint
+        is_due = is_complete = False
         try:
-            for group in synchronized_groups(self.loader, batches, accumulation, updates, wait):
+            for hook in self.hooks:
+                hook.before_epoch(epoch, num_done)
+            for group in synchronized_groups(self.loader, batches, self.config.TRAIN.ACCUM_ITER, updates):
                 agreement.poll(self.schedule.update)
                 num_done += 1
                 self.train_step(group, epoch, num_done)
@@ -325,12 +330,13 @@ class Trainer:
                     self.save(evaluation_due=False)
                 if should_stop and not is_last:  # after the last step, the epoch is saved first
                     self._stop()
+            is_complete = True
         except StopRequested:
             self._report(self.step.flush())
             raise
         finally:
-            notify("epoch_left")
-        notify("epoch_done", epoch)
+            for hook in self.hooks:
+                hook.after_epoch(epoch, is_complete)
         if is_due:  # after the epoch's means are logged, because later checkpoints do not hold them
             self.save(evaluation_due=self.should_evaluate(epoch))
 
@@ -345,18 +351,24 @@ class Trainer:
         left = self.config.TRAIN.NUM_EPOCHS - epoch
         position = StepPosition(epoch, self.schedule.update, self.schedule.total_updates, epochs_left=left)
         rate, is_last = self.schedule.learning_rate, number == self.updates_per_epoch
-        self.callbacks.notify("update_started", position, batches)
+        for hook in self.hooks:
+            hook.before_step(position)
         self._pending.append(
             functools.partial(UpdateRecord, step=position, learning_rate=rate, made=number, is_last=is_last)
         )
-        self._report(self.step.launch(batches, position, rate))
+        with RecordEvent("update"):
+            results = self.step.launch(batches, position, rate)
+        self._report(results)
         self.sampler.count_update()
         self.schedule.count_update()
 
     def _report(self, results: list[StepResult]) -> None:
-        """Notify the callbacks of the steps that have completed, oldest first."""
+        """Call the hooks for the steps that have completed, oldest first."""
+        self.callbacks.deliver_saved()
         for result in results:
-            self.callbacks.notify("update_done", self._pending.popleft()(**result._asdict()))
+            update = self._pending.popleft()(**result._asdict())
+            for hook in self.hooks:
+                hook.after_step(update)
 
     def _explain_not_finite(
         self, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
@@ -366,12 +378,10 @@ class Trainer:
 
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _pause(self, what: str) -> Iterator[None]:
-        """Notify the callbacks that the block is not training, so that they do not count its time."""
-        self.callbacks.notify("paused", what)
-        yield
-        self.callbacks.notify("resumed")
+    @property
+    def _stop_reason(self) -> str:
+        """Why a hook ends the training; empty if none does."""
+        return next((hook.stop_reason for hook in self.hooks if hook.stop_reason), "")
 
     def save(self, evaluation_due: bool, epoch: int | None = None) -> None:
         """Save a checkpoint. Every rank must call this.
@@ -380,7 +390,7 @@ class Trainer:
             evaluation_due: whether an evaluation follows, which a resumed run makes up for.
             epoch: the completed epoch, after which the checkpoint is named; None: it is named after the step.
         """
-        with self._pause(f"saving update {self.schedule.update}" if epoch is None else f"saving epoch {epoch}"):
+        with self.logger.paused(f"saving update {self.schedule.update}" if epoch is None else f"saving epoch {epoch}"):
             self._share_statistics()
             if epoch is None:
                 self.checkpointer.save_update(evaluation_due, self.logger)
@@ -406,7 +416,7 @@ class Trainer:
     def evaluate(self, epoch: int) -> tuple[dict[str, float], str]:
         """Evaluate the weights, and the averaged weights if there are any, whose values then count.
 
-        Callbacks, such as early stopping, may end the training after it. Every rank must call this.
+        Hooks, such as early stopping, may end the training after it. Every rank must call this.
 
         Args:
             epoch: the last epoch trained, whose checkpoint is saved.
@@ -417,13 +427,14 @@ class Trainer:
         Raises:
             UserError: a value is not finite.
         """
-        with self._pause(f"in the evaluation {epoch}"):
+        with self.logger.paused(f"in the evaluation {epoch}"):
             values, line = self._evaluate_weights(epoch)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
-            self.callbacks.notify("epoch_evaluated", epoch, values, line, is_best)
+            for hook in self.hooks:
+                hook.after_evaluate(epoch, values, line, is_best)
             self.checkpointer.log_held_back()
-        if self.callbacks.end_training:
+        if self._stop_reason:
             self.last_epoch = epoch
         return values, line
 
@@ -444,8 +455,9 @@ class Trainer:
 
         ``when`` names the evaluation in that error; ``counts``: its values choose the best checkpoint.
         """
-        self.callbacks.notify("evaluation_started", counts and epoch == self.last_epoch)
-        values, line = self.evaluation(label, epoch=epoch, callbacks=self.callbacks)
+        is_last = counts and epoch == self.last_epoch
+        observers = list(filter(None, [hook.before_evaluate(is_last) for hook in self.hooks]))
+        values, line = self.evaluation(label, epoch=epoch, observers=observers)
         try:
             require_finite(values, when)
         except UserError:

@@ -11,6 +11,7 @@ from paddle.nn import functional as F
 
 from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import FactDifference, judge_changes, show
+from ..engine.evaluation import EvaluationObserver
 from ..engine.trainer import Trainer
 from ..engine.training_state import build_model
 from ..inference.evaluation import load_evaluated_weights
@@ -19,7 +20,6 @@ from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.key import get_value
-from ..tasks.callback import Callback
 from ..tasks.task import EvaluationStep, ExportParts, Task
 from . import functions
 from .differences import OutputDifference, compare
@@ -309,21 +309,19 @@ class _ReplayLayer(paddle.nn.Layer):
         return self.outputs.pop(0)
 
 
-class ExportComparison(Callback):
-    """Callback that scores the trained weights on the same batches and logs the difference. Every rank has one.
+class ExportComparison(EvaluationObserver):
+    """Scores the trained weights on the same batches, and logs the difference.
 
     Args:
         run: evaluation of an exported model.
     """
-
-    on_every_rank = True
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
         self._exported = next(
             layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, ExportedLayer)
         )
-        self._is_labeled = False
+        self._is_labeled = run.evaluated.labeled
         self._metrics = run.task.build_metrics()
         self._replayed = _ReplayLayer()
         self._trained = run.task.evaluated_model(self._replayed)
@@ -332,13 +330,10 @@ class ExportComparison(Callback):
         # Largest difference of outputs, largest output, number of samples with another answer; on the device.
         self._totals = [paddle.zeros([], dtype=dtype) for dtype in ("float32", "float32", "int64")]
 
-    def evaluation_started(self, is_shown: bool) -> None:
-        """Start to record outputs of both models."""
-        self._is_labeled = is_shown
         if self._exported.compared_with is not None:
-            self._exported.pairs = []
+            self._exported.pairs = []  # of outputs of both models, recorded from now on
 
-    def batch_evaluated(self, batch: dict[str, Any], records: Any) -> None:
+    def after_batch(self, batch: dict[str, Any], records: Any) -> None:
         """Score the trained model's outputs of a batch, and compare them with the exported model's."""
         pairs = self._exported.pairs
         if pairs is None:
@@ -368,7 +363,7 @@ class ExportComparison(Callback):
             self._has_class_scores = True
             self._totals[2] = changed + (actual.argmax(axis=-1) != expected.argmax(axis=-1)).astype("int64").sum()
 
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
+    def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Log the difference between both models over all ranks."""
         exported, run, record = self._exported, self._run, self._run.record
         if exported.pairs is None:

@@ -45,18 +45,15 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         is_reported = bool(config.get("REPORT"))
         has_figures = is_reported and labeled and run.task.makes_figures
         recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
-        run.callbacks.put_first(
-            [*([recorder] if recorder else []), *extension.build_callbacks(run, extension.EVALUATION_CALLBACKS)]
-        )
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
             record.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
         run.on_weights_loaded()
-        run.callbacks.notify("evaluation_started", labeled)
+        observers = [*([recorder] if recorder else []), *extension.build_observers(run)]
         try:
             with run.heartbeat.at("evaluating"):
-                values, line = run.evaluation("evaluation", writer, callbacks=run.callbacks)
+                values, line = run.evaluation("evaluation", writer, observers=observers)
         except StopRequested as error:  # code that ignores exceptions ran when the signal came
             raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
         for message in [*(writer.finish() if writer else ()), *(run.task.evaluation_lines() if is_main() else ())]:
@@ -72,13 +69,14 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         run.evaluation.write_intervals(record, _INTERVALS, facts)
         event = run.evaluation.build_event(values)
         record.event("evaluation", {**facts, **event})
-        run.callbacks.notify("evaluated", 0, 0, {**values, **get_interval_ends(event)})
+        run.callbacks.evaluated(0, 0, {**values, **get_interval_ends(event)})
         try:
             table = run.evaluation.table
             warning = table and table.small_sample_warning(run.evaluation.intervals, values)
             if warning:
                 record.log_and_print(f"note: {warning}")
-            run.callbacks.notify("evaluation_done", {"of": weights, "split": split})
+            for observer in observers:
+                observer.after_evaluate({"of": weights, "split": split})
         finally:  # log the result of a long evaluation even if files cannot be written
             record.log_and_print(line)
         run.evaluation.write_sample_table(record, _INTERVALS, facts)

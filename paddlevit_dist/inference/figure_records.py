@@ -9,8 +9,7 @@ from typing import Any
 import paddle
 
 from ..distributed import StopRequested, all_gather, is_main
-from ..engine.evaluation import Evaluator
-from ..tasks.callback import Callback
+from ..engine.evaluation import EvaluationObserver, Evaluator
 from ..tasks.task import EvaluationStep, Records, Task
 
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
@@ -38,7 +37,7 @@ def sample_indices(evaluation: Evaluator) -> list[int]:
     return [key.index for keys in evaluation.loader.sampler for key in keys]
 
 
-class FigureRecorder(Callback):
+class FigureRecorder(EvaluationObserver):
     """Collects the records of this rank for the figures of an evaluation.
 
     An exception in it does not end the run.
@@ -49,7 +48,6 @@ class FigureRecorder(Callback):
         indices: indices of this rank's samples, in the order of their evaluation.
     """
 
-    on_every_rank = True
     wants_records = True
 
     def __init__(self, task: Task, model: paddle.nn.Layer, indices: Sequence[int]) -> None:
@@ -59,7 +57,7 @@ class FigureRecorder(Callback):
         self._records: list[Records] = []
         self._problem: str | None = None
 
-    def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
+    def after_batch(self, batch: dict[str, Any], records: Records | None) -> None:
         """Add the records of a batch.
 
         Args:
@@ -81,7 +79,7 @@ class FigureRecorder(Callback):
             batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
             with paddle.no_grad(), evaluation.precision.patch_forward(self.model), batches as evaluated:
                 for batch, records in evaluated:
-                    self.batch_evaluated(batch, records)
+                    self.after_batch(batch, records)
         except StopRequested:
             self._problem = "the run was stopped"
         except Exception:

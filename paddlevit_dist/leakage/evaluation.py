@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..distributed import is_main
+from ..engine.evaluation import EvaluationObserver
 from ..engine.trainer import Trainer
 from ..logging.progress import write_line
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.callback import Callback
 from ..tasks.task import make_task
 from .search import FILE, find_copies, read_leaks, write_leaks
 from .settings import LeakageSettings
@@ -51,19 +51,14 @@ def _build_training_set(config: RunSettings) -> Any:
     return getattr(make_task(values).build_dataset("train", cache_folder(config)), "dataset", None)
 
 
-class WithoutLeaks(Callback):
-    """Log the score of the samples that are not in ``leaks.json``, before the score of all samples.
-
-    Every rank has this callback.
-    """
-
-    on_every_rank = True
+class WithoutLeaks(EvaluationObserver):
+    """Log the score of the samples that are not in ``leaks.json``, before the score of all samples."""
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
         run.evaluation.keeps_table = True
 
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
+    def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Compute the score without leaked samples, and record it."""
         evaluation, record = self._run.evaluation, self._run.record
         if not is_main() or not evaluation.samples.labeled:

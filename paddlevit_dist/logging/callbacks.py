@@ -1,9 +1,10 @@
 """Call the callbacks of a run, and find those that are registered by name."""
 
 import collections
+import contextlib
 import importlib.util
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def find_callbacks(names: Sequence[str]) -> dict[str, Any]:
 
 
 class CallbackList:
-    """Calls all callbacks of a run, in their order, and shields the run from exceptions of users' callbacks.
+    """Calls all callbacks of a run, in their order, and shields the run from their exceptions.
 
     Args:
         callbacks: of users; none on ranks other than 0.
@@ -46,60 +47,60 @@ class CallbackList:
         self._saved: collections.deque[Path] = collections.deque()
         self._is_started = False
 
-    def put_first(self, callbacks: Iterable[Callback]) -> None:
-        """Add callbacks of every rank before the others."""
-        self._callbacks[:0] = callbacks
-
     def start(self, run: RunFacts) -> None:
-        """Call ``start`` of each callback."""
+        """Call ``start`` of each callback; its exceptions end the run."""
         for callback in self._callbacks:
             callback.start(run)
         self._is_started = True
 
-    def notify(self, event: str, *arguments: Any) -> None:
-        """Call the method ``event`` of each callback."""
-        while self._saved:
-            self._notify_all("saved", self._saved.popleft())
-        self._notify_all(event, *arguments)
+    def report(self, update: int, values: dict[str, float]) -> None:
+        """Call ``report`` of each callback with a copy of the values."""
+        self.deliver_saved()
+        for callback in list(self._callbacks):
+            with self._shield(callback, "report"):
+                callback.report(update, dict(values))
+
+    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
+        """Call ``evaluated`` of each callback with a copy of the values."""
+        self.deliver_saved()
+        for callback in list(self._callbacks):
+            with self._shield(callback, "evaluated"):
+                callback.evaluated(update, epoch, dict(values))
 
     def note_saved(self, path: Path) -> None:
         """Queue a call of ``saved``; any thread may call this."""
         self._saved.append(path)
 
+    def deliver_saved(self) -> None:
+        """Call ``saved`` of each callback for the queued checkpoints."""
+        while self._saved:
+            path = self._saved.popleft()
+            for callback in list(self._callbacks):
+                with self._shield(callback, "saved"):
+                    callback.saved(path)
+
     def end(self, outcome: str) -> None:
         """Call ``end`` of each callback, once."""
-        if self._is_started:
-            self.notify("end", outcome)
-            self._is_started = False
-
-    @property
-    def end_training(self) -> str:
-        """Why training has to end; empty if it does not (see ``Callback.ends_training``)."""
-        return next((each.ends_training for each in self._callbacks if each.on_every_rank and each.ends_training), "")
-
-    @property
-    def want_records(self) -> bool:
-        """Whether any callback wants records (see ``Callback.wants_records``)."""
-        return any(each.on_every_rank and each.wants_records for each in self._callbacks)
-
-    def _notify_all(self, event: str, *arguments: Any) -> None:
+        if not self._is_started:
+            return
+        self.deliver_saved()
         for callback in list(self._callbacks):
-            if callback.on_every_rank:
-                getattr(callback, event)(*arguments)
-                continue
-            try:
-                # Copies: a callback that changes one does not affect the next callback.
-                getattr(callback, event)(*(dict(part) if isinstance(part, dict) else part for part in arguments))
-            except UserError:
-                raise
-            except Exception as error:
-                self._callbacks.remove(callback)
-                self._explain(callback, event, error)
+            with self._shield(callback, "end"):
+                callback.end(outcome)
+        self._is_started = False
 
-    def _explain(self, callback: Callback, event: str, error: Exception) -> None:
-        name = type(callback).__name__
-        if not isinstance(error, OSError):
-            for line in printing.block(traceback.format_exc()).splitlines():
-                self._log(line)
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        self._log(f"callback {name} is disabled from here on, the run continues: in {event}, {reason}")
+    @contextlib.contextmanager
+    def _shield(self, callback: Callback, method: str) -> Iterator[None]:
+        """Remove the callback if the block raises, and log why; a ``UserError`` ends the run."""
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            self._callbacks.remove(callback)
+            if not isinstance(error, OSError):
+                for line in printing.block(traceback.format_exc()).splitlines():
+                    self._log(line)
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            name = type(callback).__name__
+            self._log(f"callback {name} is disabled from here on, the run continues: in {method}, {reason}")

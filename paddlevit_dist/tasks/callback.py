@@ -1,8 +1,8 @@
 """Base class of callbacks, and what a callback learns of a run.
 
 ``register_callback("mine", Mine)`` gives a class a name for ``-log_to=mine``; ``Trainer(callbacks=[Mine()])`` takes an
-object. Loggers (``logging.event_logs``, ``logging.services``), averaged weights, early stopping, the profiler and
-the report's page are callbacks too.
+object. Loggers (``logging.event_logs``, ``logging.services``) are callbacks too. Parts of the training itself, on every
+rank, are hooks (``engine.hooks``).
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from ..runtime.metrics_file import recorded_events
 from ..settings.every_run import RunSettings
-from .task import LossTerm, Records, StepPosition
 
 
 class RunFacts(NamedTuple):
@@ -57,39 +56,15 @@ def get_interval_ends(evaluation: dict[str, Any]) -> dict[str, float]:
     return {}
 
 
-class UpdateRecord(NamedTuple):
-    """A completed update.
-
-    Attributes:
-        step: its position; ``step.update`` updates were made before it.
-        terms: of the loss, one dictionary for each micro-batch, on the device.
-        is_finite: whether it has changed the weights.
-        gradient_norm: norm of all gradients before clipping.
-        learning_rate: of the update.
-        made: updates of the epoch including this one.
-        is_last: whether it is the last of the epoch.
-    """
-
-    step: StepPosition
-    terms: list[dict[str, LossTerm]]
-    is_finite: bool
-    gradient_norm: float
-    learning_rate: float
-    made: int
-    is_last: bool
-
-
 class Callback:
     """Base class; each method is optional.
 
-    The methods up to ``end`` are stable for users. They are called on rank 0 only, in its main thread. A user's
-    callback must not change the training, and gets no values on a device. Training waits while it works.
+    The methods are called on rank 0 only, in its main thread. A callback must not change the training, and gets no
+    values on a device. Training waits while it works.
 
     An exception in ``start`` ends the run. Later exceptions remove this callback, and the run continues: the traceback
     is printed and logged, or one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time
     with its message as the last line, for example to stop training early.
-
-    The methods below ``end`` are internal and may change.
     """
 
     #: required module -> its name on pip; if one is missing, the run does not start
@@ -122,53 +97,3 @@ class Callback:
 
         Not called for a run that was killed or that ended before ``start``.
         """
-
-    # ---- internal ------------------------------------------------------------------------------------------------
-
-    #: whether every rank has one; all must communicate alike, and an exception ends the run
-    on_every_rank = False
-
-    def epoch_started(self, epoch: int, made: int) -> None:
-        """Handle the start of an epoch; an earlier run has made ``made`` of its updates."""
-
-    def data_awaited(self) -> None:
-        """Handle the start of the wait for the next update's batches."""
-
-    def update_started(self, step: StepPosition, batches: list[dict[str, Any]]) -> None:
-        """Handle the arrival of an update's batches."""
-
-    def update_done(self, update: UpdateRecord) -> None:
-        """Handle a completed and counted update."""
-
-    def epoch_left(self) -> None:
-        """Handle the end of the updates in this epoch: all are made, or the run is ending."""
-
-    def epoch_done(self, epoch: int) -> None:
-        """Handle a complete epoch."""
-
-    def paused(self, what: str) -> None:
-        """Handle a pause of training; ``what`` follows the words "the run is"."""
-
-    def epoch_evaluated(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
-        """Handle the evaluation of the relevant weights, in a pause, with the task's ``values`` and ``line``."""
-
-    #: why training has to end, after ``epoch_evaluated`` or before it begins; equal on every rank
-    ends_training = ""
-
-    def resumed(self) -> None:
-        """Handle the end of a pause."""
-
-    def training_done(self) -> None:
-        """Handle the end of training: all epochs are trained, evaluated and saved."""
-
-    #: from ``evaluation_started`` on: whether the task keeps records for figures (``EvaluationStep.keeps_records``)
-    wants_records = False
-
-    def evaluation_started(self, is_shown: bool) -> None:
-        """Handle the start of an evaluation; ``is_shown``: it is the run's last one, of labeled samples."""
-
-    def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        """Handle an evaluated batch with the ``records`` from ``Task.eval_step``."""
-
-    def evaluation_done(self, facts: dict[str, Any]) -> None:
-        """Handle the end of a run that only evaluates; ``facts`` are plain values about it."""

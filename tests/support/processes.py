@@ -118,7 +118,7 @@ def start_command(
         env=changed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         start_new_session=True,
     )
 

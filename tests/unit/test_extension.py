@@ -7,10 +7,12 @@ import pytest
 
 from paddlevit_dist import extension
 from paddlevit_dist.commands import COMMANDS, import_command
+from paddlevit_dist.engine.evaluation import EvaluationObserver
+from paddlevit_dist.engine.hooks import Hook
 from paddlevit_dist.runtime.lazy_names import import_object
-from paddlevit_dist.tasks.callback import Callback
 
-ROWS = (*extension.TRAINING_CALLBACKS, *extension.EVALUATION_CALLBACKS)
+HOOKS, OBSERVERS = extension.TRAINING_HOOKS, extension.EVALUATION_OBSERVERS
+ROWS = (*HOOKS, *OBSERVERS)
 
 
 @pytest.fixture
@@ -34,9 +36,9 @@ def test_mypy_reads_the_signature_of_every_function():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.key for row in ROWS])
-def test_a_callback_is_made_of_the_trainer(row):
+def test_a_hook_or_observer_is_made_of_the_trainer(row):
     kind = import_object(row.location)
-    assert issubclass(kind, Callback) and kind.on_every_rank
+    assert issubclass(kind, Hook if row in HOOKS else EvaluationObserver)
     assert list(inspect.signature(kind).parameters) == ["run"]
 
 
@@ -57,7 +59,7 @@ def test_keys_and_flags_are_those_of_the_folders():
 
 def test_a_row_is_built_only_if_its_key_is_set():
     run = type("Run", (), {"config": dict.fromkeys((row.key for row in ROWS), False)})
-    assert extension.build_callbacks(run, ROWS) == []
+    assert extension.build_hooks(run) == extension.build_observers(run) == []
     assert extension.find_job({"SELFTEST": False, "SEEDS": 3}) == "SEEDS"
     assert extension.find_job({"SELFTEST": False, "SEEDS": None}) is None
 

@@ -117,7 +117,7 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
     callbacks = CallbackList([Away()], lines.append)
     callbacks.start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
     for update in (1, 2):
-        callbacks.notify("report", update, {"loss": 1.0})
+        callbacks.report(update, {"loss": 1.0})
     (line,) = lines
     assert line.startswith(
         "callback Away is disabled from here on, the run continues: in report, OSError: LookupError: "

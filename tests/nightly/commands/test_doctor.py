@@ -13,6 +13,6 @@ def test_a_whole_checkup_finds_a_rate_that_teaches_nothing(tmp_path):
     lines = {line.split()[1]: line for line in ended.out.splitlines() if line.startswith(("ok ", "failure "))}
     assert ended.code == 1 and [name for name, line in lines.items() if line.startswith("failure")] == ["a"], ended.out
     assert {"devices", "data", "labels"} < set(lines) and lines["a"].startswith("failure  a step")
-    assert "ln(classes) is 2.303; after 20 updates" in lines["a"] and "it does not learn" in lines["a"]
+    assert "ln(classes) is 2.303; after 20 updates" in lines["a"] and "the model does not learn" in lines["a"]
     assert abs(float(lines["a"].partition(": loss ")[2].split()[0]) - 2.3) < 0.3
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses ulimit, /p
 
 def test_a_pipe_or_a_full_disk_in_its_place_is_named(tmp_path):
     os.mkfifo(tmp_path / "run.json")
-    assert f"cannot write {tmp_path / 'run.json'}: it is no file" in refused(f"-output={tmp_path}", *DIGITS)
+    assert f"cannot write {tmp_path / 'run.json'}: it is not a file" in refused(f"-output={tmp_path}", *DIGITS)
     (tmp_path / "run.json").unlink()
     (tmp_path / "log.txt").symlink_to("/dev/full")
     message = refused(f"-output={tmp_path}", *DIGITS)

@@ -19,6 +19,6 @@ def test_the_advice_of_a_page_without_figures_can_be_followed(tmp_path):
     write = [sys.executable, "-m", "paddlevit_dist", "report", str(folder)]
     well(run_command(write, folder=tmp_path))
     page = (folder / "report.html").read_text(encoding="utf-8")
-    advice = html.unescape(re.search(r"make them with: python ([^<]*)", page)[1])
+    advice = html.unescape(re.search(r"to create them, run: python ([^<]*)", page)[1])
     well(run_command([sys.executable, *shlex.split(advice)], folder=tmp_path))
-    assert "make them with" not in (folder / "report.html").read_text(encoding="utf-8")
+    assert "to create them" not in (folder / "report.html").read_text(encoding="utf-8")

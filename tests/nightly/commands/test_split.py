@@ -54,7 +54,7 @@ def weights(tmp_path, *arguments):
 def test_hidden_scenes_become_a_submission(download, tmp_path):
     store, output = tmp_path / "store", tmp_path / "out"
     prepared = well(tool("prepare", "scannet", download, store, "--workers=1"))
-    assert "note: no list names the test scenes: the 3 in scans_test are taken; the benchmark has 100" in prepared.out
+    assert "note: no list names the test scenes: the 3 in scans_test are used; the benchmark has 100" in prepared.out
     run = [*SEMANTIC, "-dataset=scannet", f"-data_path={store}", f"-output={output}", "-num_workers=0", "-batch_size=2"]
     known = weights(tmp_path, *run)
     ended = well(run_main("-eval", known, *run, "-split=test"))

@@ -213,15 +213,15 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
-        evaluated=SimpleNamespace(name=names.__getitem__),
+        evaluated=SimpleNamespace(name=names.__getitem__, labeled=True),
         evaluation=SimpleNamespace(table=table),
         record=SimpleNamespace(log_and_print=said.append),
-        task=SimpleNamespace(sample_name="images"),
+        task=SimpleNamespace(sample_name="images", build_metrics=Own),
     )
-    PerSampleWriter(run).evaluation_done({})
+    PerSampleWriter(run).after_evaluate({})
     assert said == [f"wrote a row for each of {len(names):,} images: {target}"]
     assert list(folder.iterdir()) == [target]
-    PerSampleWriter(run).evaluation_done({})
+    PerSampleWriter(run).after_evaluate({})
     assert said[1] == f"{said[0]} (replaces an earlier one)"
     return target
 
@@ -290,12 +290,13 @@ def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, s
 def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():
     task = SimpleNamespace(build_metrics=Metrics)
     settings = SimpleNamespace(PER_SAMPLE="a.csv", TASK="counting", DATA=SimpleNamespace(SPLIT="test"))
-    watcher = PerSampleWriter(
-        SimpleNamespace(config=settings, task=task, evaluated=None, evaluation=SimpleNamespace(table=None))
-    )
+    run = SimpleNamespace(config=settings, task=task, evaluation=SimpleNamespace(table=None))
+    run.evaluated = SimpleNamespace(labeled=True)
     with pytest.raises(UserError, match="the metrics of task counting have no results for each sample"):
-        watcher.evaluation_started(True)
+        PerSampleWriter(run)
+    run.evaluated = SimpleNamespace(labeled=False)
     with pytest.raises(UserError, match="the samples of test have no labels"):
-        watcher.evaluation_started(False)
+        PerSampleWriter(run)
+    run.evaluated, run.task.build_metrics = SimpleNamespace(labeled=True), Own
     with pytest.raises(UserError, match="have no results for each sample"):
-        watcher.evaluation_done({})
+        PerSampleWriter(run).after_evaluate({})

@@ -51,8 +51,8 @@ def make_stopping(
 
 def ended_at(stopping: EarlyStopping, scores: list[float], first: int = 1) -> int | None:
     for epoch, score in enumerate(scores, first):
-        stopping.epoch_evaluated(epoch, {"score": score}, "", False)
-        if stopping.ends_training:
+        stopping.after_evaluate(epoch, {"score": score}, "", False)
+        if stopping.stop_reason:
             return epoch
     return None
 
@@ -83,11 +83,11 @@ def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(tmp_path, seed):
     checkpoint = tmp_path / "checkpoints" / "epoch"
     for epoch in range(1, (expected or 31) - 1):
         resumed = make_stopping(patience, least, more, checkpoint, epoch)
-        assert not resumed.ends_training
+        assert not resumed.stop_reason
         assert ended_at(resumed, scores[epoch:], epoch + 1) == expected
     if expected:
         assert f"ended early after epoch {expected} of 100" in (
-            make_stopping(patience, least, more, checkpoint, expected).ends_training
+            make_stopping(patience, least, more, checkpoint, expected).stop_reason
         )
 
 
@@ -106,7 +106,7 @@ def test_an_improvement_within_the_interval_is_told_first_and_where_the_training
     told = []
     for epoch, score in enumerate([80.0, 90.0, 90.5, 91.0, 90.0, 91.5], 1):
         evaluation.intervals = {"score": ConfidenceInterval(score, score - 2, score + 2)}
-        stopping.epoch_evaluated(epoch, {"score": score}, "", False)
+        stopping.after_evaluate(epoch, {"score": score}, "", False)
         told += [epoch] * len(record)
         last = list(record)
         record.clear()

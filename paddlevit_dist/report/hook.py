@@ -15,40 +15,29 @@ import paddle
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import all_gather, is_main
+from ..engine.hooks import Hook
 from ..engine.trainer import Trainer
 from ..inference.figure_records import FigureRecorder, IndexedRecords, sample_indices
 from ..runtime.errors import UserError
-from ..tasks.callback import Callback
 from ..tasks.figures import Figure
-from ..tasks.task import Records
 from . import store
 from .page import PAGE, write_page
 
 
-class ReportCallback(Callback):
-    """Write the figures and the report of the best weights at the end of training.
-
-    Every rank has this callback.
-    """
-
-    on_every_rank = True
+class ReportHook(Hook):
+    """Write the figures and the report of the best weights at the end of training."""
 
     def __init__(self, run: Trainer) -> None:
         self._run, self._task = run, run.task
         self._report = ReportWriter(run)
         self._recorder: FigureRecorder | None = None
 
-    def evaluation_started(self, is_shown: bool) -> None:
-        """Start to collect records if the task has figures."""
-        self._recorder = self._new_recorder() if is_shown and self._task.makes_figures else None
-        self.wants_records = self._recorder is not None
+    def before_evaluate(self, is_last: bool) -> FigureRecorder | None:
+        """Collect the records of the last evaluation if the task has figures."""
+        self._recorder = self._new_recorder() if is_last and self._task.makes_figures else None
+        return self._recorder
 
-    def batch_evaluated(self, batch: dict[str, Any], records: Records | None) -> None:
-        """Add the records of a batch."""
-        if self._recorder is not None:
-            self._recorder.batch_evaluated(batch, records)
-
-    def training_done(self) -> None:
+    def after_train(self) -> None:
         """Write figures and report of the best weights."""
         checkpointer, ema = self._run.checkpointer, self._run.ema
         best = checkpointer.best

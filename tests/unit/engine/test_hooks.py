@@ -1,0 +1,97 @@
+"""The contract of hooks stays small, and the trainer calls hooks in the order of a training."""
+
+import pytest
+from support import small_runs
+
+from paddlevit_dist import Callback
+from paddlevit_dist.engine.evaluation import EvaluationObserver
+from paddlevit_dist.engine.hooks import Hook
+from paddlevit_dist.runtime.errors import UserError
+
+RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0", "VALIDATE_FREQ", "2"]  # 2 x 5 steps
+
+
+def members(kind: type) -> list[str]:
+    return [name for name in vars(kind) if not name.startswith("_")]
+
+
+def test_contracts_stay_small():
+    """Each member is one more thing that whoever writes a hook has to know."""
+    assert len(members(Hook)) <= 10
+    assert len(members(EvaluationObserver)) <= 3
+    assert members(Callback) == ["requires", "start", "report", "evaluated", "saved", "end"]
+
+
+class Diary(Hook):
+    """Notes every call, and what it is given."""
+
+    def __init__(self) -> None:
+        self.calls = []
+        self.batches = 0
+
+    def before_epoch(self, epoch, done):
+        self.calls.append(("before_epoch", epoch, done))
+
+    def before_step(self, step):
+        self.calls.append(("before_step", step.update))
+
+    def after_step(self, update):
+        self.calls.append(("after_step", update.step.update, update.made, update.is_last))
+
+    def after_epoch(self, epoch, is_complete):
+        self.calls.append(("after_epoch", epoch, is_complete))
+
+    def before_evaluate(self, is_last):
+        self.calls.append(("before_evaluate", is_last))
+        diary = self
+
+        class Batches(EvaluationObserver):
+            def after_batch(self, batch, records):
+                diary.batches += 1
+
+        return Batches()
+
+    def after_evaluate(self, epoch, values, line, is_best):
+        self.calls.append(("after_evaluate", epoch, is_best))
+
+    def after_train(self):
+        self.calls.append(("after_train",))
+
+
+def build(folder, *words):
+    trainer, diary = small_runs.build(str(folder), *RUN, *words), Diary()
+    trainer.hooks.append(diary)
+    return trainer, diary
+
+
+def test_a_training_calls_its_hooks_in_order(tmp_path):
+    trainer, diary = build(tmp_path)
+    trainer.train()
+    expected = []
+    for epoch in (1, 2):
+        expected.append(("before_epoch", epoch, 0))
+        for number in range(5):
+            update = 5 * (epoch - 1) + number
+            expected += [("before_step", update), ("after_step", update, number + 1, number == 4)]
+        expected.append(("after_epoch", epoch, True))
+    assert diary.calls == [*expected, ("before_evaluate", True), ("after_evaluate", 2, True), ("after_train",)]
+    assert diary.batches == len(trainer.evaluation.loader)
+
+
+def test_a_hook_ends_the_training_after_an_evaluation(tmp_path):
+    trainer, diary = build(tmp_path, "VALIDATE_FREQ", "1")
+    diary.after_evaluate = lambda *arguments: setattr(diary, "stop_reason", "seen enough")
+    trainer.train()
+    assert trainer.last_epoch == 1 and [call[0] for call in diary.calls].count("before_epoch") == 1
+
+
+def test_an_exception_of_a_hook_ends_the_run_within_its_epoch(tmp_path):
+    trainer, diary = build(tmp_path)
+
+    def fail(update):
+        raise UserError("no more")
+
+    diary.after_step = fail
+    with pytest.raises(UserError, match="no more"):
+        trainer.train()
+    assert diary.calls == [("before_epoch", 1, 0), ("before_step", 0), ("after_epoch", 1, False)]

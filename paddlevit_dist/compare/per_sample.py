@@ -14,7 +14,7 @@ from ..engine.trainer import Trainer
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
-from ..tasks.metrics import Metrics
+from ..tasks.metrics import PerSampleMetrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
 
@@ -33,8 +33,7 @@ class PerSampleWriter(EvaluationObserver):
         run.evaluation.keeps_table = True
         if not run.evaluated.labeled:
             raise UserError(f"-per_sample: the samples of {run.config.DATA.SPLIT} have no labels: drop -per_sample")
-        kind = type(run.task.build_metrics())
-        if not issubclass(kind, Metrics) or kind.per_sample is Metrics.per_sample:
+        if not isinstance(run.task.build_metrics(), PerSampleMetrics):
             raise UserError(self._format_unsupported())
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
@@ -59,14 +58,13 @@ class PerSampleWriter(EvaluationObserver):
         with atomic_file(self._target) as file:
             file.write(content)
         self._run.record.log_and_print(
-            f"wrote a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
+            f"wrote a row for each of {len(names):,} {self._run.task.traits.sample_name}: {self._target}{replaced}"
         )
 
     def _format_unsupported(self) -> str:
         return (
-            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: define "
-            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or remove "
-            "-per_sample"
+            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: derive "
+            "them from PerSampleMetrics (docs/explanation/scoring_and_confidence_intervals.md), or remove -per_sample"
         )
 
 

@@ -15,7 +15,8 @@ from ..logging.heartbeat import Heartbeat
 from ..logging.progress import ProgressBar
 from ..logging.record import RunRecord
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import Metrics
+from ..tasks.metrics import PerSampleMetrics
+from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.task import EvaluationStep, Records, Task
 from . import gpu_memory
@@ -90,7 +91,7 @@ class Evaluator:
         self.table: PerSampleResults | None = None
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
-        self.loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
+        self.loader = build_loader(config, samples, sampler, task.collate, check=get_sample_check(task))
 
     @paddle.no_grad()
     def __call__(
@@ -136,7 +137,7 @@ class Evaluator:
                 raise StopRequested
             self.values = values = metrics.compute(reduce_dict(metrics.state, average=False))
         self.intervals, self.table = {}, None
-        if self.keeps_table and self.samples.labeled and isinstance(metrics, Metrics):
+        if self.keeps_table and self.samples.labeled and isinstance(metrics, PerSampleMetrics):
             indices = self.loader.sampler.indices()
             intervals = compute_intervals(metrics, indices, self.confidence, self._keep, self.groups)
             metrics.intervals = self.intervals = intervals

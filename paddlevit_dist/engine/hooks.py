@@ -4,7 +4,6 @@ The optional folders add more: see ``extension.TRAINING_HOOKS``.
 """
 
 import contextlib
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from ..runtime.metrics_file import recorded_events
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.callback import get_interval_ends
+from ..tasks.protocols import LogContributor
 from ..tasks.task import LossTerm, StepPosition, Task
 from .evaluation import EvaluationObserver, Evaluator
 from .resume import ResumeState
@@ -148,7 +148,7 @@ class TrainingLogger(Hook):
         updates = last_epoch * self._updates_per_epoch - self._sampler.updates_made
         self._remaining = EtaEstimator(updates, evaluations + start.evaluation_due)
         self._fields: list[ReportField] = []
-        advice = functools.partial(task.reading_advice, self._sampler.dataset)
+        advice = self._sampler.dataset.reading_advice
         self._data_wait = DataWaitHint(loader.num_workers, world_size(), cpu_cores(), advice)
         self._epoch = 0
         self._bar = ProgressBar(0, "", False)
@@ -220,11 +220,11 @@ class TrainingLogger(Hook):
         rate = pace.updates * self._sampler.global_batch_size / max(seconds, 1e-9)
         self._record.log_and_print(
             f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
-            f"{self._task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
+            f"{self._task.traits.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
             f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()})"
         )
-        for line in self._task.finish_epoch():
+        for line in self._task.finish_epoch() if isinstance(self._task, LogContributor) else ():
             self._record.log_and_print(line)
 
     def _place(self, num_done: int) -> str:
@@ -254,12 +254,12 @@ class TrainingLogger(Hook):
         hint = self._data_wait.update(waiting, seconds)
         if hint is not None:
             self._record.log_and_print(hint)
-        self._fields = build_fields(values, means, self._task.sample_name)
+        self._fields = build_fields(values, means, self._task.traits.sample_name)
         self._show()
         return (
             f"{format_values(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
-            f"{self._task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
-            f"{self._remaining.text()}"
+            f"{self._task.traits.sample_name}/s data wait {waiting:.0%}, "
+            f"{f'{skipped} skipped so far, ' if skipped else ''}{self._remaining.text()}"
         )
 
     def _show(self) -> None:

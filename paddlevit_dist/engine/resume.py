@@ -137,8 +137,8 @@ class StateLoader:
         Raises:
             UserError: the names cannot be read; on every rank.
         """
-        train = self._task.dataset_signature(self._datasets["train"])
-        ours = get_class_names({"train": train}, self._task.preprocess_signature())
+        train = self._task.signature(self._datasets["train"])
+        ours = get_class_names({"train": train}, self._task.signature())
         names, problem = None, None
         if is_main() and ours:
             try:

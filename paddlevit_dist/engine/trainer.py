@@ -32,6 +32,7 @@ from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
+from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.task import StepPosition, Task
 from .checkpointing import Checkpointer
 from .evaluation import Evaluator
@@ -107,7 +108,7 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.log_and_print(line)
-        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
         assert_same_on_all_ranks(config, self.task, self.datasets)
         self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
@@ -131,14 +132,14 @@ class Trainer:
         config, task, record, train = self.config, self.task, self.record, self.config.TRAIN
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         local_batch = config.DATA.BATCH_SIZE
-        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.batch_norm, world_size(), local_batch)
+        self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.traits.batch_norm, world_size(), local_batch)
         if has_batch_norm(self.model) and world_size() > 1:
             size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
             record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
         samples = self.datasets["train"]
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
-        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=task.check_sample)
+        self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         explain = [self._explain_not_finite] if extension.has("debug") else []
         self.state = build_training_state(config, task, self.model, self.sampler, record.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
@@ -171,8 +172,9 @@ class Trainer:
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
-        self.task.on_weights_loaded(self.model, self.datasets, features)
+        if isinstance(self.task, FeatureCaching):
+            features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
+            self.task.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
         """Build the hooks, in the order in which they are called."""
@@ -190,8 +192,8 @@ class Trainer:
             last_epoch=self.last_epoch,
             evaluations=sum(map(self.should_evaluate, evaluations)),
         )
-        if self.task.empty_cache_freq:
-            self.hooks.append(EmptyingCache(self.task.empty_cache_freq))
+        if self.task.traits.empty_cache_freq:
+            self.hooks.append(EmptyingCache(self.task.traits.empty_cache_freq))
         self.hooks.append(self.logger)
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch

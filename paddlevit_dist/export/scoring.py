@@ -20,8 +20,10 @@ from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.key import get_value
-from ..tasks.task import EvaluationStep, ExportParts, Task
+from ..tasks.step_types import ExportParts
+from ..tasks.task import EvaluationStep, Task
 from . import functions
+from .descriptions import require_exportable
 from .differences import OutputDifference, compare
 from .files import as_mapping, find_exported
 from .functions import ExportedFunction, TensorSpec, format_shape
@@ -210,17 +212,18 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
     """
     settings = cast(ExportSettings, config)
     try:
-        parts = task.export_parts()
+        exportable = require_exportable(task)
+        parts = exportable.export_parts()
     except UserError as error:
         raise UserError(f"EXPORTED {settings.EXPORTED}: {str(error).removeprefix('export: ')}") from error
-    side = get_value(config, task.image_size_key)
+    side = get_value(config, exportable.image_size_key)
     size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
     name, output = str(settings.EXPORTED), settings.EXPORTED_OUTPUT
     exported = ExportedLayer(name, functions.load(find_exported(name)), parts, (parts.channels, *size), output)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()
-        exported.compared_with = task.exported_model(exported.trained)
+        exported.compared_with = exportable.exported_model(exported.trained)
     return exported
 
 
@@ -239,13 +242,11 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     Raises:
         UserError: the model expects other preprocessing, or the weights do not exist.
     """
-    function, task, config = model.function, run.task, run.config
+    function, task, config = model.function, require_exportable(run.task), run.config
     lines = [function.note] if function.note else []
     about = task.export_parts().about
     lines += _compare_descriptions(model, about, config)
-    lines += _compare_names(
-        model, about.get("landmarks") or task.dataset_signature(run.evaluated).get("classes"), config
-    )
+    lines += _compare_names(model, about.get("landmarks") or task.signature(run.evaluated).get("classes"), config)
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
     if model.compared_with is not None:
@@ -324,7 +325,7 @@ class ExportComparison(EvaluationObserver):
         self._is_labeled = run.evaluated.labeled
         self._metrics = run.task.build_metrics()
         self._replayed = _ReplayLayer()
-        self._trained = run.task.evaluated_model(self._replayed)
+        self._trained = require_exportable(run.task).evaluated_model(self._replayed)
         self._of = ""  # what is compared, in words
         self._has_class_scores = False  # set by the first batch of this rank
         # Largest difference of outputs, largest output, number of samples with another answer; on the device.
@@ -378,7 +379,9 @@ class ExportComparison(EvaluationObserver):
         messages = [str(difference)]
         if self._has_class_scores:
             differences["changed"] = changed
-            messages.insert(0, f"{changed:,} of {len(run.evaluated):,} {run.task.sample_name} have another answer")
+            messages.insert(
+                0, f"{changed:,} of {len(run.evaluated):,} {run.task.traits.sample_name} have another answer"
+            )
         event = {**facts, "trained": exported.weights, **differences}
         if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric

@@ -24,6 +24,7 @@ from ..runtime.printing import without_credentials
 from ..settings import dump_yaml
 from ..tasks.callback import RunFacts, get_interval_ends
 from ..tasks.prediction import PredictionRecord, PredictionWriter
+from ..tasks.protocols import LogContributor, Predictable, Reportable
 from .figure_records import FigureRecorder, sample_indices
 
 _INTERVALS = "eval_intervals.json"
@@ -43,7 +44,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         source, lines = load(run, run.model)
         start_record(config, record, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
-        has_figures = is_reported and labeled and run.task.makes_figures
+        has_figures = is_reported and labeled and isinstance(run.task, Reportable)
         recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
         run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
         for line in lines:
@@ -56,11 +57,12 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
                 values, line = run.evaluation("evaluation", writer, observers=observers)
         except StopRequested as error:  # code that ignores exceptions ran when the signal came
             raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
-        for message in [*(writer.finish() if writer else ()), *(run.task.evaluation_lines() if is_main() else ())]:
+        task_lines = run.task.evaluation_lines() if isinstance(run.task, LogContributor) else ()
+        for message in [*(writer.finish() if writer else ()), *(task_lines if is_main() else ())]:
             record.log_and_print(message)
         split = config.DATA.SPLIT
         if not labeled:
-            number, folder = f"{len(run.evaluated):,} {run.task.sample_name}", record.folder / "predictions"
+            number, folder = f"{len(run.evaluated):,} {run.task.traits.sample_name}", record.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         warnings = [line for line in lines if line.startswith("note: ")]
@@ -118,7 +120,8 @@ def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[s
 
 def _build_prediction_writer(run: Trainer) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
-    writer = run.task.prediction_writer(folder, run.evaluated)
+    task = run.task
+    writer = task.prediction_writer(folder, run.evaluated) if isinstance(task, Predictable) else PredictionWriter()
     if not writer.writes_evaluations:
         raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} does not write predictions; remove SAVE_PREDICTIONS")
     folder.mkdir(parents=True, exist_ok=True)

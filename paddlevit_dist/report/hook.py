@@ -20,6 +20,7 @@ from ..engine.trainer import Trainer
 from ..inference.figure_records import FigureRecorder, IndexedRecords, sample_indices
 from ..runtime.errors import UserError
 from ..tasks.figures import Figure
+from ..tasks.protocols import Reportable
 from . import store
 from .page import PAGE, write_page
 
@@ -34,14 +35,14 @@ class ReportHook(Hook):
 
     def before_evaluate(self, is_last: bool) -> FigureRecorder | None:
         """Collect the records of the last evaluation if the task has figures."""
-        self._recorder = self._new_recorder() if is_last and self._task.makes_figures else None
+        self._recorder = self._new_recorder() if is_last and isinstance(self._task, Reportable) else None
         return self._recorder
 
     def after_train(self) -> None:
         """Write figures and report of the best weights."""
         checkpointer, ema = self._run.checkpointer, self._run.ema
         best = checkpointer.best
-        if self._task.makes_figures and best is not None:
+        if isinstance(self._task, Reportable) and best is not None:
             if self._recorder is None or best["epoch"] != self._run.last_epoch:  # early stopping: the best is older
                 self._write_best(checkpointer.folder / "best", best)
             else:
@@ -87,20 +88,20 @@ class ReportWriter:
             return
         for problem in problems[:1]:
             self._log_failure("its figures could not be built", problem)
-        if not problems:
+        if not problems and isinstance(self._task, Reportable):
             try:
-                self._save_figures(records, facts)
+                self._save_figures(self._task, records, facts)
             except UserError as error:
                 self._record.log_and_print(f"note: the report has no figures: {error}")
             except Exception:
                 self._log_failure("its figures could not be built", traceback.format_exc())
 
-    def _save_figures(self, records: IndexedRecords, facts: dict[str, Any]) -> None:
+    def _save_figures(self, task: Reportable, records: IndexedRecords, facts: dict[str, Any]) -> None:
         model, config, evaluation = self._run.model, self._run.config, self._evaluation
         was_training = model.training
         model.eval()
         with paddle.no_grad(), evaluation.precision.patch_forward(model):
-            figures: Sequence[Figure] = self._task.figures(evaluation.samples, records, model)
+            figures: Sequence[Figure] = task.figures(evaluation.samples, records, model)
         if was_training:
             model.train()
         about = {

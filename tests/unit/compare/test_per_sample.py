@@ -23,7 +23,8 @@ from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.metrics import Metrics, PerSampleMetrics
+from paddlevit_dist.tasks.task import TaskTraits
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
@@ -195,7 +196,7 @@ def test_a_volume_has_the_error_and_the_place_of_each_landmark():
     assert table["world"] == ["LPS"] * 3
 
 
-class Own(Metrics):
+class Own(PerSampleMetrics):
     """What somebody's own metrics are: a number for each sample."""
 
     def per_sample(self):
@@ -216,7 +217,7 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
         evaluated=SimpleNamespace(name=names.__getitem__, labeled=True),
         evaluation=SimpleNamespace(table=table),
         record=SimpleNamespace(log_and_print=said.append),
-        task=SimpleNamespace(sample_name="images", build_metrics=Own),
+        task=SimpleNamespace(traits=TaskTraits(sample_name="images"), build_metrics=Own),
     )
     PerSampleWriter(run).after_evaluate({})
     assert said == [f"wrote a row for each of {len(names):,} images: {target}"]

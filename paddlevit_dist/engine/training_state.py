@@ -48,7 +48,7 @@ class TrainingState(NamedTuple):
     shards: Shards | None = None
 
     @property
-    def moments(self) -> OptimizerState:
+    def optimizer_state(self) -> OptimizerState:
         """The optimizer's state by structured names."""
         return OptimizerState(self.optimizer, self.model, self.shards)
 

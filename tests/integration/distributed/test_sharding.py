@@ -34,7 +34,7 @@ def train(output: str, words: list[str], bad: tuple[int, ...] = (), on_host: boo
     trainer.prepare_training()
     trainer.step.on_host = on_host
     trainer.train()
-    moments = trainer.state.moments.tensors()
+    moments = trainer.state.optimizer_state.tensors()
     averages = trainer.ema.state_dict()
     return {
         "weights": small_runs.make_weights(trainer),

@@ -13,7 +13,7 @@ from .batch_norm import (
 from .collectives import all_gather, all_reduce_sum, barrier, broadcast_object, host_barrier, reduce_dict
 from .stops import StopRequested, SyncPoint
 from .world import is_main, rank, world_size
-from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, synchronize_only_last
+from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, without_synchronization
 
 __all__ = [
     "DistributedBatchNorm",
@@ -37,7 +37,7 @@ __all__ = [
     "reduce_dict",
     "running_statistics",
     "set_batch_norm_momentum",
-    "synchronize_only_last",
     "unbias_running_variance",
+    "without_synchronization",
     "world_size",
 ]

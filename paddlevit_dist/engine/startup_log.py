@@ -61,7 +61,7 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
         "seed": config.SEED,
         "effective_batch": effective_batch_size(config, world_size()),
         "product_check": tuned,
-        device_kinds.GPU: gpu.settings(),
+        device_kinds.GPU: gpu.settings() if is_on_gpu() else None,
         "data": {split: _facts(task, samples) for split, samples in datasets.items()},
     }
     record.start(dump_yaml(config), facts, config.EVAL)

@@ -3,7 +3,7 @@
 A layer's time is that of its forward and backward pass from features and coordinates, with the search for its voxels
 and pairs, and Paddle's record of gradients. Its bare products are these operations alone, on known rows and shares:
 
-- convolutions: for each offset of the kernel ``matmul`` of gathered rows, added to the rows that receive; backward the
+- convolutions: for each offset of the kernel ``matmul`` of gathered rows, added to the output rows; backward the
   same with the gradient, and ``matmul`` of both gathered rows. Depthwise: products and sums of rows in their place.
 - pruning: a gather, backward a scatter. Union: two scatters that add, backward two gathers.
 - interpolation: for each of 8 corners a gather times a share, added; backward a scatter that adds. Splat: the reverse.
@@ -105,16 +105,16 @@ class Layers:
         paddle = self.paddle
 
         def bare(y: Any, slope: Any) -> Bare:
-            to_fine = layer._to_fine
-            fine, coarse = (y, x) if to_fine else (x, y)
+            transposed = layer._transposed
+            fine, coarse = (y, x) if transposed else (x, y)
             found = fine.plan.map_to(fine.stride, coarse.coordinates, layer._offsets(fine.stride)).to_coarse
             of_offset: dict[int, list[Any]] = {}
             for one in found.lists():
                 of_offset.setdefault(one.offset, []).append(one)
-            pairs = []  # (number of the matrix, receivers, givers)
+            pairs = []  # (index of the matrix, output rows, input rows)
             for offset, lists in of_offset.items():
-                sides = [paddle.concat([getattr(one, side) for one in lists]) for side in ("receivers", "givers")]
-                pairs.append((offset, *(sides[::-1] if to_fine else sides)))
+                sides = [paddle.concat([getattr(one, side) for one in lists]) for side in ("out_rows", "in_rows")]
+                pairs.append((offset, *(sides[::-1] if transposed else sides)))
             is_by_channel = isinstance(layer, self.sparse.DepthwiseConvolution)
             shape = [-1, CHANNELS] if is_by_channel else [-1, CHANNELS, CHANNELS]
             matrices = paddle.unbind(layer.parameters()[0].reshape(shape), 0)
@@ -130,15 +130,15 @@ class Layers:
 
             def forward() -> None:
                 total = paddle.zeros(slope.shape)
-                for k, receivers, givers in pairs:
-                    add(total, receivers, times(paddle.gather(x.features, givers), matrices[k]))
+                for k, out_rows, in_rows in pairs:
+                    add(total, out_rows, times(paddle.gather(x.features, in_rows), matrices[k]))
 
             def backward() -> None:
                 total = paddle.zeros(x.features.shape)
-                for k, receivers, givers in pairs:
-                    own = paddle.gather(slope, receivers)
-                    add(total, givers, times(own, turned[k]))
-                    outer(paddle.gather(x.features, givers), own)
+                for k, out_rows, in_rows in pairs:
+                    own = paddle.gather(slope, out_rows)
+                    add(total, in_rows, times(own, turned[k]))
+                    outer(paddle.gather(x.features, in_rows), own)
 
             return Bare(forward, backward)
 

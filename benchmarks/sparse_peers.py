@@ -19,7 +19,7 @@ def pairs_by_offset(plan: CoordinatePlan, key: MapKey) -> list[tuple[np.ndarray,
     lists = plan.kernel_map(key)[0]
     offset = np.repeat(np.tile(np.arange(lists.counts.shape[1]), len(lists.counts)), lists.counts.ravel())
     pairs = [
-        (lists.receivers[offset == k].astype(np.int64), lists.givers[offset == k].astype(np.int64))
+        (lists.out_rows[offset == k].astype(np.int64), lists.in_rows[offset == k].astype(np.int64))
         for k in range(lists.counts.shape[1])
     ]
     if key.is_symmetric:
@@ -38,10 +38,10 @@ class TorchPeer:
         self.torch = torch
 
     def convolve(self, x: Any, weight: Any, pairs: list[tuple[Any, Any]], rows: int) -> Any:
-        """``out[receivers] += x[givers] @ weight[k]`` over the kernel offsets."""
+        """``out[out_rows] += x[in_rows] @ weight[k]`` over the kernel offsets."""
         out = self.torch.zeros(rows, weight.shape[2])
-        for k, (receivers, givers) in enumerate(pairs):
-            out.index_add_(0, receivers, x[givers] @ weight[k])
+        for k, (out_rows, in_rows) in enumerate(pairs):
+            out.index_add_(0, out_rows, x[in_rows] @ weight[k])
         return out
 
     def pairs(self, plan: CoordinatePlan, key: MapKey) -> list[tuple[Any, Any]]:

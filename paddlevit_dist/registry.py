@@ -39,9 +39,9 @@ _SOURCE_MODULES = {
 }
 
 _DELETED = tuple(
-    f"paddlevit_dist.{subject}."
-    for subject in ("points", "volumes", "images.detection", "images.segmentation")
-    if not os.path.isfile(os.path.join(os.path.dirname(__file__), *subject.split("."), "__init__.py"))
+    f"paddlevit_dist.{folder}."
+    for folder in ("points", "volumes", "images.detection", "images.segmentation")
+    if not os.path.isfile(os.path.join(os.path.dirname(__file__), *folder.split("."), "__init__.py"))
 )
 
 

@@ -201,7 +201,7 @@ def mixed(level: str, dtype: str) -> Callable[[Place], str]:
 
 
 def resumes_after_a_kill(place: Place) -> str:
-    """Every later loss bit for bit, by operations that repeat (DETERMINISTIC)."""
+    """Compare every later loss and the last weights bit for bit, by operations that repeat (DETERMINISTIC)."""
     words = [*DIGITS, "-epochs=2", "SAVE_EVERY_UPDATES", "5", "DETERMINISTIC", "true", *WITHOUT_WARM_UP]
     job(place, "straight", *words)
     output = place.folder / "killed"
@@ -214,12 +214,26 @@ def resumes_after_a_kill(place: Place) -> str:
         assert process.poll() is None, f"it ended with {process.returncode} before its first checkpoint"
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    at = int(os.readlink(last).rpartition("_")[2])
+    assert process.wait() == -signal.SIGKILL, f"it ended with {process.returncode} before it was killed"
+    folders = place.folder / "straight", output
+    kind, _, number = os.readlink(last).partition("_")  # an epoch may have ended meanwhile
+    at = int(number) * (1 if kind == "update" else max(losses(folders[0])) // 2)
     print(f"  killed, with a checkpoint of update {at}", flush=True)
     job(place, output.name, *words, "-resume=auto")
-    straight, resumed = (losses(place.folder / name) for name in ("straight", output.name))
-    return compare_resumed(straight, resumed, at)
+    straight, resumed = map(losses, folders)
+    result = compare_resumed(straight, resumed, at)
+    require_equal_weights(*(folder / "checkpoints" / "last" for folder in folders))
+    return f"{result}, and all weights"
+
+
+def require_equal_weights(one: Path, other: Path) -> None:
+    """Raise AssertionError if two checkpoints differ in a bit of a weight or a statistic."""
+    from paddlevit_dist.checkpoint.weights import read_state
+
+    first, second = read_state(one), read_state(other)
+    assert first.keys() == second.keys(), f"weights {sorted(first.keys() ^ second.keys())}"
+    different = [name for name, values in first.items() if values.tobytes() != second[name].tobytes()]
+    assert not different, f"{len(different)} of {len(first)} weights differ, such as {different[0]}"
 
 
 def compare_resumed(straight: dict[int, float], resumed: dict[int, float], at: int) -> str:
@@ -362,14 +376,16 @@ def reset_peak() -> None:
 
 ROWS: dict[str, Row] = {
     "main job, 1 device": Row("top-1 >= 85 after 10 epochs", 120, one_device),
-    "main job, all devices": Row(f"losses of one within {BETWEEN_NUMBERS:g}", 120, many_devices, gpus=2),
+    "main job, all devices": Row(
+        f"losses of one within {BETWEEN_NUMBERS:g}, top-1 within {SCORE:g}", 120, many_devices, gpus=2
+    ),
     **{
         f"amp {level} {dtype}": Row(f"loss below {FALLEN:g} of its first", 120, mixed(level, dtype))
         for level in ("O1", "O2")
         for dtype in ("float16", "bfloat16")
     },
-    "kill -9 and resume": Row("losses bit for bit", 150, resumes_after_a_kill),
-    "evaluation": Row("that of the training", 90, evaluates_the_same),
+    "kill -9 and resume": Row("losses and weights bit for bit", 150, resumes_after_a_kill),
+    "evaluation": Row(f"top-1 of the training, loss within {EVALUATED:g}", 90, evaluates_the_same),
     **{f"task {name}": Row("ends, finite losses", 120, task(name)) for name in TASKS},
     **{f"zoo {name}": Row(f"{UPDATES} updates each, finite losses", 240, family(name)) for name in FAMILIES},
 }

@@ -21,7 +21,7 @@ from .weights import SourceWeights, read_weights, weights_from_mapping
 
 Shape = tuple[int, ...]
 
-# Whether an owner's Linear weights are (in, out) if no shape decides it, as in the owner's own files.
+# By naming scheme: whether Linear weights are (in, out) if no shape decides it, as in the files that have these names.
 _IN_PADDLE_LAYOUT = {
     "PaddleViT": True,
     "Google": True,
@@ -32,11 +32,11 @@ _IN_PADDLE_LAYOUT = {
     "the authors'": False,
 }
 
-# Suffixes of entries that evaluation does not need: computed by the network, counted in training, or for pre-training.
-_NO_WEIGHTS = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
+# Suffixes of entries that are ignored: buffers that the network computes itself, and tokens of pre-training.
+_IGNORED_SUFFIXES = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
 
-# Entries after a backbone's features, or of a text encoder: reported, but a model without them is complete.
-_APART = re.compile(
+# Entries of projections and text encoders: listed as unused, but never an error.
+_is_optional = re.compile(
     r"(?:^|\.)(?:(?:text_model|text_projection|visual_projection|pooler)\.|logit_(?:scale|bias)$)"
 ).search
 
@@ -47,7 +47,7 @@ class LoadReport:
 
     Attributes:
         source: the file, or "the given state".
-        origin: the owner of the names and the layout of Linear weights that were recognized.
+        origin: the naming scheme and the layout of Linear weights that were recognized.
         loaded: names of parameters that were copied, including resized ones.
         resized: names of parameters that were resized, such as a position embedding for another grid.
         reinitialized: names of the classifier's parameters if the source has none or one for other classes: they keep
@@ -145,7 +145,7 @@ def load_weights(
 ) -> LoadReport:
     """Copy weights into ``model``, in the model's dtype. If an error is raised, the model is unchanged.
 
-    The owner of the names and the layout of Linear weights are determined once for the whole source. The shapes of
+    The naming scheme and the layout of Linear weights are determined once for the whole source. The shapes of
     Linear weights that are not square decide the layout of all. If all are square, names of PaddleViT and Google, a
     ``.pdparams`` or ``.npz`` file, and Paddle tensors mean (in, out), everything else means PyTorch's (out, in).
 
@@ -175,7 +175,7 @@ def load_weights(
     values = _plan(model, state, report, class_names)
     if strict:
         _require_everything(report, as_model(model).outputs_to_classes)
-        unused = [name for name in report.unexpected if not _APART(name)]
+        unused = [name for name in report.unexpected if not _is_optional(name)]
         if unused and not allow_unused:
             _refuse_unused(report, unused)
     elif report.loaded_fraction < minimum_loaded:
@@ -190,10 +190,10 @@ def load_weights(
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
     """Return the number of classes of the weights' classifier; None if it does not belong to this model."""
     state, _, _ = _in_our_names_and_layout(model, weights)
-    contract = as_model(model)
-    biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
+    interface = as_model(model)
+    biases = [state.get(f"{layer}.bias") for layer in interface.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
-    return None if outputs is None else contract.outputs_to_classes(outputs)
+    return None if outputs is None else interface.outputs_to_classes(outputs)
 
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
@@ -216,38 +216,38 @@ def _in_our_names_and_layout(
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = model.state_dict()
     states = rename_states(weights.state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
-    states = {owner: _rename_norms_like(targets, state) for owner, state in states.items()}
-    # The first of equals: timm's names, which are the model's.
-    owner = max(states, key=lambda owner: sum(name in targets for name in states[owner]))
-    state = states[owner]
-    notices = as_model(model).list_source_notices(owner, state)
+    states = {naming: _rename_norms_like(targets, state) for naming, state in states.items()}
+    # On a tie max() takes the first, "timm": our models use timm's parameter names.
+    naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
+    state = states[naming]
+    notices = as_model(model).list_source_notices(naming, state)
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
     linear = [name for name in linear if name in state and state[name].ndim == 2]
     as_paddle = sum(state[name].shape == tuple(targets[name].shape) for name in linear)
     as_torch = sum(state[name].shape[::-1] == tuple(targets[name].shape) for name in linear)
-    in_paddle_layout = is_in_paddle_layout(owner, weights)
+    in_paddle_layout = is_in_paddle_layout(naming, weights)
     if as_paddle != as_torch:
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
-    if owner == "timm" and is_run_checkpoint(weights.name):
+    if naming == "timm" and is_run_checkpoint(weights.name):
         return state, "a checkpoint of this package", notices
-    return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
+    return state, f"{naming} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
 
 
-def is_in_paddle_layout(owner: str, weights: SourceWeights) -> bool:
-    """Return whether Linear weights are (in, out) if no shape decides it: by the names' owner, then by file format."""
-    return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
+def is_in_paddle_layout(naming: str, weights: SourceWeights) -> bool:
+    """Return whether Linear weights are (in, out) if no shape decides it: by the naming scheme, then by file format."""
+    return _IN_PADDLE_LAYOUT.get(naming, weights.in_paddle_layout)
 
 
 def _plan(
     model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport, class_names: ClassNames | None = None
 ) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without changing the model."""
-    targets, contract = model.state_dict(), as_model(model)
-    matched_rows = None if class_names is None else follow_names(contract, class_names, state, targets)
+    targets, interface = model.state_dict(), as_model(model)
+    matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
     matched_names = frozenset() if matched_rows is None else matched_rows.names
     fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)
     report.classes_by_name = None if matched_rows is None else (matched_rows.matched, matched_rows.classes)
@@ -257,11 +257,11 @@ def _plan(
         if name in matched_names:
             continue
         if value is not None and value.shape != shape:
-            value = contract.resize_parameter(name, value)
+            value = interface.resize_parameter(name, value)
         if value is not None and value.shape == shape:
             fitting[name] = value
 
-    for layer in contract.classifier_layers:
+    for layer in interface.classifier_layers:
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
             report.reinitialized += names  # weight and bias together
@@ -271,9 +271,9 @@ def _plan(
     report.resized = [
         name for name, value in fitting.items() if value.shape != state[name].shape and name not in matched_names
     ]
-    report.notices += contract.list_resize_notices(report.resized)
+    report.notices += interface.list_resize_notices(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
-    report.unexpected = [name for name in state if name not in targets and not name.endswith(_NO_WEIGHTS)]
+    report.unexpected = [name for name in state if name not in targets and not name.endswith(_IGNORED_SUFFIXES)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
@@ -339,18 +339,24 @@ def _require_statistics(report: LoadReport) -> None:
 
 
 # Names in the models of transformers 5; its ``save_pretrained`` writes the names of version 4, which are supported.
-_IN_MEMORY = re.compile(r"layers\.\d+\.(blocks\.\d+\.)?attention\.q_proj\.|stages\.\d+\.patch_embeddings\.").search
-_RAW = ". This is a state_dict() of transformers 5: save the model with save_pretrained, and give that folder"
+_is_transformers5_name = re.compile(
+    r"layers\.\d+\.(blocks\.\d+\.)?attention\.q_proj\.|stages\.\d+\.patch_embeddings\."
+).search
+_TRANSFORMERS5_HINT = (
+    ". This is a state_dict() of transformers 5: save the model with save_pretrained, and give that folder"
+)
 
 
 def _refuse(report: LoadReport, minimum_loaded: float) -> None:
     reasons = [f"missing {_describe(report, report.missing)}"]
     if report.unexpected:
         reasons.append(f"unexpected {_describe(report, report.unexpected)}")
+    is_raw = any(map(_is_transformers5_name, report.unexpected))
+    hint = _TRANSFORMERS5_HINT if is_raw else _suggest_model(report.source)
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
         f"{100 * minimum_loaded:g} % are needed (MODEL.MIN_LOADED_FRACTION): {'; '.join(reasons)}"
-        f"{_RAW if any(map(_IN_MEMORY, report.unexpected)) else _suggest_model(report.source)}"
+        f"{hint}"
     )
 
 
@@ -385,12 +391,12 @@ def _shapes(source_shape: Shape | None, model_shape: Shape | None) -> str:
     return f"{in_source}, {in_model}"
 
 
-# ---- names of other owners ---------------------------------------------------------------------------------------
+# ---- other naming schemes ----------------------------------------------------------------------------------------
 
 
 def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
-    """Return the state under the model's names for each possible owner: unchanged for timm, else by its function."""
-    return {"timm": state, **{owner: to_ours(state) for owner, to_ours in key_maps.items()}}
+    """Return the state with the model's names by assumed naming scheme: unchanged for timm, else by its key map."""
+    return {"timm": state, **{naming: to_ours(state) for naming, to_ours in key_maps.items()}}
 
 
 # Names of running statistics in PyTorch and in Paddle.

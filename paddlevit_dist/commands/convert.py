@@ -30,7 +30,7 @@ class ModelFamily(NamedTuple):
 
     Attributes:
         name: the module of the family.
-        key_maps: owner -> function from the owner's names to ours.
+        key_maps: naming scheme -> function from its names to ours.
         names: names of all parameters.
         linear: names of Linear weights.
     """
@@ -121,31 +121,31 @@ def _keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | 
 def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     """Return the weights with timm's names and Paddle's layout.
 
-    The family and owner with the most matching names are chosen. Either all Linear weights are transposed or none:
-    a non-square weight shows its layout by its bias, whose length is the number of outputs.
+    The family and naming scheme with the most matching names are chosen. All Linear weights are transposed or none: a
+    non-square weight shows its layout by its bias, whose length is the number of outputs.
 
     Raises:
         UserError: no family contains at least half of the names.
     """
     candidates = []
     for family in build_families():
-        for owner, state in rename_states(weights.state, family.key_maps).items():
+        for naming, state in rename_states(weights.state, family.key_maps).items():
             num_known = sum(_pattern(name) in family.names for name in state)
-            candidates.append((num_known / max(len(state), 1), family, owner, state))
-    share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
+            candidates.append((num_known / max(len(state), 1), family, naming, state))
+    share, family, naming, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
     if share < _MIN_KNOWN_NAMES:
         raise UserError(
             f"convert: the model family of {weights.name} is unknown: only {100 * share:.0f} % of its names are "
             f"names of {family.name}, the closest"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}
-    is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(owner, weights))
+    is_paddle_layout = _is_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
     if not is_paddle_layout:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"
     unknown = [name for name in state if _pattern(name) not in family.names]
     return ConvertedWeights(
-        state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name, weights.notices
+        state, linear, f"{family.name}, {naming} names, Linear weights {layout}", unknown, weights.name, weights.notices
     )
 
 

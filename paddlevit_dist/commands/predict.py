@@ -107,7 +107,7 @@ def _parse(words: list[str]) -> Any:
     parser.option("annotations", None, ids, path)
     limit = "detection: boxes kept for each image and category, best first (default: the run's)"
     parser.option("max_detections", None, limit, at_least(10))
-    pixels = "segmentation: size of the sliding window, pixels or HEIGHTxWIDTH (default: the run's)"
+    pixels = "segmentation, detection: size of the windows, pixels or HEIGHTxWIDTH (default: the run's)"
     parser.option("window", None, pixels, image_size)
     return parser.parse_args(words)
 
@@ -186,7 +186,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         share = np.arange(0) if remaining is None else remaining
         arguments = (task, source, samples, share, folder, options.batch_size, options.num_workers)
         try:
-            if len(share) or plan.launched:
+            if len(share) or plan.by_paddle_launcher:
                 launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
         except BaseException as error:
             if plan.is_main and remaining is not None and not getattr(error, "again", False):

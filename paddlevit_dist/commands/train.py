@@ -59,7 +59,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
 
     plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
-    run, is_numbered = _with_output(run, plan.launched)
+    run, is_numbered = _with_output(run, plan.by_paddle_launcher)
     if run.show:
         _show(run, plan)
         return None

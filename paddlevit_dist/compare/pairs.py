@@ -24,7 +24,7 @@ from .tables import RESULTS, EvaluationTable, find_differing_settings, load_sett
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
-_MOST_ALONE = 2_000  # samples whose separate scores are computed, as each takes a draw
+_MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
 
 
@@ -100,13 +100,14 @@ class TablePair(NamedTuple):
         }
         hits = self.kind.hits(self.first.arrays, self.classes)
         for name, others in self.kind.hits({**self.second.arrays, **ordered}, self.classes).items():
-            drawn = intervals.get(f"{_DIFFERENCE}{name}")
-            if drawn is not None:
+            bootstrapped = intervals.get(f"{_DIFFERENCE}{name}")
+            if bootstrapped is not None:
                 both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
                 exact = paired_difference(hits[name], others, PERCENT, both)
                 if depends or len(others) > len(self.order):
-                    exact = exact._replace(low=min(exact.low, drawn.low), high=max(exact.high, drawn.high))
-                intervals[f"{_DIFFERENCE}{name}"] = exact._replace(value=drawn.value)
+                    low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
+                    exact = exact._replace(low=low, high=high)
+                intervals[f"{_DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
         return intervals
 
     def _reorder(self, weights: np.ndarray) -> np.ndarray:
@@ -121,7 +122,7 @@ class TablePair(NamedTuple):
         score = self.first.about["score"]
 
         def compute_score(weights: np.ndarray) -> np.ndarray:
-            """Score answers of the first table where a weight is 1, and of the second where it is 0."""
+            """Score predictions of the first table where a weight is 1, and of the second where it is 0."""
             return joined(np.concatenate([weights, self._reorder(1 - weights)], axis=1))[score]
 
         return lambda swaps: compute_score(swaps.astype(np.float64)) - compute_score(1.0 - swaps)
@@ -256,9 +257,9 @@ def _test_significance(pair: TablePair) -> tuple[float, str]:
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:
-    """List the samples whose answer became right ("fixed") or wrong ("broken").
+    """List the samples whose prediction became right ("fixed") or wrong ("broken").
 
-    Tasks without right answers have samples with a better and a worse score, the largest change first.
+    Tasks without right and wrong predictions have samples with a better or worse score, the largest change first.
     """
     names, classes = pair.first.names, pair.classes
     if pair.first.about["kind"] == "classes":
@@ -272,12 +273,12 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
             ]
             for kind, (chosen, is_second) in kinds.items()
         }
-    if len(names) > _MOST_ALONE:
+    if len(names) > _MAX_SINGLE_SCORES:
         return {}
-    alone, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
-    better = alone[f"{_DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
+    single_scores, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
+    better = single_scores[f"{_DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
     by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
-    ends = alone[f"{_FIRST}{score}"], alone[f"{_SECOND}{score}"]
+    ends = single_scores[f"{_FIRST}{score}"], single_scores[f"{_SECOND}{score}"]
     rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]
     return {
         "better": [_round(row) for number, row in rows if better[number] > 0],

@@ -89,7 +89,7 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
     waiting, gpus = list(waiting), gpus[: max(len(waiting), 1)]
     running: dict[str | None, tuple[subprocess.Popen, dict[str, Any]]] = {}
     stop_reason: str | None = None
-    signals.supervise()
+    signals.record_only_as_parent()
     try:
         while running or (waiting and not stop_reason):
             for place, gpu in enumerate(gpus):

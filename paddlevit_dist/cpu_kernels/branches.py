@@ -59,12 +59,12 @@ def _sizes(x: paddle.Tensor, heads: HeadLayout):
     return x.shape[0], heads.windows, count_rows(x) // x.shape[0] // heads.windows, heads.count, heads.dim
 
 
-def _attend(qkv, bias, heads: HeadLayout, keeps: bool):
-    """Compute the attention of (items, ..., 3 * channels), and the softmax if ``keeps``."""
+def _attend(qkv, bias, heads: HeadLayout, needs_weights: bool):
+    """Compute the attention of (items, ..., 3 * channels), and its weights if ``needs_weights``."""
     sizes = _sizes(qkv, heads)
     batch, windows, tokens, count, _ = sizes
     out = empty(*qkv.shape[:-1], qkv.shape[-1] // 3)
-    weights = empty(batch * windows * count if keeps else 1, tokens, tokens)
+    weights = empty(batch * windows * count if needs_weights else 1, tokens, tokens)
     addresses = (
         address(qkv),
         address(weights),
@@ -73,7 +73,7 @@ def _attend(qkv, bias, heads: HeadLayout, keeps: bool):
         _untracked_address(heads.mask),
         _untracked_address(heads.index),
     )
-    exponential_kernels.attention(require_product().pointer, *addresses, *sizes, heads.scale, keeps)
+    exponential_kernels.attention(require_product().pointer, *addresses, *sizes, heads.scale, needs_weights)
     return out, weights
 
 
@@ -108,8 +108,8 @@ def branch_gradient(gradient, keep):
 class _MlpBranch(PyLayer):
     @staticmethod
     def forward(ctx, x, norm_weight, norm_bias, weight1, bias1, weight2, bias2, epsilon, keep):
-        normal, statistics = layer_norm_forward(x, norm_weight, norm_bias, epsilon, keeps=True)
-        hidden, slope = hidden_forward(normal, weight1, bias1, keeps=True)
+        normal, statistics = layer_norm_forward(x, norm_weight, norm_bias, epsilon, needs_statistics=True)
+        hidden, slope = hidden_forward(normal, weight1, bias1, needs_slope=True)
         ctx.needs_gradient = needs_gradients(x, norm_weight, norm_bias, weight1, bias1, weight2, bias2)
         ctx.keep = keep
         ctx.save_for_backward(x, statistics, norm_weight, normal, weight1, hidden, slope, weight2)
@@ -154,17 +154,17 @@ def mlp(x, norm, first, second, keep: paddle.Tensor | None = None) -> paddle.Ten
         return differentiable(
             _MlpBranch, x, *parameters, norm._epsilon, keep if keep is None else UntrackedTensor(keep)
         )
-    normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
-    hidden, _ = hidden_forward(normal, first.weight, first.bias, keeps=False)
+    normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, needs_statistics=False)
+    hidden, _ = hidden_forward(normal, first.weight, first.bias, needs_slope=False)
     return add_branch(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
 
 
 class _AttentionBranch(PyLayer):
     @staticmethod
     def forward(ctx, x, norm_weight, norm_bias, weight1, weight2, bias2, bias1, bias, epsilon, heads, keep):
-        normal, statistics = layer_norm_forward(x, norm_weight, norm_bias, epsilon, keeps=True)
+        normal, statistics = layer_norm_forward(x, norm_weight, norm_bias, epsilon, needs_statistics=True)
         qkv = linear_forward(normal, weight1, bias1)
-        attended, weights = _attend(qkv, bias, heads, keeps=True)
+        attended, weights = _attend(qkv, bias, heads, needs_weights=True)
         ctx.needs_gradient = needs_gradients(x, norm_weight, norm_bias, weight1, weight2, bias2, bias1, bias)
         ctx.is_present = [True] * 6 + [bias1 is not None, bias is not None]
         ctx.heads, ctx.keep = heads, keep
@@ -225,8 +225,8 @@ def attention(
             heads,
             keep if keep is None else UntrackedTensor(keep),
         )
-    normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
-    attended, _ = _attend(linear_forward(normal, qkv.weight, qkv.bias), bias, heads, keeps=False)
+    normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, needs_statistics=False)
+    attended, _ = _attend(linear_forward(normal, qkv.weight, qkv.bias), bias, heads, needs_weights=False)
     return add_branch(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)
 
 

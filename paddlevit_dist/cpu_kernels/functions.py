@@ -46,7 +46,8 @@ def select_gradients(needs_gradient: Sequence[bool], *gradients: paddle.Tensor) 
 def differentiable(kind: type[PyLayer], *arguments: Any) -> paddle.Tensor:
     """Apply a function such that ``paddle.grad`` can request the gradients of some of its tensors.
 
-    Paddle requires None for all others but does not name them. If all tensors are one argument, a list, it does not.
+    For separate tensors, Paddle rejects gradients that were not requested, without saying which were. It accepts all
+    gradients if the tensors are one argument, a list.
     """
     if not has_lists_in_functions():
         return kind.apply(*arguments)
@@ -177,10 +178,10 @@ def linear(x, weight, bias) -> paddle.Tensor:
 # ---- layer norm ----------------------------------------------------------------------------------------------
 
 
-def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
-    """Normalize rows; if ``keeps``, also return mean and 1 / deviation (rows, 2)."""
+def layer_norm_forward(x, weight, bias, epsilon, needs_statistics: bool):
+    """Normalize rows; if ``needs_statistics``, also return mean and 1 / deviation (rows, 2)."""
     rows, width = count_rows(x), x.shape[-1]
-    out, statistics = empty(*x.shape), empty(rows, 2) if keeps else None
+    out, statistics = empty(*x.shape), empty(rows, 2) if needs_statistics else None
     addresses = address(x), address(weight), address(bias)
     row_kernels.layer_norm(*addresses, epsilon, address(out), address(statistics), rows, width)
     return out, statistics
@@ -207,7 +208,7 @@ def _layer_norm_graph(ctx, gradient):
 class _LayerNormFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
-        out, statistics = layer_norm_forward(x, weight, bias, epsilon, keeps=True)
+        out, statistics = layer_norm_forward(x, weight, bias, epsilon, needs_statistics=True)
         ctx.needs_gradient, ctx.epsilon = needs_gradients(x, weight, bias), epsilon
         ctx.save_for_backward(x, statistics, weight)
         return out
@@ -225,14 +226,14 @@ def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
     x = as_contiguous(x)
     if paddle.is_grad_enabled():
         return differentiable(_LayerNormFunction, x, weight, bias, epsilon)
-    return layer_norm_forward(x, weight, bias, epsilon, keeps=False)[0]
+    return layer_norm_forward(x, weight, bias, epsilon, needs_statistics=False)[0]
 
 
 # ---- GELU ----------------------------------------------------------------------------------------------------
 
 
 def _compute_gelu(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute the GELU and its slope."""
+    """Compute the GELU and its derivative."""
     share = 0.5 * (1.0 + paddle.erf(x * math.sqrt(0.5)))
     return x * share, share + x * paddle.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
 
@@ -264,10 +265,10 @@ def gelu(x) -> paddle.Tensor:
 # ---- MLP -----------------------------------------------------------------------------------------------------
 
 
-def hidden_forward(x, weight, bias, keeps: bool):
-    """Compute GELU(x @ weight + bias) and, if ``keeps``, the GELU's slope."""
+def hidden_forward(x, weight, bias, needs_slope: bool):
+    """Compute GELU(x @ weight + bias) and, if ``needs_slope``, the GELU's derivative."""
     rows, (width_in, width_out) = count_rows(x), weight.shape
-    hidden, slope = empty(*x.shape[:-1], width_out), empty(rows, width_out) if keeps else None
+    hidden, slope = empty(*x.shape[:-1], width_out), empty(rows, width_out) if needs_slope else None
     multiply(x, weight, hidden, (rows, width_out, width_in))
     exponential_kernels.gelu(address(hidden), address(bias), address(hidden), address(slope), rows, width_out)
     return hidden, slope
@@ -297,7 +298,7 @@ def _mlp_graph(ctx, gradient):
 class _MlpFunction(PyLayer):
     @staticmethod
     def forward(ctx, x, weight1, bias1, weight2, bias2):
-        hidden, slope = hidden_forward(x, weight1, bias1, keeps=True)
+        hidden, slope = hidden_forward(x, weight1, bias1, needs_slope=True)
         ctx.needs_gradient, ctx.bias = needs_gradients(x, weight1, bias1, weight2, bias2), bias1
         ctx.save_for_backward(x, weight1, weight2, hidden, slope)
         return linear_forward(hidden, weight2, bias2)
@@ -322,16 +323,16 @@ def mlp(x, weight1, bias1, weight2, bias2) -> paddle.Tensor:
     x = as_contiguous(x)
     if paddle.is_grad_enabled():
         return differentiable(_MlpFunction, x, weight1, bias1, weight2, bias2)
-    return linear_forward(hidden_forward(x, weight1, bias1, keeps=False)[0], weight2, bias2)
+    return linear_forward(hidden_forward(x, weight1, bias1, needs_slope=False)[0], weight2, bias2)
 
 
 # ---- patches -------------------------------------------------------------------------------------------------
 
 
-def _cut(images, patches, side: int, is_back: bool = False) -> None:
+def _copy_patches(images, patches, side: int, to_images: bool = False) -> None:
     batch, channels, height, width = images.shape
     sizes = batch, channels, height // side, width // side, side
-    row_kernels.patches(address(images), address(patches), *sizes, is_back)
+    row_kernels.patches(address(images), address(patches), *sizes, to_images)
 
 
 def _embed(images, weight, bias):
@@ -339,7 +340,7 @@ def _embed(images, weight, bias):
     batch, _, height, width = images.shape
     width_out, side = weight.shape[0], weight.shape[-1]
     patches = empty(batch, height // side * (width // side), weight.size // width_out)
-    _cut(images, patches, side)
+    _copy_patches(images, patches, side)
     rows, width_in = count_rows(patches), patches.shape[-1]
     out = empty(*patches.shape[:-1], width_out)
     row_kernels.add_bias(0, address(bias), address(out), rows, width_out)
@@ -393,7 +394,7 @@ class _PatchesFunction(PyLayer):
         if ctx.needs_gradient[0]:
             image_gradient, patch_gradient = empty(*ctx.shape), empty(*patches.shape)
             multiply(gradient, weight, patch_gradient, (rows, width_in, width_out))
-            _cut(image_gradient, patch_gradient, weight.shape[-1], is_back=True)
+            _copy_patches(image_gradient, patch_gradient, weight.shape[-1], to_images=True)
         if ctx.needs_gradient[1]:
             weight_gradient = empty(*weight.shape)
             multiply(gradient, patches, weight_gradient, (width_out, width_in, rows), (TRANSPOSED, PLAIN))

@@ -305,7 +305,7 @@ def run(configuration: Any) -> None:
         SystemExit: with code 1 if tensors differ.
     """
     plan = plan_processes(configuration.values.NGPUS, device=configuration.values.DEVICE)
-    if plan.launched:
+    if plan.by_paddle_launcher:
         raise UserError("-selftest starts its own processes: run it without Paddle's launcher")
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_selftest_") as name:
         folder = Path(name)

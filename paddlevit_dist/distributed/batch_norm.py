@@ -1,5 +1,7 @@
 """Batch normalization over the rows of all ranks, with one small collective forward and one backward.
 
+*Rows* are the values that a channel's statistics average: points, or batch x positions of an image.
+
 Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors. ``DistributedBatchNorm`` is composed of many
 operations that every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
@@ -19,10 +21,10 @@ from ..runtime.transfers import is_on_gpu, read
 from . import world
 from .collectives import all_reduce_sum, broadcast_object, gather_float64
 
-_SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
+_PADDLE_BATCH_NORMS = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
-_CONVERTIBLE = (*_SINGLE, paddle.nn.BatchNorm)
-_CONVERTED = {kind.forward for kind in _CONVERTIBLE}
+_CONVERTIBLE = (*_PADDLE_BATCH_NORMS, paddle.nn.BatchNorm)
+_CONVERTIBLE_FORWARDS = {kind.forward for kind in _CONVERTIBLE}
 
 
 class DistributedBatchNorm(paddle.nn.Layer):
@@ -30,8 +32,8 @@ class DistributedBatchNorm(paddle.nn.Layer):
 
     Input and output: float32, float64, float16 or bfloat16, (rows, channels) or (batch, channels, ...), or channels
     last if ``data_format`` ends in C. ``rows`` may be 0: such a rank still takes part in the collectives, and the
-    gradients of its weight and bias are zero. Its loss must then depend on the output (``build_zero``), or the other
-    ranks wait for it in the backward pass.
+    gradients of its weight and bias are zero. Its loss must then depend on the output (see ``wrapping.build_zero``), or
+    the other ranks wait for it in the backward pass.
 
     Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronized`` is false, or
     with one process, the result equals that layer's, with one exception: if all ranks together have a single row, that
@@ -42,7 +44,7 @@ class DistributedBatchNorm(paddle.nn.Layer):
 
     Args:
         num_features: number of channels.
-        momentum: fraction of the running statistics kept at each step.
+        momentum: fraction of the running statistics kept at each step (PyTorch's momentum is 1 minus this).
         epsilon: added to the variance.
         data_format: as in Paddle; only its last letter matters.
 
@@ -126,8 +128,8 @@ class DistributedBatchNorm(paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
-_NATIVE_ROWS = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD in Paddle's sources
-_KINDS = (*_SINGLE, paddle.nn.BatchNorm, DistributedBatchNorm)
+_MIN_ROWS_WITHOUT_CUDNN = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD in Paddle's sources
+_BATCH_NORMS = (*_CONVERTIBLE, DistributedBatchNorm)
 
 
 class _UnbiasedVariance:
@@ -146,7 +148,7 @@ class _UnbiasedVariance:
 
 
 _UNBIASED = {kind: type(kind.__name__, (_UnbiasedVariance, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
-_CONVERTED.add(_UnbiasedVariance.forward)
+_CONVERTIBLE_FORWARDS.add(_UnbiasedVariance.forward)
 
 
 def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
@@ -161,9 +163,10 @@ def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
     """Give Paddle's kernel a running variance whose update becomes PyTorch's.
 
     A kernel that stores a variance divided by rows gets one scaled by s = (rows - 1) / rows. After the update it is
-    scaled back, which gives the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``. It is a separate
-    tensor, because the gradient keeps the kernel's input. A compiled program keeps what Paddle stores, and with a
-    single row Paddle's kernels leave the statistics unchanged.
+    scaled back, which gives the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``, with momentum m,
+    running variance v and the batch's biased variance b. It is a separate tensor, because the gradient keeps the
+    kernel's input. A compiled program keeps what Paddle stores, and with a single row Paddle's kernels leave the
+    statistics unchanged.
     """
     running, is_native = layer._variance, isinstance(layer, paddle.nn.SyncBatchNorm)
     uses_batch = layer.training and not layer._use_global_stats and paddle.in_dynamic_mode()
@@ -220,19 +223,19 @@ def _compute_local_moments(x: paddle.Tensor) -> paddle.Tensor:
     rows = size // channels
     compute_moments = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
     mean, squares = compute_moments(x)
-    number = paddle.full([1], float(rows), dtype="float64")
-    return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
+    row_count = paddle.full([1], float(rows), dtype="float64")
+    return paddle.concat([row_count, mean.astype("float64"), squares.astype("float64")])
 
 
 def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     """Return whether ``F.batch_norm`` stores the biased variance, divided by rows, for ``x``.
 
     CPU kernels do. On GPUs, cuDNN divides by rows - 1, but Paddle's own kernels divide by rows; these replace cuDNN's
-    for ``_NATIVE_ROWS`` rows or more with two or three axes. Other devices are tried once.
+    for ``_MIN_ROWS_WITHOUT_CUDNN`` rows or more with two or three axes. Other devices are tried once.
     """
     if not is_on_gpu():
         return x.place.is_cpu_place() or _divides_by_rows()
-    return x.ndim <= 3 and x.shape[0] >= _NATIVE_ROWS
+    return x.ndim <= 3 and x.shape[0] >= _MIN_ROWS_WITHOUT_CUDNN
 
 
 @functools.cache
@@ -296,11 +299,11 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
         local = paddle.zeros([2 * channels], dtype="float64")
         with paddle.amp.auto_cast(enable=False):
             if has_rows:
-                slope = layer._flat(gradient).astype(mean.dtype)
-                normal = F.batch_norm(
+                grad_output = layer._flat(gradient).astype(mean.dtype)
+                x_hat = F.batch_norm(
                     layer._flat(x).astype(mean.dtype), mean, variance, training=False, epsilon=layer._epsilon
                 )
-                local = paddle.concat([_channel_sum(slope), _channel_sum(slope * normal)]).astype("float64")
+                local = paddle.concat([_channel_sum(grad_output), _channel_sum(grad_output * x_hat)]).astype("float64")
             bias_gradient, weight_gradient = local[:channels].astype(mean.dtype), local[channels:].astype(mean.dtype)
             total = local.clone()
             if ctx.exchanges:
@@ -309,8 +312,8 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
             if has_rows and ctx.needed[0]:
                 total = (total / paddle.clip(rows, min=1.0)).astype(mean.dtype)
                 scale = weight / (variance + layer._epsilon).sqrt()  # (channels,)
-                x_gradient = _scale_and_shift(slope, scale, -scale * total[:channels])
-                x_gradient = x_gradient + _scale_and_shift(normal, -scale * total[channels:])
+                x_gradient = _scale_and_shift(grad_output, scale, -scale * total[:channels])
+                x_gradient = x_gradient + _scale_and_shift(x_hat, -scale * total[channels:])
                 x_gradient = x_gradient.reshape(x.shape).astype(x.dtype)
         gradients = zip((x_gradient, weight_gradient, bias_gradient), ctx.needed)
         return tuple(value if needed else None for value, needed in gradients if needed is not None)
@@ -360,7 +363,7 @@ def convert_batch_norm(model: paddle.nn.Layer, native: bool | None = None) -> pa
     """
     takes_native = native_synchronizes() if native is None else native
     for layer in model.sublayers(include_self=True):
-        if type(layer).forward in _CONVERTED:
+        if type(layer).forward in _CONVERTIBLE_FORWARDS:
             native_kind = _UNBIASED[paddle.nn.SyncBatchNorm]
             layer.__class__ = native_kind if takes_native and _fits_native(layer) else DistributedBatchNorm
             layer._momentum = _as_stored(layer._momentum)
@@ -397,9 +400,10 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
 
     Args:
         model: the model.
-        momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
+        momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM; PyTorch's momentum
+            is 1 minus this).
     """
-    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
+    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _BATCH_NORMS)]
     for layer in layers:
         layer._momentum = _as_stored(momentum)
     return len(layers)
@@ -407,7 +411,7 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
 
 def has_batch_norm(model: paddle.nn.Layer) -> bool:
     """Return whether ``model`` contains a batch normalization, Paddle's or this package's."""
-    return any(isinstance(layer, _KINDS) for layer in model.sublayers(include_self=True))
+    return any(isinstance(layer, _BATCH_NORMS) for layer in model.sublayers(include_self=True))
 
 
 def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
@@ -419,7 +423,7 @@ def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
     tensors: dict[int, paddle.Tensor] = {}
     for layer in model.sublayers(include_self=True):
         changing: list[paddle.Tensor] = []
-        if isinstance(layer, _KINDS):
+        if isinstance(layer, _BATCH_NORMS):
             changing = [] if layer._use_global_stats else [layer._mean, layer._variance]
         elif not type(layer).__module__.startswith(_THIS_PACKAGE):
             changing = [buffer for buffer in layer._buffers.values() if buffer is not None]

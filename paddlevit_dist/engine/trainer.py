@@ -222,7 +222,7 @@ class Trainer:
             with self.until_the_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
-                signals.defer()
+                signals.record_only()
                 try:
                     return self._train_epochs()
                 except StopRequested:

@@ -35,7 +35,7 @@ def fuse(model: Any) -> Any:
     graph.apply("Softmax", _attention)
     graph.apply("Conv", _multiply_patches)
     graph.apply("Conv", _carry_bias_through_depthwise)
-    _push_slices(graph)
+    _move_slices_up(graph)
     graph.apply("Gelu", _bias_of_gelu)
     graph.apply("LayerNormalization", functools.partial(_sum_before_norm, ranks=ranks))
     model = graph.finish()
@@ -356,48 +356,48 @@ def _pad_with_tokens(graph: OnnxGraph, concat: Any) -> None:
 
 # ---- first token only --------------------------------------------------------------------------------------------
 
-_WITH_CONSTANTS = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGelu")  # tokens are the first input
-_OF_VALUES = ("Add", "Mul", "Div", "Erf", "Gelu")
+_TOKENS_FIRST = ("MatMul", "MultiHeadAttention", "LayerNormalization", "BiasGelu")  # other inputs are parameters
+_ELEMENTWISE = ("Add", "Mul", "Div", "Erf", "Gelu")
 
 
-def _push_slices(graph: OnnxGraph) -> None:
+def _move_slices_up(graph: OnnxGraph) -> None:
     """Compute only the tokens that are read.
 
     A slice of tokens moves in front of all nodes that compute tokens independently, and in attention to the queries.
     """
     _merge_slices(graph)
-    while graph.apply("Slice", _push):
+    while graph.apply("Slice", _move_slice_up):
         _merge_slices(graph)
 
 
-def _push(graph: OnnxGraph, cut: Any) -> None:
-    require(len(cut.input) > 3 and graph.constant(cut.input[3]).tolist() == [1])
-    source = graph.producer(cut.input[0], *_WITH_CONSTANTS, *_OF_VALUES)
-    require(graph.reader(cut.input[0]) is cut and len(source.output) == 1)
-    if source.op_type in _WITH_CONSTANTS:
-        places = [0]
+def _move_slice_up(graph: OnnxGraph, slice_node: Any) -> None:
+    require(len(slice_node.input) > 3 and graph.constant(slice_node.input[3]).tolist() == [1])
+    source = graph.producer(slice_node.input[0], *_TOKENS_FIRST, *_ELEMENTWISE)
+    require(graph.reader(slice_node.input[0]) is slice_node and len(source.output) == 1)
+    if source.op_type in _TOKENS_FIRST:
+        positions = [0]
         require(source.op_type != "MatMul" or source.input[1] in graph.constants)
     else:
-        places = [n for n, name in enumerate(source.input) if name not in graph.constants]
+        positions = [n for n, name in enumerate(source.input) if name not in graph.constants]
         others = [graph.constants[name] for name in source.input if name in graph.constants]
         require(all(constant.ndim <= 1 for constant in others))  # larger constants may differ between tokens
-    above = [graph.make_node("Slice", [source.input[place], *cut.input[1:]]) for place in places]
-    for place, node in zip(places, above, strict=True):
-        source.input[place] = node.output[0]
-    graph.insert(above, source, instead_of=[cut])
-    graph.redirect(cut.output[0], source.output[0])
+    slices = [graph.make_node("Slice", [source.input[n], *slice_node.input[1:]]) for n in positions]
+    for position, node in zip(positions, slices, strict=True):
+        source.input[position] = node.output[0]
+    graph.insert(slices, source, instead_of=[slice_node])
+    graph.redirect(slice_node.output[0], source.output[0])
 
 
 def _merge_slices(graph: OnnxGraph) -> None:
     """Merge equal slices of a value."""
     results: dict[tuple[Any, ...], str] = {}
 
-    def merge(graph: OnnxGraph, cut: Any) -> None:
-        key = (cut.input[0], *(tuple(graph.constant(name).tolist()) for name in cut.input[1:]))
-        if key in results and cut.output[0] not in graph.outputs:
-            graph.insert([], cut, instead_of=[cut])
-            graph.redirect(cut.output[0], results[key])
+    def merge(graph: OnnxGraph, slice_node: Any) -> None:
+        key = (slice_node.input[0], *(tuple(graph.constant(name).tolist()) for name in slice_node.input[1:]))
+        if key in results and slice_node.output[0] not in graph.outputs:
+            graph.insert([], slice_node, instead_of=[slice_node])
+            graph.redirect(slice_node.output[0], results[key])
         else:
-            results[key] = cut.output[0]
+            results[key] = slice_node.output[0]
 
     graph.apply("Slice", merge)

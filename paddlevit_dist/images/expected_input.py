@@ -43,7 +43,7 @@ _BEST = (
 _SPARE = 1.25  # factor for the memory of libraries and fragmentation
 
 
-def format_better_weights(values: Any, device_bytes: int) -> str | None:
+def format_stronger_pretrained_hint(values: Any, device_bytes: int) -> str | None:
     """Return a note that names better pretrained weights than the recipe's, if training them fits the device.
 
     Args:

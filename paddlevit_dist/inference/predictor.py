@@ -226,7 +226,7 @@ class Predictor:
         num_workers: processes that read inputs; 0: a thread of this process reads them.
         least_score: detection: lowest score of a returned box; None: the run's.
         max_detections: detection: boxes kept for each image and category, best first; None: the run's.
-        window: segmentation: size of the sliding window, pixels or (height, width); None: the run's.
+        window: segmentation, detection: size of the windows, pixels or (height, width); None: the run's.
 
     Attributes:
         unreadable: (path, reason) of each unreadable input of the last call.

@@ -1,4 +1,4 @@
-"""Trained weights without their training data: configuration, metadata, and model."""
+"""Load trained weights without their training data: configuration, metadata and model."""
 
 import hashlib
 import json
@@ -26,14 +26,15 @@ from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 
 _IMAGES = "folder"
-_LEAST_SCORE, _MOST, _WINDOW = "DETECTION.SCORE_THRESHOLD", "DETECTION.MAX_DETECTIONS", "SEGMENTATION.CROP"
+_SCORE_THRESHOLD, _MAX_DETECTIONS = "DETECTION.SCORE_THRESHOLD", "DETECTION.MAX_DETECTIONS"
+_WINDOW, _DETECTION_WINDOW = "SEGMENTATION.CROP", "DETECTION.WINDOW"
 _OPTION_USES = {
-    _LEAST_SCORE: "-least_score is for models that find boxes",
-    _MOST: "-max_detections is for models that find boxes",
-    _WINDOW: "-window is for segmentation",
+    _SCORE_THRESHOLD: "-least_score is for models that find boxes",
+    _MAX_DETECTIONS: "-max_detections is for models that find boxes",
+    _WINDOW: "-window is for segmentation and for models that find boxes",
 }
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
-_FOR_USE: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
+_OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
     "SAVE_PREDICTIONS": False,
     "ALLOW_CHANGES": False,
@@ -89,7 +90,7 @@ def open_source(
         words: command-line arguments, which override the settings of the weights.
         least_score: lowest score of a detected box; None: the stored one.
         max_detections: boxes kept for each image and category, best first; None: the stored number.
-        window: size of the sliding window, pixels or (height, width); None: the stored size.
+        window: size of the windows of segmentation or detection, pixels or (height, width); None: the stored size.
         log: called with a line when weights are downloaded.
         advice: what to do if the training settings are unknown, for messages.
 
@@ -117,14 +118,17 @@ def open_source(
             )
     loaded = build_configuration(str(file), settings, recipe, words)
     sides = [window, window] if isinstance(window, int) else window and list(window)
-    options = (_LEAST_SCORE, least_score), (_MOST, max_detections), (_WINDOW, sides)
+    known = find_keys(loaded.values)
+    window_key = _DETECTION_WINDOW if _DETECTION_WINDOW in known else _WINDOW
+    options = (_SCORE_THRESHOLD, least_score), (_MAX_DETECTIONS, max_detections), (window_key, sides)
     chosen = {key: value for key, value in options if value is not None}
     for key in chosen:
-        if key not in find_keys(loaded.values):
+        if key not in known:
             raise UserError(f"{command}: {_OPTION_USES[key]}; remove it")
     if chosen:
         more = [word for key, value in chosen.items() for word in (key, str(value))]
-        more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"] if window else []
+        if _WINDOW in chosen:
+            more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"]
         loaded = build_configuration(str(file), settings, recipe, [*words, *more])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     if class_names is not None:
@@ -160,7 +164,7 @@ def build_configuration(
             return configuration.load([*arguments, f"-dataset={_IMAGES}"])
         return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
-    content = yaml.safe_dump({**settings, **_FOR_USE, "MODEL": model}, allow_unicode=True)
+    content = yaml.safe_dump({**settings, **_OVERRIDES, "MODEL": model}, allow_unicode=True)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         file = Path(folder, "settings_of_the_run.yaml")
         file.write_text(content, encoding="utf-8", errors="surrogateescape")
@@ -197,8 +201,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
     num_classes = source.learned.num_classes
     if num_classes is None:
         with paddle.LazyGuard():  # names and shapes only
-            outline = task.build_model(1)
-        num_classes = count_classes(outline, weights)
+            model_without_weights = task.build_model(1)
+        num_classes = count_classes(model_without_weights, weights)
         if num_classes is None:
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
     model = prepare(task.build_model(num_classes))

@@ -32,11 +32,13 @@ Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class ProportionRecompute:
-    """A ``Recompute`` with values that are proportions, in percent, of correct things.
+    """A ``Recompute`` with values that are proportions, in percent, of correct decisions.
+
+    A decision is what can be right or wrong: a sample, or one of several in a sample, such as a point.
 
     Attributes:
         values: computes all values.
-        rates: the proportions by name, each with its number of things.
+        rates: the proportions by name, each with its number of decisions.
     """
 
     values: Recompute
@@ -103,17 +105,17 @@ def wilson(value: float, count: float, percent: float) -> ConfidenceInterval:
 def paired_difference(
     first: np.ndarray, second: np.ndarray, percent: float, intervals: Sequence[ConfidenceInterval] = ()
 ) -> ConfidenceInterval:
-    """Compute the interval of how many percent more samples are right in ``second`` than in ``first``.
+    """Compute the interval of the difference of two paired proportions, second minus first, in percentage points.
 
-    Both are answers for the same samples. The intervals of both proportions are combined by how much the answers depend
-    on each other. The result has a width even if no answer differs.
+    Both are predictions for the same samples. The intervals of both proportions are combined by the correlation of the
+    predictions. The result has a width even if no prediction differs.
 
     Source: R. Newcombe, "Improved confidence intervals for the difference between binomial proportions based on paired
     data", Statistics in Medicine 17, 1998, method 10.
 
     Args:
-        first: bool (samples,), correct answers before.
-        second: bool (samples,), correct answers after.
+        first: bool (samples,), correct predictions before.
+        second: bool (samples,), correct predictions after.
         percent: the level of the interval, such as 95.
         intervals: the intervals of both proportions. Pass them if samples depend on one another; else ``wilson``
             computes them.
@@ -150,8 +152,8 @@ def bootstrap(
 
     Args:
         recompute: see ``Recompute``. Proportions, which ``ProportionRecompute`` and ``ClassificationCounts`` name, get
-            ``wilson``'s interval instead. A sample or a group can contain several things that are right or not.
-            ``wilson`` then gets the number of independent things with the same information.
+            ``wilson``'s interval instead. A sample or a group can contain several decisions. ``wilson``
+            then gets the number of independent decisions with the same information.
         num_samples: at least 1.
         percent: the level: how many of a hundred such intervals contain the value of the whole population.
         resamples: the number of draws. 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
@@ -161,21 +163,21 @@ def bootstrap(
         The interval of each value, by name.
     """
     rates = recompute.rates if isinstance(recompute, ProportionRecompute) else getattr(recompute, "rates", dict)()
-    whole, numbers = recompute(np.ones((1, num_samples))), number_groups(groups)
-    parts = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
+    values, numbers = recompute(np.ones((1, num_samples))), number_groups(groups)
+    resampled = [recompute(weights) for weights in _draws(num_samples, resamples, numbers)]
     tail = (1 - percent / 100) / 2
     intervals = {}
-    within = {} if numbers is None or not rates else _groups_with(recompute, numbers)
-    for name, value in whole.items():
-        drawn = np.concatenate([part[name] for part in parts])
+    groups_by_name = {} if numbers is None or not rates else _count_groups(recompute, numbers)
+    for name, value in values.items():
+        drawn = np.concatenate([part[name] for part in resampled])
         drawn = drawn[~np.isnan(drawn)]
         if len(drawn) and not np.isnan(value[0]):
             count, mean = rates.get(name), float(value[0])
             if count is None:
                 intervals[name] = _interval(mean, drawn, tail)
             else:
-                alone, least = within.get(name, num_samples), within.get(name, count)
-                effective = _count_independent(count, alone, least, mean, drawn)
+                units, minimum = groups_by_name.get(name, num_samples), groups_by_name.get(name, count)
+                effective = _count_independent(count, units, minimum, mean, drawn)
                 intervals[name] = wilson(mean, effective, percent)
     return intervals
 
@@ -197,7 +199,7 @@ def number_groups(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray 
     return np.array([numbers_by_name[name] for name in listed], np.int64)
 
 
-def _groups_with(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
+def _count_groups(recompute: Recompute, numbers: np.ndarray) -> dict[str, int]:
     """Count the groups in which each value is defined."""
     counts: Counter[str] = Counter()
     at_once, end = max(1, _MOST_WEIGHTS // len(numbers)), int(numbers.max()) + 1
@@ -253,30 +255,30 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(shorten(name, 40) for name in names[:_MOST_LISTED]) + more
 
 
-def _count_independent(count: int, alone: int, least: int, percent: float, drawn: np.ndarray) -> float:
-    """Return the number of independent things whose proportion would vary as much as these draws.
+def _count_independent(count: int, units: int, minimum: int, proportion: float, drawn: np.ndarray) -> float:
+    """Return the number of independent decisions whose proportion would vary as much as these draws.
 
     Args:
-        count: of all things; the maximum of the result.
-        alone: number of independent samples or groups that contain the things.
-        least: the result if all draws are equal.
-        percent: the proportion of all things, in percent.
+        count: number of all decisions; the maximum of the result.
+        units: number of independent samples or groups that contain the decisions.
+        minimum: the result if all draws are equal.
+        proportion: the proportion of all decisions, in percent.
         drawn: float (draws,), the proportion of each draw, in percent.
     """
     variance = float(drawn.var())
-    if count <= alone:
+    if count <= units:
         return count
-    if variance <= (_ROUNDING * percent) ** 2:
-        return least
-    return min(float(count), max(percent * (100 - percent) / variance, 1.0))
+    if variance <= (_ROUNDING * proportion) ** 2:
+        return minimum
+    return min(float(count), max(proportion * (100 - proportion) / variance, 1.0))
 
 
 def _interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterval:
     slack = _ROUNDING * abs(value)
     below = float((drawn < value - slack).mean() + (abs(drawn - value) <= slack).mean() / 2)
     shift = 2 * _NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
-    places = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(share)) for share in (tail, 1 - tail)]
-    low, high = map(float, np.quantile(drawn, places))
+    quantiles = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(share)) for share in (tail, 1 - tail)]
+    low, high = map(float, np.quantile(drawn, quantiles))
     return ConfidenceInterval(value, min(low, value), max(high, value))
 
 

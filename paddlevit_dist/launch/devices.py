@@ -22,7 +22,7 @@ class ProcessPlan(NamedTuple):
 
     processes: int  # started by this machine's parent; 1: the worker runs in the entry point's process
     device: str  # kind of the device of each, as in ``paddle.set_device``
-    launched: bool  # paddle.distributed.launch has started this process: run the worker in place
+    by_paddle_launcher: bool  # paddle.distributed.launch has started this process: run the worker in place
     notices: list[str]
 
     @property
@@ -35,12 +35,12 @@ class ProcessPlan(NamedTuple):
     @property
     def total_processes(self) -> int:
         """Number of processes in the whole run, over all machines."""
-        return int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) if self.launched else self.processes
+        return int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) if self.by_paddle_launcher else self.processes
 
     @property
     def is_main(self) -> bool:
         """Whether this process reports for the run: of processes started by Paddle's launcher only one does."""
-        return not self.launched or os.environ.get("PADDLE_TRAINER_ID") == "0"
+        return not self.by_paddle_launcher or os.environ.get("PADDLE_TRAINER_ID") == "0"
 
 
 # Variables that Paddle's launcher sets in addition to the rank, without their prefix PADDLE_.

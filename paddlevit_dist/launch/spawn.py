@@ -29,10 +29,10 @@ from ..runtime import printing, process_exit, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, secret, stale_resources, status, tuning
 from .devices import ProcessPlan, is_pool_worker
-from .watchdog import Watchdog, answer_with_stacks
+from .watchdog import Watchdog, dump_stacks_on_request
 
 _GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the root cause can be distinguished
-_TERMINATE_SECONDS = 5.0
+_JOIN_SECONDS = 5.0  # for a killed process to disappear
 _STOP_SECONDS = 1800.0  # for the current update and a save of the largest models; a watchdog ends hanging ranks
 _SEMAPHORES_PER_WORKER = 4  # for the queue of a worker's error, and some spare ones
 _PR_SET_PDEATHSIG = 1
@@ -63,7 +63,7 @@ def launch_workers(
     """
     with signals.installed():
         tuning.import_paddle()
-        if plan.launched or (plan.processes == 1 and not in_child):
+        if plan.by_paddle_launcher or (plan.processes == 1 and not in_child):
             _run_in_place(worker, arguments, plan, watchdog_seconds)
         elif is_pool_worker():
             raise UserError(
@@ -82,12 +82,13 @@ def _run_workers(
     )
     with stale_resources.temporary_folder("ends") as name:
         folder = Path(name)
-        signals.supervise()
-        pages, others = status.new_pages(plan.processes), multiprocessing.active_children()
+        signals.record_only_as_parent()
+        status_pages = status.new_pages(plan.processes)  # shared memory, one page per rank
+        others = multiprocessing.active_children()
         try:
             # Keep a reference to the context: it owns the queues that workers open.
-            context = _start(worker, arguments, plan, folder, pages)
-            watchdog = Watchdog(pages, context.processes, watchdog_seconds, folder)
+            context = _start(worker, arguments, plan, folder, status_pages)
+            watchdog = Watchdog(status_pages, context.processes, watchdog_seconds, folder)
             failed = _wait(context.processes, folder, watchdog)
             failed_ranks = {end["rank"] for end in failed}
             # Stop these before the failed ones, which wait: a rank that loses a peer in a collective aborts noisily.
@@ -127,7 +128,9 @@ def _run_in_place(
 
 
 @stale_resources.named_semaphores()
-def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Any) -> Any:
+def _start(
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, status_pages: Any
+) -> Any:
     import paddle.distributed as dist
 
     from ..runtime import device_kinds
@@ -137,19 +140,20 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
     _prepare_rendezvous()
     if kind.backend == "xccl":  # as Paddle's launcher sets it
         os.environ["PADDLE_XCCL_BACKEND"] = kind.name
-    tuning.hide_threads()
+    tuning.hide_omp_threads_from_children()
     # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
     previous_level = root_logger.level
     root_logger.setLevel(logging.WARNING)
     try:
         with signals.blocked():
-            multiprocessing.resource_tracker.ensure_running()  # a hangup stays blocked in it, others pass again
+            # SIGHUP stays blocked in the tracker; starting it unblocks SIGINT and SIGTERM here, hence block().
+            multiprocessing.resource_tracker.ensure_running()
             signals.block()
             with plugins.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
-                    args=(payload, str(folder), os.getpid(), plan.device, secret.create_for_workers(), pages),
+                    args=(payload, str(folder), os.getpid(), plan.device, secret.create_for_workers(), status_pages),
                     nprocs=plan.processes,
                     join=False,
                     backend=kind.backend,
@@ -161,7 +165,9 @@ def _start(worker: Callable[..., None], arguments: tuple[Any, ...], plan: Proces
 
 @contextlib.contextmanager
 def _package_before_paddle() -> Iterator[None]:
-    """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
+    """Let processes that are spawned in the block import this package before Paddle.
+
+    Paddle 2.6 needs this (see ``zlib`` in this package's ``__init__``).
 
     They run the parent's main module first, except that of a package started with ``python -m`` and cells of a
     notebook. They would then begin with the function that Paddle passes them, so another module is named instead.
@@ -188,7 +194,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, pages: Any
+    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, status_pages: Any
 ) -> None:
     """Run a spawned process: join the group, work, record how it ended."""
     printing.ignore_broken_pipe()
@@ -196,10 +202,10 @@ def _worker_entry(
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
-    signals.work_for(parent, rank > 0, _leave)
+    signals.forward_to_parent(parent, forwards_saves=rank > 0, exit_now=_exit_now)
     secret.use(run_secret)
-    answer_with_stacks(Path(folder), rank)
-    status.publish(pages, rank)
+    dump_stacks_on_request(Path(folder), rank)
+    status.publish(status_pages, rank)
     # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
     multiprocessing.set_start_method("fork", force=True)
     try:
@@ -221,18 +227,18 @@ def _worker_entry(
         worker(*arguments)
         status.note(status.AT_END)
     except BaseException as error:
-        signals.defer()
+        signals.record_only()
         failures.record_failure(error)
         sys.stdout.flush()
         failures.wait_for_parent()
         # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
-    signals.defer()
+    signals.record_only()
     failures.record_finish()
     process_exit.end(0)
 
 
-def _leave(number: int, again: bool) -> None:
+def _exit_now(number: int, again: bool) -> None:
     """End a worker from any thread."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
@@ -300,8 +306,9 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
             if end["kind"] != failures.FINISHED or exit_code != 0:
                 end.setdefault("time", time.time())
                 failed.append(end)
-                is_plain = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
-                grace = 0.0 if is_plain else _GRACE_SECONDS
+                # Never the consequence of another rank's failure.
+                needs_no_grace = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
+                grace = 0.0 if needs_no_grace else _GRACE_SECONDS
                 deadline = min(deadline or math.inf, time.monotonic() + grace)
         stuck = None if failed else watchdog.poll(running)
         if stuck:
@@ -313,7 +320,7 @@ def _end_all(processes: list[Any]) -> None:
     for process in processes:
         process.kill()  # SIGTERM would make a worker save
     for process in processes:
-        process.join(_TERMINATE_SECONDS)
+        process.join(_JOIN_SECONDS)
 
 
 def _raise(cause: dict[str, Any]) -> None:

@@ -199,7 +199,7 @@ def use_threads() -> None:
         os.environ["OMP_NUM_THREADS"] = os.environ[_THREADS]
 
 
-def hide_threads() -> None:
+def hide_omp_threads_from_children() -> None:
     """Let child processes import Paddle without a warning; they call ``use_threads`` themselves."""
     if _THREADS in os.environ:
         os.environ["OMP_NUM_THREADS"] = "1"

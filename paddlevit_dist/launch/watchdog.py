@@ -174,7 +174,7 @@ class MonotonicClock:
         return self._last - self._lost
 
 
-def answer_with_stacks(folder: Path, rank: int) -> None:
+def dump_stacks_on_request(folder: Path, rank: int) -> None:
     """Let this process write the stacks of its threads into ``folder`` when the parent requests it, at any time."""
     # C code writes them, without Python's lock. The file must stay open for the lifetime of the process.
     faulthandler.register(signal.SIGUSR2, file=os.open(_stack_file(folder, rank), os.O_WRONLY | os.O_CREAT, 0o600))

@@ -15,15 +15,15 @@ _MOST_PAIRS = 40
 _SHOWN = 12  # samples of a gallery
 
 
-class EvaluatedAnswers:
-    """The model's answers for each sample.
+class EvaluatedPredictions:
+    """A classifier's predictions for all samples, with the scores of the true and of the best classes.
 
     Args:
         indices: int64 (samples,), in the dataset.
         rows: ``classifier.RECORD`` (samples,).
         num_classes: outputs of the model.
         names: of its classes; None shows their numbers.
-        samples: what samples are called, such as "images".
+        sample_name: what samples are called, such as "images".
     """
 
     def __init__(
@@ -32,58 +32,58 @@ class EvaluatedAnswers:
         rows: np.ndarray,
         num_classes: int,
         names: Sequence[Any] | None = None,
-        samples: str = "images",
+        sample_name: str = "images",
     ) -> None:
-        # A score that is not a number comes first in no order; such samples count as wrong, with no confidence.
-        self.samples = samples
+        # Samples with NaN scores count as wrong, with confidence 0.
+        self.sample_name = sample_name
         self.indices = indices
         self.labels = rows["label"].astype(np.int64)
-        self.true = np.nan_to_num(rows["true"].astype(np.float64), nan=0.0)
-        self.classes = rows["classes"].astype(np.int64)  # (samples, best)
-        self.scores = np.nan_to_num(rows["scores"].astype(np.float64), nan=0.0)
-        self.predicted = np.clip(self.classes[:, 0], 0, num_classes - 1)
-        self.confidence = self.scores[:, 0]
+        self.true_scores = np.nan_to_num(rows["true"].astype(np.float64), nan=0.0)
+        self.best_classes = rows["classes"].astype(np.int64)  # (samples, best)
+        self.best_scores = np.nan_to_num(rows["scores"].astype(np.float64), nan=0.0)
+        self.predicted = np.clip(self.best_classes[:, 0], 0, num_classes - 1)
+        self.confidence = self.best_scores[:, 0]
         self.is_right = (self.predicted == self.labels) & np.isfinite(rows["scores"][:, 0])
         self.num_classes = num_classes
         first_names = list(names or ())[:num_classes]
         self.names = [*map(str, first_names), *map(str, range(len(first_names), num_classes))]
 
-    def caption(self, place: int, description: str) -> str:
+    def caption(self, row: int, description: str) -> str:
         """Describe a sample: its true and predicted class with their scores, and where it comes from.
 
         Args:
-            place: of the sample in the arrays.
+            row: row of the sample in the arrays.
             description: where the sample comes from.
         """
-        label, best = self.labels[place], self.predicted[place]
-        lines = [f"{self.names[label]} ({self.true[place]:.1%})"]
+        label, best = self.labels[row], self.predicted[row]
+        lines = [f"{self.names[label]} ({self.true_scores[row]:.1%})"]
         if best != label:
-            lines = [f"true: {lines[0]}", f"predicted: {self.names[best]} ({self.confidence[place]:.1%})"]
+            lines = [f"true: {lines[0]}", f"predicted: {self.names[best]} ({self.confidence[row]:.1%})"]
         return "\n".join([*lines, description])
 
 
-def tables(evaluated: EvaluatedAnswers) -> list[Figure]:
+def tables(evaluated: EvaluatedPredictions) -> list[Figure]:
     """Return the figures of confusion, of the scores of each class, and of calibration."""
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
     return [
-        ConfusionMatrix("Confusion", evaluated.names, counts, _hit_note(counts, evaluated)),
+        ConfusionMatrix("Confusion", evaluated.names, counts, _accuracy_note(counts, evaluated)),
         *_pairs(counts, evaluated),
         _classes(counts, evaluated),
-        *calibration(evaluated.confidence, evaluated.is_right, evaluated.samples),
+        *calibration(evaluated.confidence, evaluated.is_right, evaluated.sample_name),
     ]
 
 
-def _hit_note(counts: np.ndarray, evaluated: EvaluatedAnswers) -> str:
+def _accuracy_note(counts: np.ndarray, evaluated: EvaluatedPredictions) -> str:
     total, right = len(evaluated.labels), int(evaluated.is_right.sum())
     numbers = counts.sum(axis=1)
     recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
     macro = float((recalls / numbers[numbers > 0]).mean()) if total else 0.0
-    text = f"{right:,} of {total:,} {evaluated.samples} ({right / max(total, 1):.2%}) are classified correctly"
+    text = f"{right:,} of {total:,} {evaluated.sample_name} ({right / max(total, 1):.2%}) are classified correctly"
     return f"{text}; the average over classes is {macro:.2%} (macro accuracy)."
 
 
-def _pairs(counts: np.ndarray, evaluated: EvaluatedAnswers) -> list[Figure]:
+def _pairs(counts: np.ndarray, evaluated: EvaluatedPredictions) -> list[Figure]:
     """Return the table of the most frequent confusions."""
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
@@ -96,12 +96,12 @@ def _pairs(counts: np.ndarray, evaluated: EvaluatedAnswers) -> list[Figure]:
             rows.append((names[label], names[predicted], number, float(share), back))
     if not rows:
         return []
-    columns = ("true class", "taken for", evaluated.samples, "% of the class", "the other way round")
+    columns = ("true class", "taken for", evaluated.sample_name, "% of the class", "the other way round")
     note = f"The {_MOST_PAIRS} most frequent." if np.count_nonzero(wrong) > _MOST_PAIRS else ""
     return [FigureTable("Most confused", columns, rows, note)]
 
 
-def _classes(counts: np.ndarray, evaluated: EvaluatedAnswers) -> Figure:
+def _classes(counts: np.ndarray, evaluated: EvaluatedPredictions) -> Figure:
     right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     wrong, names = counts.copy(), evaluated.names
     np.fill_diagonal(wrong, 0)
@@ -114,22 +114,21 @@ def _classes(counts: np.ndarray, evaluated: EvaluatedAnswers) -> Figure:
         other = names[int(wrong[label].argmax())] if wrong[label].any() else None
         scores = (None if value is None else round(float(value), 2) for value in (recall, precision, f1))
         rows.append((name, int(numbers[label]), int(predicted[label]), *scores, other))
-    columns = ("class", evaluated.samples, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
+    columns = ("class", evaluated.sample_name, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
     return FigureTable("Classes", columns, rows)
 
 
-def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "images") -> list[Figure]:
-    """Return the calibration chart: whether predictions with 80 % confidence are right in 80 of 100 cases.
+def calibration(confidence: np.ndarray, is_right: np.ndarray, sample_name: str = "images") -> list[Figure]:
+    """Return a reliability diagram, with the expected calibration error, and a histogram of confidences.
 
-    The figures are a reliability diagram and a histogram of confidences. A note has the expected calibration error of
-    15 bins of equal width.
+    A model is calibrated if 80 of 100 predictions with 80 % confidence are right. The 15 bins have equal widths.
 
     Source: Guo et al., On Calibration of Modern Neural Networks, 2017, section 2, equations 2, 3 and 5.
 
     Args:
         confidence: float (samples,), the probability of the predicted class.
         is_right: bool (samples,).
-        samples: what samples are called.
+        sample_name: what samples are called.
     """
     bins = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
     numbers = np.bincount(bins, minlength=_BINS)
@@ -148,39 +147,39 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray, samples: str = "im
             {"this model": (mean, accuracy), "perfect": ((0.0, 1.0), (0.0, 1.0))},
             note=f"Expected calibration error {100 * error:.2f} %; overall the model is {over}.",
         ),
-        Chart("Confidence", "confidence", samples, {samples: (centers, numbers)}, kind="bar"),
+        Chart("Confidence", "confidence", sample_name, {sample_name: (centers, numbers)}, kind="bar"),
     ]
 
 
 def galleries(
-    evaluated: EvaluatedAnswers, drawn: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
+    evaluated: EvaluatedPredictions, read_image: Callable[[int], np.ndarray | None], describe: Callable[[int], str]
 ) -> list[Figure]:
     """Return galleries of the most confident mistakes and of the samples with the least probable true class.
 
     Args:
-        evaluated: the model's answers.
-        drawn: gives the image, uint8 (height, width[, 3]), of a sample by its index; None: it can no longer be read.
-        describe: says where a sample comes from, by its index.
+        evaluated: the predictions.
+        read_image: returns the image of a sample by its index, uint8 (height, width[, 3]); None if it cannot be read.
+        describe: returns where a sample comes from, by its index.
     """
-    mistakes = surest_mistakes(evaluated)
+    mistakes = most_confident_mistakes(evaluated)
     others = np.setdiff1d(np.arange(len(evaluated.labels)), mistakes)
-    hardest = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
+    hardest = others[np.argsort(evaluated.true_scores[others], kind="stable")][:_SHOWN]
     mistakes_text = "Wrong, by how sure the model is of them."
     hardest_text = "Of the others, right or wrong, those whose true class the model believes in least."
     figures: list[Figure] = []
-    for title, text, places in (
+    for title, text, rows in (
         ("Most confident mistakes", mistakes_text, mistakes),
-        (f"Hardest {evaluated.samples}", hardest_text, hardest),
+        (f"Hardest {evaluated.sample_name}", hardest_text, hardest),
     ):
-        indices = evaluated.indices[places].tolist()
-        read = [(drawn(index), evaluated.caption(place, describe(index))) for place, index in zip(places, indices)]
+        indices = evaluated.indices[rows].tolist()
+        read = [(read_image(index), evaluated.caption(row, describe(index))) for row, index in zip(rows, indices)]
         images = [(pixels, caption) for pixels, caption in read if pixels is not None]
         if images:
             figures.append(Gallery(title, images, f"{text} As the model sees them, with its scores in brackets."))
     return figures
 
 
-def surest_mistakes(evaluated: EvaluatedAnswers) -> np.ndarray:
-    """Return the positions of the most confident mistakes, int64."""
+def most_confident_mistakes(evaluated: EvaluatedPredictions) -> np.ndarray:
+    """Return the rows of the most confident mistakes, int64."""
     wrong = np.flatnonzero(~evaluated.is_right)
     return wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]

@@ -60,7 +60,7 @@ def write_last_page(folder: Path, began: float) -> None:
 
     Args:
         folder: output folder of the run.
-        began: start of this session, in seconds since 1970; a session without records keeps the existing report.
+        began: start of this process, in seconds since 1970; if it wrote no metrics, the existing report is kept.
     """
     file = folder / METRICS
     try:
@@ -76,13 +76,13 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     from markupsafe import Markup
 
     here = Path(__file__).parent
-    pages = Environment(
+    jinja = Environment(
         loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    pages.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
-    pages.filters["base64"] = lambda content: base64.b64encode(content).decode()
-    pages.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    macros: Any = pages.get_template("parts.html.j2").module
+    jinja.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
+    jinja.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    jinja.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    macros: Any = jinja.get_template("parts.html.j2").module
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
         ("summary", "Summary", [*_summary(runs), _comparisons(runs, folder)]),
@@ -95,7 +95,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
         ("environment", "Environment", _environment(runs)),
         ("events", "Events", _events(runs)),
     ]
-    return pages.get_template("report.html.j2").render(
+    return jinja.get_template("report.html.j2").render(
         title="Report: " + ", ".join(run.name for run in runs),
         sections=[section for section in sections if section[2]],
         now=_format_time(time.time()),
@@ -197,7 +197,7 @@ def _format_state(run: ReportedRun) -> str:
         return one_line(f"ended early after epoch {epoch} of {epochs}")
     if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
         return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
-    if run.is_running is False:
+    if run.is_running is False:  # None: unknown
         return one_line(f"killed in epoch {epoch} of {epochs}, without a message")
     return one_line(f"in epoch {epoch} of {epochs}; last entry {_format_time(last.get('time'))}")
 
@@ -254,7 +254,7 @@ def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) ->
     """
     sections: list[Section] = []
     for number, run in enumerate(runs):
-        for kind, stored in run.figures.items():
+        for title_part, stored in run.figures.items():
             notices, rendered = list(stored.problems), []
             for figure in stored.figures:
                 try:
@@ -268,10 +268,10 @@ def _figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) ->
             parts = [*map(_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
             if len(run.figures) > 1:
-                title += f" ({kind.lower()})"
+                title += f" ({title_part.lower()})"
             if sections:  # only the figures of the first run are unfolded
                 parts = [_folded(f"{len(stored.figures)} figures", *parts)]
-            sections.append((f"figures-{number}-{kind.lower()}", title, parts))
+            sections.append((f"figures-{number}-{title_part.lower()}", title, parts))
     return sections
 
 
@@ -305,7 +305,7 @@ def _curves(runs: Sequence[ReportedRun]) -> list[Part]:
     for _, training, evaluation in series:
         names.update(dict.fromkeys([*evaluation, *training]))
     shown = [name for name in names if not _is_uninformative(name, series)]
-    shown.sort(key=_order)
+    shown.sort(key=_curve_sort_key)
     groups = [run.group for run in runs]
     charts = [
         curves.build_chart(_TITLES.get(name, name), curves.build_lines(series, name, groups), "update")
@@ -334,7 +334,7 @@ def _find_constant(name: str, series: Sequence[Any]) -> float | None:
     return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
 
 
-def _order(name: str) -> tuple[int, int]:
+def _curve_sort_key(name: str) -> tuple[int, int]:
     if name == "loss":
         return 0, 0
     if name in _AFTER_METRICS:

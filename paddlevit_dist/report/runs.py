@@ -43,7 +43,7 @@ class ReportedRun(NamedTuple):
         metrics: from the run's events.
         seconds: time of all training sessions, or of the evaluation if nothing was trained; None if unknown.
         is_running: whether a process has locked the folder; None if this machine cannot tell.
-        figures: by title.
+        figures: by "Training" and "Evaluation".
         notices: missing and damaged files, and how to fix them.
         group: name of its group of seeds; empty for single runs.
     """

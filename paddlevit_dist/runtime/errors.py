@@ -92,7 +92,7 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
             signals.install()
             _call(function)
         finally:
-            signals.defer()
+            signals.record_only()
     except UserError as error:
         print(f"error: {printing.one_line(error)}", file=sys.stderr)
         if isinstance(error, OwnCodeError):

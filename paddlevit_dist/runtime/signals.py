@@ -1,7 +1,11 @@
 """Signals that this process receives, and how it ends: at once while it starts, after a save once it trains.
 
-A handler raises ``ProcessInterrupted`` until ``defer`` is called; from then on requests are only recorded, and the work
-polls ``stop_reason``. Needs nothing but Python, so that an entry point can use it before any other import.
+A handler raises ``ProcessInterrupted`` until ``record_only`` is called. From then on requests are only recorded, and
+the work polls ``stop_reason``. Needs nothing but Python, so that an entry point can use it before any other import.
+
+Path of a SIGTERM in training: worker -> parent (``launch/spawn._SignalRelay``) -> all workers ->
+``distributed/stops.SyncPoint`` agrees on an update -> ``Trainer._stop`` saves -> ``Stopped`` -> exit code 75. A SIGTERM
+to the parent enters this path there.
 """
 
 import contextlib
@@ -56,7 +60,7 @@ class _SignalState:
         self.forwards_saves = False
         self.is_watched = False  # a thread records signals
         self.woken = -1  # the previous wakeup descriptor
-        self.leave: Callable[[int, bool], None] = _leave
+        self.exit_now: Callable[[int, bool], None] = _exit_now
 
 
 def get_name(number: int) -> str:
@@ -134,7 +138,7 @@ def looks_like_training(words: list) -> bool:
     return not any(word.startswith("-") and word.lstrip("-").partition("=")[0] in others for word in words)
 
 
-def defer() -> None:
+def record_only() -> None:
     """Record requests from now on instead of raising: the caller polls ``stop_reason``."""
     _state.only_records = True
     _cancel_retry()
@@ -154,24 +158,24 @@ def stop_after(seconds: float, name: str) -> None:
     _state.deadline_name = name
 
 
-def supervise() -> None:
+def record_only_as_parent() -> None:
     """Only record requests, in a parent of workers: the caller ends the workers."""
     check()
     _state.only_records = True
     _state.ends_workers = True
 
 
-def work_for(parent: int, forwards_saves: bool, leave: Callable[[int, bool], None]) -> None:
+def forward_to_parent(parent: int, forwards_saves: bool, exit_now: Callable[[int, bool], None]) -> None:
     """Forward requests to the parent, in a worker.
 
     Args:
         parent: process id of the parent.
         forwards_saves: whether to forward SIGUSR1, too.
-        leave: ``leave(number, again)`` ends the worker in an emergency.
+        exit_now: ``exit_now(number, again)`` ends the worker in an emergency.
     """
     _state.parent = parent
     _state.forwards_saves = forwards_saves
-    _state.leave = leave
+    _state.exit_now = exit_now
 
 
 # ---- handlers ------------------------------------------------------------------------------------------------------
@@ -270,22 +274,22 @@ def _watch(reading: int) -> None:
     while _ENOUGH not in (numbers := os.read(reading, 256)):
         for number in numbers:
             is_first = _state.number is None
-            _note(number)
+            _record_signal(number)
             if is_first and _state.number is not None and not _state.only_records:
-                timer = threading.Timer(_STUCK_SECONDS, _leave_if_stuck, (number,))
+                timer = threading.Timer(_STUCK_SECONDS, _exit_if_stuck, (number,))
                 timer.daemon = True
                 timer.start()
     os.close(reading)
 
 
-def _leave_if_stuck(number: int) -> None:
+def _exit_if_stuck(number: int) -> None:
     if not _state.raised and not _state.only_records:
-        _state.leave(number, False)
+        _state.exit_now(number, False)
 
 
 def _handle(number: int, frame: Any) -> None:
     if not _state.is_watched:
-        _note(number)
+        _record_signal(number)
     if number in _STOPPING and not _state.only_records and not _state.raised:
         _state.due = number if _state.due is None else _state.due
         _raise_outside_imports(frame)
@@ -295,7 +299,7 @@ def _try_again(_: int, frame: Any) -> None:
     _raise_outside_imports(frame)
 
 
-def _note(number: int) -> None:
+def _record_signal(number: int) -> None:
     """Record a signal, in a handler or the watching thread: no locks, no prints."""
     if number == _SAVING:
         _state.saves += 1
@@ -311,7 +315,7 @@ def _note(number: int) -> None:
                 # A terminal's SIGINT also reaches the parent, which counts it.
                 os.kill(_state.parent, signal.SIGTERM if number == signal.SIGINT else number)
         if _state.interrupts > 1 and not _state.ends_workers:
-            _state.leave(number, True)
+            _state.exit_now(number, True)
 
 
 def _raise_outside_imports(frame: Any) -> None:
@@ -342,7 +346,7 @@ def _cancel_retry() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
-def _leave(number: int, again: bool) -> None:
+def _exit_now(number: int, again: bool) -> None:
     """End this process from any code."""
     is_stop = _state.is_training and not again
     os.write(2, f"{describe(number, is_stop)}\n".encode())

@@ -45,7 +45,7 @@ class Model(nn.Layer):
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: options that recipes may name, but that have only this value
     fixed_options: ClassVar[Mapping[str, Any]] = {}
-    #: by owner of weights that can be loaded, a function that maps a state with the owner's parameter names to one with
+    #: by naming scheme of weights that can be loaded, a function that maps a state with its parameter names to one with
     #: this model's, both of numpy arrays; it leaves unknown names unchanged
     key_maps: Mapping[str, KeyMap] = {}
     #: names of the last layers, whose shape depends on the number of classes
@@ -183,8 +183,8 @@ class Model(nn.Layer):
         """Return log lines about the parameters ``names``, all that ``resize_parameter`` resized."""
         return []
 
-    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
-        """Return log lines about weights that ``key_maps[owner]`` renamed to ``state``."""
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
+        """Return log lines about weights that ``key_maps[naming]`` renamed to ``state``."""
         return []
 
     def no_weight_decay(self) -> tuple[str, ...]:

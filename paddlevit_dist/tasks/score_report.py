@@ -1,4 +1,4 @@
-"""Scores of results from other programs: what a subject computes and ``evaluate KIND`` prints. Needs no Paddle."""
+"""Scores of results from other programs, which ``evaluate KIND`` computes and prints. Needs no Paddle."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

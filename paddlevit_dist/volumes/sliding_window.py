@@ -1,4 +1,4 @@
-"""Maps of a whole volume from overlapping windows of the size that the model was trained on."""
+"""Sliding-window inference: blends the outputs (logits or heatmaps) of overlapping windows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,22 +17,23 @@ def predict(
     volume: paddle.Tensor,
     window: Sequence[int],
     overlap: float,
-    weights: str = "linear",
+    window_weighting: str = "linear",
 ) -> paddle.Tensor:
-    """Compute the weighted mean of the maps of all windows.
+    """Blend the outputs of all windows by a weighted mean.
 
     A voxel counts less the closer it is to its window's border.
 
     Args:
-        model: maps (batch, channels, *window) to (batch, maps, *window).
+        model: takes (batch, channels, *window), returns (batch, outputs, *window).
         volume: (channels, depth, height, width), at least one voxel along each axis; zero-padded if smaller than a
             window.
-        window: (depth, height, width).
+        window: (depth, height, width), usually the size that the model was trained on.
         overlap: fraction of a window that its neighbor also covers, below 1.
-        weights: "linear", or "gaussian" with a deviation of an eighth of the window.
+        window_weighting: "linear", or "gaussian" with a standard deviation of 1/8 of the window (nnU-Net's
+            ``sigma_scale``).
 
     Returns:
-        (maps, depth, height, width).
+        (outputs, depth, height, width).
     """
     size = volume.shape[1:]
     missing = [max(0, side_length - length) for side_length, length in zip(window, size)]
@@ -40,29 +41,29 @@ def predict(
         padding = [side for width in reversed(missing) for side in (0, width)]  # Paddle counts from the last axis
         volume = F.pad(volume.unsqueeze(0), padding, mode="constant", value=0.0, data_format="NCDHW").squeeze(0)
     starts = [window_starts(length, side_length, overlap) for length, side_length in zip(volume.shape[1:], window)]
-    places = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
-    weight = _product([constant(line_weights, int(length), weights) for length in window])
-    total: Any = None  # (maps, depth, height, width) from the first windows on
-    for first in range(0, len(places), _WINDOWS_AT_ONCE):
-        group = places[first : first + _WINDOWS_AT_ONCE]
-        slices = [tuple(slice(s, s + length) for s, length in zip(place, window)) for place in group]
-        maps = model(paddle.stack([volume[(slice(None), *part)] for part in slices]))
+    origins = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
+    weight = _product([constant(line_weights, int(length), window_weighting) for length in window])
+    total: Any = None  # (outputs, depth, height, width) from the first windows on
+    for first in range(0, len(origins), _WINDOWS_AT_ONCE):
+        group = origins[first : first + _WINDOWS_AT_ONCE]
+        slices = [tuple(slice(s, s + length) for s, length in zip(origin, window)) for origin in group]
+        outputs = model(paddle.stack([volume[(slice(None), *part)] for part in slices]))
         if total is None:
-            total = paddle.zeros([maps.shape[1], *volume.shape[1:]], dtype=maps.dtype)
-        for part, window_maps in zip(slices, maps):
+            total = paddle.zeros([outputs.shape[1], *volume.shape[1:]], dtype=outputs.dtype)
+        for part, window_outputs in zip(slices, outputs):
             where = (slice(None), *part)
-            total[where] = total[where] + window_maps * weight
-    # Windows form a grid, so the sum of their weights is a product: no second copy of all maps is needed.
+            total[where] = total[where] + window_outputs * weight
+    # Windows form a grid, so the sum of their weights is a product: no second copy of all outputs is needed.
     for axis, (padded_length, length, axis_starts) in enumerate(zip(volume.shape[1:], window, starts)):
         line = np.zeros(padded_length, dtype=np.float32)
         for start in axis_starts:
-            line[start : start + length] += line_weights(length, weights)
+            line[start : start + length] += line_weights(length, window_weighting)
         total.divide_(to_device(line).reshape([-1 if other == axis else 1 for other in range(3)]))
     return total[:, : size[0], : size[1], : size[2]]
 
 
 def window_starts(length: int, window: int, overlap: float) -> list[int]:
-    """Return the first voxels of the fewest evenly spread windows that cover ``length`` voxels with this overlap."""
+    """Return the first voxels of the fewest evenly spread windows with at least this overlap that cover ``length``."""
     step = max(1, int(window * (1 - overlap)))
     count = max(0, -(-(length - window) // step)) + 1
     return [int(round(start)) for start in np.linspace(0, length - window, count)]
@@ -71,8 +72,8 @@ def window_starts(length: int, window: int, overlap: float) -> list[int]:
 def line_weights(length: int, kind: str) -> np.ndarray:
     """Return window weights along one axis, float32 (length,): 1 at the center, small but above 0 at the ends.
 
-    Source of "gaussian": F. Isensee et al., 2021, "nnU-Net", Nature Methods 18. The deviation is an eighth of the
-    window; here it is centered exactly.
+    Source of "gaussian": F. Isensee et al., 2021, "nnU-Net", Nature Methods 18. The standard deviation is 1/8 of
+    the window; here it is centered exactly.
     """
     if kind == "gaussian":
         steps = (np.arange(length) - (length - 1) / 2) / (length / 8)
@@ -84,12 +85,14 @@ def line_weights(length: int, kind: str) -> np.ndarray:
 def mirror_model(
     model: Callable[[paddle.Tensor], paddle.Tensor], axes: Sequence[int]
 ) -> Callable[[paddle.Tensor], paddle.Tensor]:
-    """Average a model's maps over its input and all mirror images of it, 2 ** axes in total.
+    """Average a model's outputs over its input and all mirror images of it, ``2 ** len(axes)`` in total.
+
+    This is nnU-Net's mirroring, a test-time augmentation.
 
     Args:
         axes: 0 depth, 1 height, 2 width.
     """
-    flips = [[axis + 2 for place, axis in enumerate(axes) if bits >> place & 1] for bits in range(2 ** len(axes))]
+    flips = [[axis + 2 for bit, axis in enumerate(axes) if bits >> bit & 1] for bits in range(2 ** len(axes))]
 
     def mean(windows: paddle.Tensor) -> paddle.Tensor:
         total = model(windows)

@@ -1,10 +1,10 @@
-"""Each extension, and each subject but classification, is a folder that can be deleted: what it adds is unknown then,
-and everything else is as before."""
+"""Each extension, and each task folder but classification, can be deleted: what it adds is unknown then, and everything
+else is as before."""
 
 import json
 import sys
 
-from support.copies_without import SUBJECTS, UNKNOWN, in_a_copy_without
+from support.copies_without import TASK_FOLDERS, UNKNOWN, in_a_copy_without
 from support.processes import ROOT, run_command
 
 from paddlevit_dist.extension import FOLDERS
@@ -24,7 +24,7 @@ def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):
 
 
 def test_without_all_other_subjects_one_classifies(tmp_path):
-    ended = in_a_copy_without(" ".join(SUBJECTS), tmp_path, words=["train -dataset=coco"])
+    ended = in_a_copy_without(" ".join(TASK_FOLDERS), tmp_path, words=["train -dataset=coco"])
     assert ended.code == 0, ended.err
     assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
     assert "train -dataset=coco: " in ended.out and "'coco'" in ended.out

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import paddle
 import pytest
 from support.processes import ROOT, run_command
@@ -299,6 +300,21 @@ def test_losses_after_a_kill_are_compared_bit_for_bit():
         acceptance_gpu.compare_resumed(straight, {update: straight[update] for update in range(1, 8)}, 3)
     with pytest.raises(AssertionError, match="no update is left"):
         acceptance_gpu.compare_resumed(straight, dict(straight), 8)
+
+
+def test_weights_after_a_kill_are_compared_bit_for_bit(tmp_path):
+    import acceptance_gpu
+
+    state = {"norm.weight": np.array([1.0, 0.0], np.float32), "head.bias": np.ones(3, np.float32)}
+    paths = [tmp_path / f"{name}.npz" for name in ("straight", "same", "zero", "fewer")]
+    changed = {**state, "norm.weight": np.array([1.0, -0.0], np.float32)}
+    for path, arrays in zip(paths, (state, state, changed, {"head.bias": state["head.bias"]})):
+        np.savez(path, **arrays)
+    acceptance_gpu.require_equal_weights(paths[0], paths[1])
+    with pytest.raises(AssertionError, match="1 of 2 weights differ, such as norm.weight"):
+        acceptance_gpu.require_equal_weights(paths[0], paths[2])
+    with pytest.raises(AssertionError, match="weights .'norm.weight'."):
+        acceptance_gpu.require_equal_weights(paths[0], paths[3])
 
 
 def test_a_row_that_fails_or_overruns_stops_no_other_and_is_in_the_exit_code(monkeypatch, capsys):

@@ -1,10 +1,10 @@
-"""Each extension, and each subject but classification, is a folder that can be deleted: what it adds is unknown then,
-and everything else is as before."""
+"""Each extension, and each task folder but classification, can be deleted: what it adds is unknown then, and everything
+else is as before."""
 
 import json
 
 import pytest
-from support.copies_without import SUBJECTS, UNKNOWN, in_a_copy_without
+from support.copies_without import TASK_FOLDERS, UNKNOWN, in_a_copy_without
 
 from paddlevit_dist.extension import FOLDERS
 
@@ -21,7 +21,7 @@ def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extensio
         assert f"{words}: {said}" in ended.out
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_no_subject_needs_another_to_be_deleted_too(tmp_path, subject):
-    ended = in_a_copy_without(subject, tmp_path, words=[])
+@pytest.mark.parametrize("folder", TASK_FOLDERS)
+def test_no_task_folder_needs_another_to_be_deleted_too(tmp_path, folder):
+    ended = in_a_copy_without(folder, tmp_path, words=[])
     assert ended.code == 0, ended.err

@@ -11,7 +11,7 @@ import pytest
 from paddlevit_dist.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_passes
-from paddlevit_dist.images.classification.figures import roll_out
+from paddlevit_dist.images.classification.figures import attention_rollout
 from paddlevit_dist.models import create_model
 
 from . import small_classifiers, small_runs
@@ -59,7 +59,7 @@ def outputs(model: paddle.nn.Layer) -> dict[str, Any]:
     model.eval()
     with paddle.no_grad():
         logits = [model(paddle.to_tensor(IMAGES[:batch])).numpy() for batch in (4, 3)]
-    attention = roll_out(model, paddle.to_tensor(IMAGES))
+    attention = attention_rollout(model, paddle.to_tensor(IMAGES))
     model.train()
     result = {"logits": logits, "attention": attention, "gradients": gradients(model), "class": type(model).__name__}
     model.clear_gradients()

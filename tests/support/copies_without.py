@@ -57,7 +57,7 @@ UNKNOWN = {
         "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
     },
 }
-SUBJECTS = ("points", "volumes", "images/detection", "images/segmentation")
+TASK_FOLDERS = ("points", "volumes", "images/detection", "images/segmentation")
 
 
 def in_a_copy_without(gone, tmp_path, planted="", words=None):

@@ -44,6 +44,6 @@ def convolve(x: np.ndarray, weight: np.ndarray, found: dict[int, list[tuple[int,
     out = np.zeros((rows, weight.shape[2]))
     for k, meetings in found.items():
         for u, v in meetings:
-            receiver, giver = (v, u) if transposed else (u, v)
-            out[receiver] += x[giver] @ weight[k]
+            out_row, in_row = (v, u) if transposed else (u, v)
+            out[out_row] += x[in_row] @ weight[k]
     return out

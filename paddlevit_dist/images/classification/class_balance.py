@@ -83,7 +83,7 @@ def compute_class_weights(
 
 
 def weighted_cross_entropy(
-    logits: paddle.Tensor, shares: paddle.Tensor, targets: paddle.Tensor, weights: paddle.Tensor
+    logits: paddle.Tensor, unsmoothed_targets: paddle.Tensor, targets: paddle.Tensor, weights: paddle.Tensor
 ) -> paddle.Tensor:
     """Sum each sample's weight times its loss over the batch.
 
@@ -92,9 +92,10 @@ def weighted_cross_entropy(
 
     Args:
         logits: (batch, classes).
-        shares: share of each class in a sample (batch, classes): one for its label, or two for a mixed image.
-        targets: target distribution of the loss, i.e. shares with label smoothing.
+        unsmoothed_targets: share of each class in a sample (batch, classes): 1 for its label, or two shares for a mixed
+            image; they weight the sample.
+        targets: target distribution of the loss: ``unsmoothed_targets`` with label smoothing.
         weights: (classes,).
     """
     losses = -(targets * F.log_softmax(logits, axis=-1)).sum(axis=-1)  # (batch,)
-    return (losses * (shares * weights).sum(axis=-1)).sum()
+    return (losses * (unsmoothed_targets * weights).sum(axis=-1)).sum()

@@ -1,4 +1,4 @@
-"""Figures of a classifier's evaluation, including attention roll-out of transformers.
+"""Figures of a classifier's evaluation, including attention rollout of transformers.
 
 Source: Abnar and Zuidema, Quantifying Attention Flow in Transformers, 2020, section 3 ("Attention rollout"): each
 layer's attention, averaged over its heads, is mixed half and half with the identity for the residual connection. The
@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...metrics.classifier_figures import EvaluatedAnswers, galleries, surest_mistakes, tables
+from ...metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
 from ...runtime.errors import UserError
 from ...runtime.paddle_versions import as_written
 from ...tasks.dataset import TransformedDataset
@@ -26,7 +26,7 @@ from ..models.vit import VisionTransformer
 _LOOKED_AT = 8  # images whose attention is shown
 
 
-def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
+def attention_rollout(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:
     """Compute the share of each patch in the class token, float32 (batch, rows, columns); shares of an image sum to 1.
 
     For ViT and DeiT, this is the class token after the last block (DeiT's distilled form: the mean of its two tokens).
@@ -41,7 +41,7 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
     """
     if not isinstance(model, (VisionTransformer, CaiT)):
         return None
-    patch_rollout, token_rollout = _RollOut(), _RollOut()
+    patch_rollout, token_rollout = _AttentionRollout(), _AttentionRollout()
     watched = [(block.attn, patch_rollout) for block in model.blocks]
     if isinstance(model, CaiT):
         watched += [(block.attn, token_rollout) for block in model.blocks_token_only]
@@ -60,7 +60,7 @@ def roll_out(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None
 
 
 def report_figures(
-    evaluated: EvaluatedAnswers,
+    evaluated: EvaluatedPredictions,
     samples: TransformedDataset,
     compute_shares: Callable[[paddle.Tensor], np.ndarray | None],
 ) -> list[Figure]:
@@ -97,14 +97,14 @@ def report_figures(
         images = [
             (overlay_shares(_pixels(image), share), caption) for (image, caption), share in zip(captioned, shares)
         ]
-        note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
+        note = "Brighter patches reach the classifier more (attention rollout, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]
     return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
 
 
-def _choose_images(evaluated: EvaluatedAnswers) -> np.ndarray:
+def _choose_images(evaluated: EvaluatedPredictions) -> np.ndarray:
     """Choose positions of some images: the most confident mistakes, and evenly spaced correct ones."""
-    sure, right = surest_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
+    sure, right = most_confident_mistakes(evaluated), np.flatnonzero(evaluated.is_right)
     evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
     half = _LOOKED_AT // 2
     return np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])
@@ -115,7 +115,7 @@ def _pixels(image: np.ndarray) -> np.ndarray:
     return image.transpose(1, 2, 0) if len(image) == 3 else image[0]
 
 
-class _RollOut:
+class _AttentionRollout:
     """The product of the attention of layers, the first layer on the right.
 
     Attributes:
@@ -146,10 +146,10 @@ class _RollOut:
 
 
 @contextlib.contextmanager
-def _watch_attention(layers: Sequence[tuple[Any, _RollOut]]) -> Iterator[None]:
-    """Add each layer's attention weights to its roll-out inside the block; these layers then use unfused attention."""
+def _watch_attention(layers: Sequence[tuple[Any, _AttentionRollout]]) -> Iterator[None]:
+    """Add each layer's attention weights to its rollout inside the block; these layers then use unfused attention."""
 
-    def adds_to(total: _RollOut) -> Any:
+    def adds_to(total: _AttentionRollout) -> Any:
         def hook(layer: Any, inputs: tuple[paddle.Tensor, ...]) -> None:
             total.add(inputs[0].astype("float32").mean(axis=1).numpy())  # (batch, heads, ...) -> (batch, ...)
 

@@ -14,7 +14,7 @@ from ... import extension
 from ...distributed import has_batch_norm, rank
 from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import ClassifierTask, join_records
-from ...metrics.classifier_figures import EvaluatedAnswers
+from ...metrics.classifier_figures import EvaluatedPredictions
 from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.environment import program
@@ -31,7 +31,7 @@ from ...tasks.task import ExportParts, LossTerm, StepPosition
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
-from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
+from ..data.imagenet import NUM_IMAGENET_1K_CLASSES, names_by_synset
 from ..data.inputs import open_image_inputs
 from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
@@ -51,7 +51,7 @@ from .augmentation import build_augmentation, build_mixing
 from .class_balance import compute_class_weights, format_imbalance, weighted_cross_entropy
 from .distillation import TeacherModel, build_teacher, distillation_loss
 from .export import export_parts
-from .figures import report_figures, roll_out
+from .figures import attention_rollout, report_figures
 from .opening import open_images
 from .prediction import ImageClassWriter
 from .samples import ClassificationInput, ClassificationSamples, evaluation_transform, find_dataset_class
@@ -87,7 +87,7 @@ class Classification(ClassifierTask):
         self.class_weights = None
         self.replacements: ReplacementReader | None = None
         self.teacher: TeacherModel | None = None
-        self._crops: TrainingTransform | None = None  # transform of training images
+        self._train_transform: TrainingTransform | None = None
         self._inspection: SplitInspection | None = SplitInspection(
             config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
         )
@@ -120,8 +120,8 @@ class Classification(ClassifierTask):
         if not is_training:
             self.evaluated_classes = samples.class_names and list(map(str, samples.class_names))
         if is_training:
-            self._crops = transform if isinstance(transform, TrainingTransform) else None
-            self._apply_training_policies(samples)
+            self._train_transform = transform if isinstance(transform, TrainingTransform) else None
+            self._apply_balancing_and_readers(samples)
         return samples
 
     def training_transform(self, kind: str) -> TrainingTransform | GlyphTransform:
@@ -168,8 +168,8 @@ class Classification(ClassifierTask):
         names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
-    def _apply_training_policies(self, samples: ClassificationSamples) -> None:
-        """Apply class weights, class-balanced reading and the replacement of unreadable images to training samples."""
+    def _apply_balancing_and_readers(self, samples: ClassificationSamples) -> None:
+        """Set class weights, balanced order, decoder and the replacement of unreadable images for training samples."""
         data = self.config.DATA
         labels = samples.dataset.labels
         if labels is None and (data.CLASS_BALANCED or self.config.TRAIN.CLASS_WEIGHTS is not None):
@@ -193,7 +193,8 @@ class Classification(ClassifierTask):
             and samples.dataset.reads_parts
             and isinstance(samples.transform, TrainingTransform)
         ):
-            # The reader would find an image that cannot be decoded too late to replace it.
+            # Not with ON_INVALID_SAMPLE skip: PartReader decodes only the crop, in the transform, too late to replace a
+            # bad image.
             samples.reader = PartReader(samples.dataset)
 
     def _use_fast_decoder(self, samples: ClassificationSamples) -> None:
@@ -268,14 +269,14 @@ class Classification(ClassifierTask):
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model, and in training its teacher."""
         config = self.config
-        if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # trained weights
+        if self.class_names is None and num_classes == NUM_IMAGENET_1K_CLASSES:  # trained weights
             self.class_names = list(names_by_synset().values())
             self.notices.append("note: the weights do not name their 1,000 classes; ImageNet's names are used")
         model = self._create_model(num_classes or self._require_num_classes())
         if not config.EVAL:
-            self.notices += filter(None, [expected_input.format_better_weights(config, accelerator_bytes())])
-            if self._crops is not None:
-                self._crops.prepare()
+            self.notices += filter(None, [expected_input.format_stronger_pretrained_hint(config, accelerator_bytes())])
+            if self._train_transform is not None:
+                self._train_transform.prepare()
             self.teacher = build_teacher(config.TRAIN, self._require_num_classes(), config.DATA)
             if self.teacher is not None:
                 as_model(model).learn_from_teacher()
@@ -360,11 +361,11 @@ class Classification(ClassifierTask):
         """
         smoothing = self.config.TRAIN.SMOOTHING
         if self.class_weights is not None:
-            shares = smooth_targets(labels, logits.shape[-1], 0.0)
+            unsmoothed_targets = smooth_targets(labels, logits.shape[-1], 0.0)
             targets = smooth_targets(labels, logits.shape[-1], smoothing)
             if mix is not None:
-                shares, targets = mix.targets(shares), mix.targets(targets)
-            return weighted_cross_entropy(logits, shares, targets, to_device(self.class_weights))
+                unsmoothed_targets, targets = mix.targets(unsmoothed_targets), mix.targets(targets)
+            return weighted_cross_entropy(logits, unsmoothed_targets, targets, to_device(self.class_weights))
         if mix is not None:
             return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
         true_label = F.cross_entropy(logits, labels, reduction="sum")
@@ -382,8 +383,8 @@ class Classification(ClassifierTask):
         blocks = as_model(model).recomputed_layers()
         if not blocks and has_batch_norm(model):
             raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; "
-                "remove TRAIN.RECOMPUTE"
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, whose running statistics "
+                "recomputation would update twice per batch; remove TRAIN.RECOMPUTE"
             )
         if not blocks:
             raise UserError(
@@ -410,8 +411,8 @@ class Classification(ClassifierTask):
         self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of an evaluation."""
-        evaluated = EvaluatedAnswers(*join_records(records), self._require_num_classes(), samples.class_names)
-        return report_figures(evaluated, samples, lambda images: roll_out(model, self.normalizer(images)))
+        evaluated = EvaluatedPredictions(*join_records(records), self._require_num_classes(), samples.class_names)
+        return report_figures(evaluated, samples, lambda images: attention_rollout(model, self.normalizer(images)))
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 
@@ -445,6 +446,7 @@ class Classification(ClassifierTask):
     ) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+        # Any update number will do: it only seeds mixing.
         images, mix = self.training_images(tensors, StepPosition(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)

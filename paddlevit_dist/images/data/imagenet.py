@@ -27,7 +27,7 @@ _LINES_PER_BATCH = 65536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LIST_SUFFIX = "_list.txt"
 LISTS = {split: split + _LIST_SUFFIX for split in SPLITS}
-NUM_CLASSES_OF_LISTS = 1000
+NUM_IMAGENET_1K_CLASSES = 1000
 FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
 _KIT = "ILSVRC2012_devkit_t12"
 _TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
@@ -69,11 +69,11 @@ class ImageNet2012(IndexedClassImages):
         root = require_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
         skipped_files: SkippedFiles | None = None  # lists and the development kit name every image
-        num_classes = NUM_CLASSES_OF_LISTS
+        num_classes = NUM_IMAGENET_1K_CLASSES
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, _find_list(root, split))
             names = read_class_names(root)
-            num_classes = len(names) if names else NUM_CLASSES_OF_LISTS
+            num_classes = len(names) if names else NUM_IMAGENET_1K_CLASSES
             index = _index_list(list_file, num_classes, cache_folder, name, names)
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
             index = _index_by_kit(root, cache_folder, name)
@@ -222,9 +222,9 @@ def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
     names: list[str] | None = None
     if os.path.isdir(os.path.join(root, "train")):
         folders = list_classes(root, "train")
-        if len(folders) != NUM_CLASSES_OF_LISTS:
+        if len(folders) != NUM_IMAGENET_1K_CLASSES:
             raise UserError(
-                f"the development kit numbers {NUM_CLASSES_OF_LISTS} classes, but {os.path.join(root, 'train')} has "
+                f"the development kit numbers {NUM_IMAGENET_1K_CLASSES} classes, but {os.path.join(root, 'train')} has "
                 f"{len(folders)}; sort the validation images into class folders"
             )
         names = name_folders(root, folders)

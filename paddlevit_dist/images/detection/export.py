@@ -5,6 +5,7 @@ They are what is needed to use a detector without this package.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import paddle
@@ -115,7 +116,11 @@ def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarr
 
 
 def build_export_parts(
-    data: DetectionDataSection, size: tuple[int, int], turned: bool, is_one_size: bool
+    data: DetectionDataSection,
+    size: tuple[int, int],
+    turned: bool,
+    is_one_size: bool,
+    windows: dict[str, Any] | None = None,
 ) -> ExportParts:
     """Describe the export of a detector trained with this configuration.
 
@@ -124,6 +129,7 @@ def build_export_parts(
         size: height and width that images are resized to.
         turned: whether images are rotated by their EXIF orientation.
         is_one_size: whether evaluations resize images as an exported model does.
+        windows: description of the windows that evaluations see in addition; None: there are none.
 
     """
     description = {
@@ -136,6 +142,8 @@ def build_export_parts(
             "an evaluation keeps the aspect ratio of images, with a shorter side of "
             f"{data.EVAL_SHORTEST_SIDE} pixels; it detects slightly more than this model of one size"
         )
+    if windows is not None:
+        description["windows"] = windows
     image = draw_image(90, 120)
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image

@@ -19,11 +19,12 @@ from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages
 from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import number_images
-from .data.samples import DetectionSample
+from .data.samples import DetectionSample, see_stored
 from .data.transforms import DetectionEvaluationTransform, whole_view
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
 from .matched_names import match_categories, match_files, require_categories, require_images
+from .windows import WindowPlan
 
 _NO_BOXES = np.zeros((0, 4))
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
@@ -35,9 +36,12 @@ class DetectionInput(NamedTuple):
     """Prepares an image without annotations as for an evaluation."""
 
     transform: DetectionEvaluationTransform
+    window_plan: WindowPlan | None = None
 
     def __call__(self, stored: Image.Image, generator: np.random.Generator) -> DetectionSample:
         """Return the sample of a stored image; the generator is not used by the evaluation transform."""
+        if self.window_plan is not None:
+            return see_stored(stored, self.window_plan, self.transform, generator)
         no_objects = np.zeros(0, np.int64)
         view = self.transform(whole_view(stored, _NO_BOXES, no_objects), generator)
         image = np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1))

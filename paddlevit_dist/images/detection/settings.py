@@ -6,7 +6,18 @@ from typing import Literal
 from yacs.config import CfgNode
 
 from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, IgnoredKeys, KeySetting, KeyTable, Range
+from ...settings.key import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SHARE,
+    SHARE_BELOW_1,
+    ConfigView,
+    IgnoredKeys,
+    KeySetting,
+    KeyTable,
+    Range,
+)
 from ...settings.section import Pair, PathText, Section, key, rows
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
@@ -105,6 +116,21 @@ class DetectionSection(Section):
         True,
         "training: pad images to the largest of their batch; False: to a square that fits all images, so that steps "
         "do not depend on the batch's other images, but take more memory and time",
+    )
+    WINDOW: Pair[int] | None = key(
+        None,
+        "evaluation and prediction: height and width of windows in pixels of the stored image, which the network sees "
+        "in addition to the whole image, each resized as an image; None: no windows",
+        SIDE_PX,
+    )
+    WINDOW_OVERLAP: float = key(
+        0.2, "smallest share of its sides by which a window overlaps the next; objects should fit in it", SHARE_BELOW_1
+    )
+    FLIP: bool = key(False, "evaluation and prediction: add the detections in the mirrored image or windows")
+    MERGE_IOU: float = key(
+        0.5,
+        "IoU above which detections of a class in different windows, or in the mirrored image, are one object",
+        SHARE,
     )
     SCORE_THRESHOLD: float = key(
         0.5, "lowest score of the boxes that predict lists and draws; results.json contains all", SHARE
@@ -240,6 +266,11 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
     elif data.NO_AUGMENT_EPOCHS >= config.values.TRAIN.NUM_EPOCHS:
         names = tuple(f"DATA.{name}" for name in ended)
         yield IgnoredKeys(names, "DATA.NO_AUGMENT_EPOCHS", "every epoch is plain: {}")
+    detection = config.values.DETECTION
+    if detection.WINDOW is None:
+        yield IgnoredKeys(("DETECTION.WINDOW_OVERLAP",), "DETECTION.WINDOW", "there are no windows: {}")
+        if not detection.FLIP:
+            yield IgnoredKeys(("DETECTION.MERGE_IOU",), "DETECTION.WINDOW", "nothing is merged: {}")
     if not data.CROP_PROBABILITY:
         yield IgnoredKeys(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"
@@ -251,7 +282,10 @@ TABLE = KeyTable(
     _KEYS,
     effects={
         "training": ("DETECTION.PAD_TO_BATCH_MAX", "DETECTION.SCORE_THRESHOLD"),
-        "score": ("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
+        "score": (
+            *("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
+            *("DETECTION.WINDOW", "DETECTION.WINDOW_OVERLAP", "DETECTION.FLIP", "DETECTION.MERGE_IOU"),
+        ),
     },
     training=(*_ONLY_TRAINING, "TRAIN."),
     resolve_defaults=_complete,

@@ -24,17 +24,18 @@ from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
+    PARTS,
     SECONDS,
     DetectionSample,
     DetectionSamples,
     collate,
     host_facts,
     largest_side,
-    note_crowded,
     open_samples,
     passes,
 )
-from .data.transforms import batch_side, build_evaluation_transform, export_size
+from .data.split_checks import note_crowded
+from .data.transforms import batch_side, build_evaluation_transform, build_window_plan, export_size
 from .denoising import DenoisingQueries
 from .detections import DetectedObjects, SpeedMeter
 from .detector import (
@@ -48,6 +49,7 @@ from .detector import (
 )
 from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
+from .windows import merge_images
 
 
 class Detection(BackboneTask):
@@ -402,10 +404,12 @@ class Detection(BackboneTask):
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""
-        facts, started = host_facts(batch), time.perf_counter()
+        facts, started, keys = host_facts(batch), time.perf_counter(), self.config.DETECTION
+        stored_sizes = facts[PARTS][:, 3:5] if PARTS in facts else facts["original_sizes"]
+        most = (self.config.DATA.BATCH_SIZE_EVAL or self.config.DATA.BATCH_SIZE) if PARTS in facts else None
         detections: list[Any] = [None] * len(facts["sizes"])
         outputs: list[tuple[list[int], Outputs]] = []
-        for rows in passes(facts["sizes"], self.config.DETECTION.EVAL_BATCHING):
+        for rows in passes(facts["sizes"], keys.EVAL_BATCHING, most):
             sizes = facts["sizes"][rows]
             images = self.normalize(choose_images(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
@@ -414,9 +418,11 @@ class Detection(BackboneTask):
             paddle.device.synchronize()  # for the timing; decoding would wait anyway
         computed = time.perf_counter()
         for rows, pass_outputs in outputs:  # all passes are launched before waiting for a GPU
-            decoded = model.decode(pass_outputs, facts["sizes"][rows], facts["original_sizes"][rows])
-            for row, image_detections in zip(rows, decoded):
-                detections[row] = image_detections.best_of_classes(self._max_detections)
+            for row, decoded in zip(rows, model.decode(pass_outputs, facts["sizes"][rows], stored_sizes[rows])):
+                detections[row] = decoded
+        if PARTS in facts:
+            detections = merge_images(detections, facts[PARTS], facts["original_sizes"], keys.MERGE_IOU)
+        detections = [image.best_of_classes(self._max_detections) for image in detections]
         if getattr(model, "computes_alone", True):
             self.speed.add(len(detections), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
         return detections
@@ -439,7 +445,8 @@ class Detection(BackboneTask):
         """Return samples of images to predict."""
         from .prediction import DetectionInput
 
-        return self.new_images(inputs, cache_folder, DetectionInput(build_evaluation_transform(self.config)))
+        transform = DetectionInput(build_evaluation_transform(self.config), build_window_plan(self.config))
+        return self.new_images(inputs, cache_folder, transform)
 
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         """Use the ids in an annotation file for inputs and classes, and return log lines."""
@@ -467,7 +474,9 @@ class Detection(BackboneTask):
                 "does not support: export an RT-DETR, D-FINE or DETR, or predict with this package"
             )
         is_one_size = self.config.DETECTION.EVAL_BATCHING == ONE_SIZE
-        return build_export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size)
+        plan, iou = build_window_plan(self.config), self.config.DETECTION.MERGE_IOU
+        windows = None if plan is None else plan.to_description(iou)
+        return build_export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size, windows)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return the function that is exported."""

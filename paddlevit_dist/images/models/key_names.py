@@ -1,4 +1,4 @@
-"""Third-party parameter names: for each family, functions that convert a state with another owner's names to ours.
+"""Third-party parameter names: for each family, functions that convert a state with another project's names to ours.
 
 The tables have (regular expression, replacement) for each kind of name. timm's names are ours.
 """

@@ -141,7 +141,7 @@ class SegFormer(Segmenter):
         """Compute logits (N, classes, rows, columns) of images (N, 3, height, width)."""
         return self.decode_head(self.backbone.outputs(images))
 
-    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
         """Check that the weights have this head; there are no notices.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Parameter names of other owners' segmentation networks and of MiT, as ``key_names`` does for classifiers.
+"""Parameter names of other projects' segmentation networks and of MiT, as ``key_names`` does for classifiers.
 
 A network is a backbone and a head on it. Its map gives the backbone's names to a classifier's map and renames the
 rest. Our heads have the names of their authors': NVlabs' for SegFormer, mmsegmentation's for UPerNet, torchvision's for
@@ -143,10 +143,10 @@ SEGFORMER: dict[str, KeyMap] = {
     "PaddleSeg": partial(_network, MIT["the authors'"], BACKBONE, _SEGFORMER_PADDLESEG),
 }
 MMSEGMENTATIONS_SEGFORMER: dict[str, KeyMap] = {
-    owner: partial(_network, MIT[owner], BACKBONE, ()) for owner in ("mmsegmentation", "PaddleViT")
+    naming: partial(_network, MIT[naming], BACKBONE, ()) for naming in ("mmsegmentation", "PaddleViT")
 }
 
-# UPerNet on Swin, ConvNeXt, PVTv2 and ViT: the backbone's name is in brackets where an owner has several
+# UPerNet on Swin, ConvNeXt, PVTv2 and ViT: the backbone's name is in brackets where a project has several
 
 _SWIN_BLOCK = r"^stages\.(\d+)\.blocks\.(\d+)\."
 _IN_SWIN = r"layers.\1.blocks.\2."
@@ -220,8 +220,8 @@ _UPERNET_PADDLEVIT = (
 UPERNET: dict[str, KeyMap] = {
     "PaddleViT": partial(_network, SWIN["PaddleViT"], "encoder.", _UPERNET_PADDLEVIT),
     **{
-        f"{owner} ({kind})": partial(_network, to_ours, BACKBONE, rules)
-        for owner, kind, to_ours, rules in (
+        f"{naming} ({kind})": partial(_network, to_ours, BACKBONE, rules)
+        for naming, kind, to_ours, rules in (
             ("the authors'", "Swin", SWIN["the authors'"], _UPERNET_MMSEGMENTATION),
             ("the authors'", "ConvNeXt", CONVNEXT["the authors'"], _UPERNET_MMSEGMENTATION),
             ("the authors'", "PVTv2", PVT_V2["the authors'"], ()),

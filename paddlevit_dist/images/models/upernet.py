@@ -180,7 +180,7 @@ class UPerNet(Segmenter):
         maps = [x if norm is None else _over_channels(norm, x) for norm, x in zip(norms, maps)]
         return maps if self.neck is None else self.neck(maps)
 
-    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
         """None.
 
         Raises:

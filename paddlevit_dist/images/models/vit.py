@@ -277,8 +277,8 @@ class VisionTransformer(Classifier):
         """Return the learned tokens (1, n, embed_dim) that precede the patches, in order."""
         return [getattr(self, name) for name in ("cls_token", "reg_token") if hasattr(self, name)]
 
-    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
-        """Say where the weights' owner computes otherwise.
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
+        """Say where the code that the weights come from computes otherwise.
 
         Raises:
             UserError: the weights have biases of queries and values, and the model none.
@@ -286,7 +286,7 @@ class VisionTransformer(Classifier):
         biased = [name for name in state if name.endswith(".attn.q_bias") and np.any(state[name])]
         if biased and not any(name == biased[0] for name, _ in self.named_parameters()):
             raise UserError(f"the weights have {biased[0]}, which the model lacks: take the name with _qkvb")
-        if owner in OF_HUGGING_FACE and self.pool == "attention" and not self._is_tanh:
+        if naming in OF_HUGGING_FACE and self.pool == "attention" and not self._is_tanh:
             tanh = "SigLIP's authors and transformers compute the tanh form of GELU, timm the exact one in this size"
             return [f"{tanh}: outputs differ by about 5e-4 (option activation gelu_tanh)"]
         return []

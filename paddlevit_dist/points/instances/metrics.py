@@ -38,10 +38,10 @@ class InstanceMatchTable(NamedTuple):
     """Contribution of one or more scenes to average precision.
 
     Attributes:
-        class_numbers: int16 (M,), class of each scored decision.
+        class_numbers: int16 (M,), class of each decision, a true or false positive.
         thresholds: int8 (M,), index into ``IOU_THRESHOLDS``.
         scores: float64 (M,), confidence.
-        is_right: bool (M,), true positive or false positive.
+        is_right: bool (M,), true for a true positive.
         missed: int64 (classes, thresholds), true instances that were not found.
         num_true: int64 (classes,), sufficiently large true instances.
     """
@@ -99,7 +99,7 @@ def match_scene(
         sizes = truth.get_sizes(number)
         table.num_true[number] = np.count_nonzero(sizes >= MIN_INSTANCE_POINTS)
         for position, threshold in enumerate(IOU_THRESHOLDS):
-            scored, missed = _decide(matches, sizes, threshold)
+            scored, missed = _match_at_threshold(matches, sizes, threshold)
             decisions += [(number, position, *decision) for decision in scored]
             table.missed[number, position] = missed
     if not decisions:
@@ -152,26 +152,26 @@ class _InstanceGroundTruth:
         return _CandidateMatch(float(prediction.confidence), shared / (sizes + total - shared), float(void / total))
 
 
-def _decide(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
+def _match_at_threshold(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
     """Return (score, is right) of each decision for one class and threshold, and the number of missed instances."""
     decisions = []
     missed = 0
     is_matched = [False] * len(candidates)
     for instance in np.flatnonzero(sizes >= MIN_INSTANCE_POINTS):
-        best = None
+        best_confidence = None
         for number, candidate in enumerate(candidates):
             if is_matched[number] or not candidate.iou[instance] > threshold:
                 continue
-            if best is None:
-                best = candidate.confidence
+            if best_confidence is None:
+                best_confidence = candidate.confidence
                 is_matched[number] = True  # it cannot match a later instance; it may still be a false positive
             else:
-                decisions.append((min(best, candidate.confidence), False))
-                best = max(best, candidate.confidence)
-        if best is None:
+                decisions.append((min(best_confidence, candidate.confidence), False))
+                best_confidence = max(best_confidence, candidate.confidence)
+        if best_confidence is None:
             missed += 1
         else:
-            decisions.append((best, True))
+            decisions.append((best_confidence, True))
     for candidate in candidates:
         if not (candidate.iou > threshold).any() and candidate.ignored <= threshold:
             decisions.append((candidate.confidence, False))
@@ -262,10 +262,10 @@ class InstanceMetrics(Metrics):
                 first point, as in the ground truth that PointGroup writes.
             predictions: predicted instances with semantic classes.
         """
-        position = {number: place for place, number in enumerate(self.instance_classes)}
-        places = _map_instance_classes(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
+        position = {number: index for index, number in enumerate(self.instance_classes)}
+        instance_class = _map_instance_classes(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
         renumbered = [p._replace(class_number=position.get(p.class_number, -1)) for p in predictions]
-        self.tables.append(match_scene(places, true_instance, renumbered, len(self.instance_classes)))
+        self.tables.append(match_scene(instance_class, true_instance, renumbered, len(self.instance_classes)))
 
     def update_semantic(self, predictions: Any, labels: Any, loss: Any, offsets: Any = None) -> None:
         """Add points, see ``SemanticMetrics.update``."""
@@ -288,10 +288,10 @@ class InstanceMetrics(Metrics):
         kinds = _by_kind(precisions)
         values = {kind: mean_over_classes(per_class) for kind, per_class in kinds.items()}
         values.update(self.semantic.compute(state))
-        for place, number in enumerate(self.instance_classes):
+        for index, number in enumerate(self.instance_classes):
             for kind, per_class in kinds.items():
-                if not np.isnan(per_class[place]):  # a class without true instances has no value
-                    values[f"{kind} {self.class_names[number]}"] = float(per_class[place])
+                if not np.isnan(per_class[index]):  # a class without true instances has no value
+                    values[f"{kind} {self.class_names[number]}"] = float(per_class[index])
         return values
 
     def per_sample(self) -> list[np.ndarray]:
@@ -305,8 +305,8 @@ class InstanceMetrics(Metrics):
         values = self.semantic.bootstrap_values(table[:-1], weights)
         for kind, per_class in _by_kind(resample_precisions(table[-1], weights)).items():  # (draws, classes) each
             values[kind] = np.nan_to_num(nanmean(per_class))  # 0 without any true instance, as in ``compute``
-            for place, number in enumerate(self.instance_classes):
-                values[f"{kind} {self.class_names[number]}"] = per_class[:, place]
+            for index, number in enumerate(self.instance_classes):
+                values[f"{kind} {self.class_names[number]}"] = per_class[:, index]
         return values
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
@@ -355,13 +355,13 @@ def _by_kind(precisions: np.ndarray) -> dict[str, np.ndarray]:
 
 def _map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, position: dict[int, int]) -> np.ndarray:
     """Return the index of each point's class among the instance classes, -1 for void; int64 (N,)."""
-    places = np.full(len(true_class), -1, np.int64)
+    indices = np.full(len(true_class), -1, np.int64)
     members = np.flatnonzero(true_instance >= 0)
     if len(members):
         _, first, inverse = np.unique(true_instance[members], return_index=True, return_inverse=True)
         class_positions = [position.get(int(number), -1) for number in true_class[members[first]]]
-        places[members] = np.array(class_positions)[inverse.reshape(-1)]
-    return places
+        indices[members] = np.array(class_positions)[inverse.reshape(-1)]
+    return indices
 
 
 def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarray:
@@ -372,9 +372,11 @@ def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarra
         weights: float64 (draws, scenes), how often each scene is drawn.
     """
     classes, thresholds = tables[0].missed.shape
-    numbers, places, scores, is_right = (np.concatenate([table[column] for table in tables]) for column in range(4))
+    class_numbers, threshold_indices, scores, is_right = (
+        np.concatenate([table[column] for table in tables]) for column in range(4)
+    )
     scenes = np.repeat(np.arange(len(tables)), [len(table.scores) for table in tables])
-    curves = numbers.astype(np.int64) * thresholds + places  # a curve for each class and threshold
+    curves = class_numbers.astype(np.int64) * thresholds + threshold_indices  # a curve for each class and threshold
     order = np.lexsort((-scores, curves))
     curves, scores = curves[order], scores[order]
     # Decisions with the same score count together: the benchmark uses distinct scores.
@@ -398,10 +400,10 @@ def _areas(weights, scenes, is_right, is_last, bounds, missed, areas):
     """
     for draw in range(len(weights)):
         for curve in range(len(bounds) - 1):
-            to_find = missed[draw, curve]
+            num_true = missed[draw, curve]
             for row in range(bounds[curve], bounds[curve + 1]):
                 if is_right[row]:
-                    to_find += weights[draw, scenes[row]]
+                    num_true += weights[draw, scenes[row]]
             right, number, area = 0.0, 0.0, 0.0
             recall_before, precision_before = 0.0, 1.0
             for row in range(bounds[curve], bounds[curve + 1]):
@@ -409,8 +411,8 @@ def _areas(weights, scenes, is_right, is_last, bounds, missed, areas):
                 number += weight
                 if is_right[row]:
                     right += weight
-                if is_last[row] and number > 0.0 and to_find > 0.0:
-                    recall, precision = right / to_find, right / number
+                if is_last[row] and number > 0.0 and num_true > 0.0:
+                    recall, precision = right / num_true, right / number
                     area += (recall - recall_before) * (precision + precision_before) / 2
                     recall_before, precision_before = recall, precision
             areas[draw, curve] = area

@@ -11,7 +11,7 @@ import paddle
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics
 from ...metrics.classifier import ClassifierTask, join_records
-from ...metrics.classifier_figures import EvaluatedAnswers, galleries, tables
+from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
@@ -220,7 +220,7 @@ class ShapeClassification(ClassifierTask):
                 return None
 
         answers, number = join_records(records), self._require_num_classes()
-        evaluated = EvaluatedAnswers(*answers, number, self.class_names, self.sample_name)
+        evaluated = EvaluatedPredictions(*answers, number, self.class_names, self.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:

@@ -1,14 +1,16 @@
-"""Sparse convolution: gather, matrix product, and a store to rows that no other thread writes.
+"""Sparse convolution by gather-GEMM-scatter over kernel maps (in/out pairs per kernel offset, as in MinkowskiEngine).
 
 For every block of output rows and every kernel offset: gather the input rows, multiply them by the offset's matrix, add
 to the output rows. Within one offset no output row occurs twice, so the addition is a gather of the rows, a product
-accumulated in place, and a store, with no scatter-add. The backward pass uses the other direction of the kernel map.
-Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is larger than a block.
+accumulated in place, and a store, with no scatter-add. Each block is written by one thread. The backward pass uses the
+other direction of the kernel map. Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is
+larger than a block.
 
-GPUs prefer a plan with groups instead of blocks, because a kernel launch costs more than the work. The lists of a group
-are multiplied at once: one gather, one batched product and one addition to the receiving rows, instead of three
-operations per offset. The order in which several contributions to one row are summed within a group is not fixed, so
-the last bits may differ from run to run on a GPU.
+On GPUs, kernel offsets with similar numbers of pairs are padded to one length and multiplied by one batched GEMM
+(``PairGroup``; TorchSparse's adaptive grouping), because a kernel launch costs more than the work. A group takes one
+gather, one batched product and one addition to the output rows, instead of three operations per offset. The order in
+which several contributions to one row are summed within a group is not fixed, so the last bits may differ from run to
+run.
 """
 
 import functools
@@ -33,16 +35,19 @@ def _threads() -> int:
 
 
 class _ConvolutionPass(NamedTuple):
-    """One direction of a convolution: pairs of receiving and giving rows, and the matrix of each kernel offset.
+    """One direction of a convolution: pairs of output and input rows, and the matrix of each kernel offset.
+
+    Rows are named by this pass: the backward pass reads the gradient of the convolution's output ("in" rows) and writes
+    the gradient of its input ("out" rows).
 
     Attributes:
         direction: the pairs.
-        matrix_numbers: for each kernel offset, the number of its matrix.
-        center: number of the matrix through which every row receives from itself; None if there is none.
+        matrix_indices: for each kernel offset, the index of its matrix in the weight.
+        center: index of the matrix that multiplies each row into the same output row; None if there is none.
     """
 
     direction: KernelDirection
-    matrix_numbers: Sequence[int]
+    matrix_indices: Sequence[int]
     center: int | None
 
 
@@ -52,7 +57,7 @@ def convolve(
     kernel_map: KernelMap,
     rows: int,
     *,
-    to_fine: bool = False,
+    transposed: bool = False,
     weight_order: Sequence[int] | None = None,
 ) -> paddle.Tensor:
     """Compute a sparse convolution, ``out[u] = sum over k of in[u + offset_k] @ weight[k]``, or its transpose.
@@ -66,8 +71,8 @@ def convolve(
         weight: (K, C_in, C_out).
         kernel_map: kernel map between the two levels.
         rows: number of rows of the output level.
-        to_fine: compute the transpose, ``out[u + offset_k] += in[u] @ weight[k]``, from coarse to fine rows.
-        weight_order: number of each kernel offset's matrix in ``weight``; None means 0 .. K - 1.
+        transposed: compute the transpose, ``out[u + offset_k] += in[u] @ weight[k]``, from coarse to fine rows.
+        weight_order: index of each kernel offset's matrix in ``weight``; None means 0 .. K - 1.
 
     Returns:
         (rows, C_out), in the dtype of products.
@@ -75,13 +80,14 @@ def convolve(
     order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
     if kernel_map.is_symmetric:
         center = order[len(order) // 2]
-        passes = [_ConvolutionPass(kernel_map.to_coarse, numbers, center) for numbers in (order, order[::-1])]
+        # Stride 1: the transposed map has the same pairs, with mirrored offsets.
+        passes = [_ConvolutionPass(kernel_map.to_coarse, indices, center) for indices in (order, order[::-1])]
     else:
         passes = [
             _ConvolutionPass(kernel_map.to_coarse, order, None),
             _ConvolutionPass(kernel_map.to_fine, order, None),
         ]
-    forward, backward = passes[::-1] if to_fine else passes
+    forward, backward = passes[::-1] if transposed else passes
     features = as_dtype(features, product_dtype() or weight.dtype)
     return _SparseConvolutionFunction.apply(features, weight, forward, backward, rows)
 
@@ -102,19 +108,20 @@ class _SparseConvolutionFunction(paddle.autograd.PyLayer):
         ctx.backward_pass = backward
         ctx.needs_gradient = (not features.stop_gradient, not weight.stop_gradient)
         with paddle.no_grad(), autocast.off():
-            return _receive(features, _matrices(weight, features), forward, rows, weight.dtype)
+            return _multiply_pairs(features, _matrices(weight, features), forward, rows, weight.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
         features, weight = ctx.saved_tensor()
         needs_features, needs_weight = ctx.needs_gradient
         with paddle.no_grad(), autocast.off():
-            transposed = _matrices(weight.transpose([0, 2, 1]), features) if needs_features else None
-            outer = _OuterProducts(features, gradient, ctx.backward_pass.center, weight) if needs_weight else None
-            features_gradient = _receive(
-                gradient, transposed, ctx.backward_pass, features.shape[0], weight.dtype, outer
+            matrices = _matrices(weight.transpose([0, 2, 1]), features) if needs_features else None
+            center = ctx.backward_pass.center
+            weight_gradient = _WeightGradient(features, gradient, center, weight) if needs_weight else None
+            features_gradient = _multiply_pairs(
+                gradient, matrices, ctx.backward_pass, features.shape[0], weight.dtype, weight_gradient
             )
-            return features_gradient, None if outer is None else outer.stack_products(weight)
+            return features_gradient, None if weight_gradient is None else weight_gradient.stack_sums(weight)
 
 
 def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> list[paddle.Tensor]:
@@ -122,105 +129,112 @@ def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> list[paddle.Ten
     return paddle.unbind(as_dtype(weight, features.dtype), 0)
 
 
-class _OuterProducts:
+class _WeightGradient:
     """Gradient of the weight: for each matrix the sum over its pairs of a feature row times a gradient row."""
 
     def __init__(
         self, features: paddle.Tensor, gradient: paddle.Tensor, center: int | None, weight: paddle.Tensor
     ) -> None:
         self.features = features
-        self.sums: dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix, in the weight's dtype
+        self.sums: dict[int, paddle.Tensor] = {}  # (C_in, C_out) by index of the matrix, in the weight's dtype
         if center is not None and features.shape[0]:
             self.sums[center] = as_dtype(paddle.matmul(features, gradient, transpose_x=True), weight.dtype)
 
     def merge(self, sums: Iterable[tuple[int, paddle.Tensor]]) -> None:
-        """Add (number of the matrix, (C_in, C_out)) pairs to the sums."""
-        for number, value in sums:
-            _add(self.sums, number, value)
+        """Add (index of the matrix, (C_in, C_out)) pairs to the sums."""
+        for index, value in sums:
+            _add(self.sums, index, value)
 
-    def stack_products(self, weight: paddle.Tensor) -> paddle.Tensor:
+    def stack_sums(self, weight: paddle.Tensor) -> paddle.Tensor:
         """Return the gradient (K, C_in, C_out), zeros for matrices without pairs."""
         zeros = paddle.zeros(weight.shape[1:], dtype=weight.dtype)
-        return paddle.stack([self.sums.get(number, zeros) for number in range(weight.shape[0])])
+        return paddle.stack([self.sums.get(index, zeros) for index in range(weight.shape[0])])
 
 
-def _add(sums: dict[int, paddle.Tensor], number: int, value: paddle.Tensor) -> None:
-    sums[number] = sums[number].add_(value) if number in sums else value
+def _add(sums: dict[int, paddle.Tensor], index: int, value: paddle.Tensor) -> None:
+    sums[index] = sums[index].add_(value) if index in sums else value
 
 
-def _receive(
+def _multiply_pairs(
     source: paddle.Tensor,
     matrices: Sequence[paddle.Tensor] | None,
-    work: _ConvolutionPass,
+    direction_pass: _ConvolutionPass,
     rows: int,
     sum_dtype: Any,
-    outer: _OuterProducts | None = None,
+    weight_gradient: _WeightGradient | None = None,
 ) -> paddle.Tensor | None:
-    """Return the sum (rows, C_out) that each of ``rows`` rows receives from ``source``; None without ``matrices``.
+    """Return (rows, C_out): for each output row the sum of its input rows' products; None without ``matrices``.
 
-    The sum is accumulated in ``sum_dtype`` and returned in the dtype of ``source``.
-    If ``outer`` is given, its sums are accumulated from the same gathered rows.
+    Args:
+        source: (input rows, C_in).
+        matrices: (C_in, C_out) by index.
+        direction_pass: the pairs, and which matrix multiplies them.
+        rows: number of output rows.
+        sum_dtype: dtype of the sums while they are accumulated; they are returned in the dtype of ``source``.
+        weight_gradient: if given, it is accumulated from the same gathered rows.
     """
-    received = None
+    result = None
     if matrices is not None:
-        if work.center is not None and rows:
-            received = as_dtype(paddle.matmul(source, matrices[work.center]), sum_dtype)
+        if direction_pass.center is not None and rows:
+            result = as_dtype(paddle.matmul(source, matrices[direction_pass.center]), sum_dtype)
         else:
-            received = paddle.zeros([rows, matrices[0].shape[1]], dtype=sum_dtype)
-    if work.direction.groups:
-        _receive_in_groups(source, matrices, work, received, sum_dtype, outer)
-        return received if received is None else as_dtype(received, source.dtype)
-    adds = work.center is not None or not work.direction.is_exclusive
+            result = paddle.zeros([rows, matrices[0].shape[1]], dtype=sum_dtype)
+    if direction_pass.direction.groups:
+        _multiply_groups(source, matrices, direction_pass, result, sum_dtype, weight_gradient)
+        return result if result is None else as_dtype(result, source.dtype)
+    # Otherwise each row is written at most once.
+    accumulates = direction_pass.center is not None or not direction_pass.direction.is_exclusive
 
     def process_blocks(blocks: Sequence[list[KernelPairs]]) -> dict[int, paddle.Tensor]:
         sums: dict[int, paddle.Tensor] = {}
         for block in blocks:
-            for offset, receivers, givers in block:
-                number = work.matrix_numbers[offset]
-                gathered = paddle.gather(source, givers)  # (P, C_in)
-                if outer is not None:
-                    outer_rows = paddle.gather(outer.features, receivers)
-                    _add(sums, number, as_dtype(paddle.matmul(outer_rows, gathered, transpose_x=True), sum_dtype))
-                if received is None or matrices is None:
+            for offset, out_rows, in_rows in block:
+                index = direction_pass.matrix_indices[offset]
+                gathered = paddle.gather(source, in_rows)  # (P, C_in)
+                if weight_gradient is not None:
+                    features = paddle.gather(weight_gradient.features, out_rows)
+                    _add(sums, index, as_dtype(paddle.matmul(features, gathered, transpose_x=True), sum_dtype))
+                if result is None or matrices is None:
                     continue
-                if adds and source.dtype == sum_dtype:
-                    total = paddle.gather(received, receivers)  # (P, C_out)
-                    total.addmm_(gathered, matrices[number])
+                if accumulates and source.dtype == sum_dtype:
+                    total = paddle.gather(result, out_rows)  # (P, C_out)
+                    total.addmm_(gathered, matrices[index])
                 else:
-                    total = as_dtype(paddle.matmul(gathered, matrices[number]), sum_dtype)
-                    total = paddle.gather(received, receivers) + total if adds else total
-                paddle.scatter_(received, receivers, total)
+                    total = as_dtype(paddle.matmul(gathered, matrices[index]), sum_dtype)
+                    total = paddle.gather(result, out_rows) + total if accumulates else total
+                paddle.scatter_(result, out_rows, total)
         return sums
 
-    for sums in _share(process_blocks, work.direction.blocks):
-        if outer is not None:
-            outer.merge(sums.items())
-    return received if received is None else as_dtype(received, source.dtype)
+    for sums in _share(process_blocks, direction_pass.direction.blocks):
+        if weight_gradient is not None:
+            weight_gradient.merge(sums.items())
+    return result if result is None else as_dtype(result, source.dtype)
 
 
-def _receive_in_groups(
+def _multiply_groups(
     source: paddle.Tensor,
     matrices: Sequence[paddle.Tensor] | None,
-    work: _ConvolutionPass,
-    received: paddle.Tensor | None,
+    direction_pass: _ConvolutionPass,
+    result: paddle.Tensor | None,
     sum_dtype: Any,
-    outer: _OuterProducts | None,
+    weight_gradient: _WeightGradient | None,
 ) -> None:
-    """Add the contributions of all groups to ``received`` (rows, C_out) in place; arguments like ``_receive``'s."""
-    # Padding pairs give from the row after the last one, which holds zeros.
+    """Add the products of all groups to ``result`` (rows, C_out) in place; arguments like ``_multiply_pairs``'s."""
+    # Padding pairs read the row after the last one, which contains zeros.
     with_zeros = paddle.concat([source, paddle.zeros([1, source.shape[1]], dtype=source.dtype)])
-    for group in work.direction.groups:
-        numbers = [work.matrix_numbers[offset] for offset in group.offsets]
-        shape = [len(numbers), -1, source.shape[1]]
-        gathered = paddle.gather(with_zeros, group.givers).reshape(shape)  # (lists, pairs, C_in)
-        if outer is not None:
-            outer_rows = paddle.gather(outer.features, group.receivers).reshape([*shape[:2], outer.features.shape[1]])
-            sums = as_dtype(paddle.matmul(outer_rows, gathered, transpose_x=True), sum_dtype)  # (lists, C, C_in)
-            outer.merge(zip(numbers, paddle.unbind(sums, 0)))
-        if received is not None and matrices is not None:
-            products = paddle.bmm(gathered, paddle.stack([matrices[number] for number in numbers]))
-            products = as_dtype(products.reshape([-1, received.shape[1]]), sum_dtype)
-            received.index_add_(group.receivers, 0, products)
+    for group in direction_pass.direction.groups:
+        indices = [direction_pass.matrix_indices[offset] for offset in group.offsets]
+        shape = [len(indices), -1, source.shape[1]]
+        gathered = paddle.gather(with_zeros, group.in_rows).reshape(shape)  # (lists, pairs, C_in)
+        if weight_gradient is not None:
+            features = paddle.gather(weight_gradient.features, group.out_rows)
+            features = features.reshape([*shape[:2], features.shape[1]])  # (lists, pairs, C)
+            sums = as_dtype(paddle.matmul(features, gathered, transpose_x=True), sum_dtype)  # (lists, C, C_in)
+            weight_gradient.merge(zip(indices, paddle.unbind(sums, 0)))
+        if result is not None and matrices is not None:
+            products = paddle.bmm(gathered, paddle.stack([matrices[index] for index in indices]))
+            products = as_dtype(products.reshape([-1, result.shape[1]]), sum_dtype)
+            result.index_add_(group.out_rows, 0, products)
 
 
 def _share(process_blocks: Callable[[Sequence[list[KernelPairs]]], Any], blocks: list[list[KernelPairs]]) -> list[Any]:
@@ -231,7 +245,7 @@ def _share(process_blocks: Callable[[Sequence[list[KernelPairs]]], Any], blocks:
     threads = min(_threads(), len(blocks))
     if threads <= 1:
         return [process_blocks(blocks)]
-    parts = [blocks[number::threads] for number in range(threads)]
+    parts = [blocks[first::threads] for first in range(threads)]
 
     def process_in_thread(part: list[list[KernelPairs]]) -> Any:
         with paddle.no_grad(), tuning.one_thread_here():  # both settings are thread-local

@@ -2,14 +2,14 @@
 
 A loader process builds it with the batch, while the device trains on the previous one. It depends on coordinates only.
 
-A kernel map is stored as lists of pairs: for each kernel offset, the rows that receive and the rows that give. The
-lists are split into blocks of receiving rows. Within a block and an offset no row receives twice, so additions need no
-locks, and a block's rows stay in cache while all offsets add to them.
+A kernel map is stored as lists of pairs: for each kernel offset, the output rows and the input rows. The lists are
+split into blocks of output rows. Within a block and an offset no output row occurs twice, so additions need no locks,
+and a block's rows stay in cache while all offsets add to them.
 
 Plans for GPUs have no blocks: lists of similar lengths form a group and are padded to the longest of them, so that a
-group is multiplied at once and nothing has to be arranged on the device. A padding pair gives from the row after the
-last one, which holds zeros. The receivers of padding pairs cycle through all rows, because additions to the same row
-have to wait for each other.
+group is multiplied at once and nothing has to be arranged on the device. A padding pair reads the row after the
+last one, which contains zeros. The output rows of padding pairs cycle through all rows, because additions to the same
+row have to wait for each other.
 """
 
 import functools
@@ -90,17 +90,17 @@ class PairLists(NamedTuple):
     """Pairs of one kernel map in one direction, as arrays, or as tensors on the device.
 
     Attributes:
-        receivers: int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group,
+        out_rows: int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group,
             then in the order of ``group_sizes``, each list padded to the longest of its group.
-        givers: int32 (P,), the row that each receiver gets its features from; the number of giving rows in a padding
-            pair.
+        in_rows: int32 (P,), the row that each output row gets features from; in a padding pair the row after the last
+            one.
         counts: int64 (blocks, K), number of pairs without padding; one block if there are groups.
-        is_exclusive: no row receives more than once over all offsets.
+        is_exclusive: no output row occurs more than once over all offsets.
         is_grouped: there are groups instead of blocks.
     """
 
-    receivers: Any
-    givers: Any
+    out_rows: Any
+    in_rows: Any
     counts: np.ndarray
     is_exclusive: bool
     is_grouped: bool
@@ -200,36 +200,36 @@ class PairTable:
     """Collects the pairs of a kernel map in one direction, one kernel offset at a time.
 
     Args:
-        num_rows: rows that may receive.
-        num_givers: rows that may give.
+        num_out_rows: rows of the output level.
+        num_in_rows: rows of the input level.
         num_offsets: number of kernel offsets.
         block_rows: maximum voxels per block; None: groups instead of blocks (``PlanSpec``).
     """
 
-    def __init__(self, num_rows: int, num_givers: int, num_offsets: int, block_rows: int | None) -> None:
+    def __init__(self, num_out_rows: int, num_in_rows: int, num_offsets: int, block_rows: int | None) -> None:
         self.is_grouped = block_rows is None
-        self._num_rows, self._num_givers = num_rows, num_givers
+        self._num_out_rows, self._num_in_rows = num_out_rows, num_in_rows
         # At least two blocks, unless they would be tiny, so that two threads can share the work.
-        blocks = max(num_rows, 1) if block_rows is None else max(_MIN_BLOCK_ROWS, -(-num_rows // 2))
+        blocks = max(num_out_rows, 1) if block_rows is None else max(_MIN_BLOCK_ROWS, -(-num_out_rows // 2))
         self._block = blocks if block_rows is None else min(block_rows, blocks)
-        self.counts = np.zeros((-(-num_rows // self._block), num_offsets), np.int64)
+        self.counts = np.zeros((-(-num_out_rows // self._block), num_offsets), np.int64)
         # Sorted by offset in order of arrival. Most of it is never touched, and so takes no memory.
-        self._receivers = np.empty(num_rows * num_offsets + 1, np.int32)
-        self._givers = np.empty(num_rows * num_offsets + 1, np.int32)
+        self._out_rows = np.empty(num_out_rows * num_offsets + 1, np.int32)
+        self._in_rows = np.empty(num_out_rows * num_offsets + 1, np.int32)
         self._starts = np.zeros(num_offsets, np.int64)
-        self._has_received = np.zeros(num_rows, bool)
+        self._has_pair = np.zeros(num_out_rows, bool)
         self.size = 0
 
     @property
     def is_exclusive(self) -> bool:
-        """True if no row receives more than once over all offsets."""
-        return self.size == np.count_nonzero(self._has_received)
+        """True if no output row occurs more than once over all offsets."""
+        return self.size == np.count_nonzero(self._has_pair)
 
-    def add(self, k: int, giver_rows: np.ndarray) -> None:
-        """Add the row that each row receives from at offset ``k``, int32 (rows,), -1 for none."""
+    def add(self, k: int, in_row_by_out_row: np.ndarray) -> None:
+        """Add the input row of each output row at offset ``k``, int32 (output rows,), -1 for none."""
         self._starts[k] = self.size
         self.size = _append(
-            giver_rows, k, self._block, self._receivers, self._givers, self.size, self.counts, self._has_received
+            in_row_by_out_row, k, self._block, self._out_rows, self._in_rows, self.size, self.counts, self._has_pair
         )
 
     @property
@@ -237,27 +237,27 @@ class PairTable:
         """Number of pairs, including padding."""
         return padded_size(self.counts, self.is_grouped)
 
-    def write(self, receivers: np.ndarray, givers: np.ndarray) -> None:
+    def write(self, out_rows: np.ndarray, in_rows: np.ndarray) -> None:
         """Write the pairs to two arrays int32 (padded_size,), in the order that ``PairLists`` describes."""
         if not self.is_grouped:
-            _lay_out(self._receivers, self._givers, self._starts, self.counts, receivers, givers)
+            _lay_out(self._out_rows, self._in_rows, self._starts, self.counts, out_rows, in_rows)
             return
         place = padded = 0
         for offsets, sizes in group_lists(self.counts):
             for offset, size in zip(offsets, sizes):
                 part, start, padding = slice(place, place + size), self._starts[offset], sizes[0] - size
-                receivers[part] = self._receivers[start : start + size]
-                givers[part] = self._givers[start : start + size]
+                out_rows[part] = self._out_rows[start : start + size]
+                in_rows[part] = self._in_rows[start : start + size]
                 place += sizes[0]
-                receivers[part.stop : place] = np.arange(padded, padded + padding) % self._num_rows
-                givers[part.stop : place] = self._num_givers
+                out_rows[part.stop : place] = np.arange(padded, padded + padding) % self._num_out_rows
+                in_rows[part.stop : place] = self._num_in_rows
                 padded += padding
 
     def lists(self) -> PairLists:
         """Return the pairs in new arrays."""
-        receivers, givers = np.empty(self.padded_size, np.int32), np.empty(self.padded_size, np.int32)
-        self.write(receivers, givers)
-        return PairLists(receivers, givers, self.counts, self.is_exclusive, self.is_grouped)
+        out_rows, in_rows = np.empty(self.padded_size, np.int32), np.empty(self.padded_size, np.int32)
+        self.write(out_rows, in_rows)
+        return PairLists(out_rows, in_rows, self.counts, self.is_exclusive, self.is_grouped)
 
 
 def padded_size(counts: np.ndarray, is_grouped: bool) -> int:
@@ -291,28 +291,28 @@ def group_sizes(sizes: Sequence[int]) -> list[list[int]]:
 
 
 @compiled
-def _append(giver_rows, k, block, receivers, givers, size, counts, has_received):
+def _append(in_row_by_out_row, k, block, out_rows, in_rows, size, counts, has_pair):
     for number in range(len(counts)):
         before = size
-        for row in range(number * block, min((number + 1) * block, len(giver_rows))):
-            giver = giver_rows[row]
-            receivers[size] = row  # overwritten by the next if there is no pair: avoids a mispredicted branch
-            givers[size] = giver
-            size += giver >= 0
-            has_received[row] |= giver >= 0
+        for row in range(number * block, min((number + 1) * block, len(in_row_by_out_row))):
+            in_row = in_row_by_out_row[row]
+            out_rows[size] = row  # overwritten by the next if there is no pair: avoids a mispredicted branch
+            in_rows[size] = in_row
+            size += in_row >= 0
+            has_pair[row] |= in_row >= 0
         counts[number, k] = size - before
     return size
 
 
 @compiled
-def _lay_out(receivers, givers, starts, counts, receivers_out, givers_out):
+def _lay_out(out_rows, in_rows, starts, counts, packed_out_rows, packed_in_rows):
     position = starts.copy()
     place = 0
     for number in range(counts.shape[0]):
         for k in range(counts.shape[1]):
             count = counts[number, k]
-            receivers_out[place : place + count] = receivers[position[k] : position[k] + count]
-            givers_out[place : place + count] = givers[position[k] : position[k] + count]
+            packed_out_rows[place : place + count] = out_rows[position[k] : position[k] + count]
+            packed_in_rows[place : place + count] = in_rows[position[k] : position[k] + count]
             position[k] += count
             place += count
 

@@ -75,8 +75,8 @@ class _SparseDepthwiseFunction(paddle.autograd.PyLayer):
                 sums = {k: paddle.zeros_like(scale) for k, scale in enumerate(scales)}
                 if kernel_map.is_symmetric and features.shape[0]:
                     sums[len(sums) // 2] = _sum_rows(features * gradient)
-                for offset, receivers, givers in kernel_map.to_coarse.lists():
-                    products = paddle.gather(features, givers) * paddle.gather(gradient, receivers)  # (P, C)
+                for offset, out_rows, in_rows in kernel_map.to_coarse.lists():
+                    products = paddle.gather(features, in_rows) * paddle.gather(gradient, out_rows)  # (P, C)
                     sums[offset] = sums[offset] + _sum_rows(products)
                 kernel_gradient = paddle.stack(list(sums.values()))
         return features_gradient, kernel_gradient

@@ -30,7 +30,7 @@ _overrides: list[bool] = []  # one entry for each open ``batch_products``
 
 
 def preferred_block_rows() -> int | None:
-    """Return the maximum receiving rows per block on this process's device; None: groups for batched products."""
+    """Return the maximum output rows per block on this process's device; None: groups for batched products."""
     is_batched = _overrides[-1] if _overrides else paddle.get_device() != "cpu"
     return None if is_batched else _CPU_BLOCK_ROWS
 
@@ -46,11 +46,11 @@ def batch_products(enabled: bool) -> Iterator[None]:
 
 
 class KernelPairs(NamedTuple):
-    """The pairs of one kernel offset in one block: int32 tensors (P,) of receiving and giving rows."""
+    """The pairs of one kernel offset in one block: int32 tensors (P,) of output and input rows."""
 
     offset: int
-    receivers: paddle.Tensor
-    givers: paddle.Tensor
+    out_rows: paddle.Tensor
+    in_rows: paddle.Tensor
 
 
 class PairGroup(NamedTuple):
@@ -59,29 +59,29 @@ class PairGroup(NamedTuple):
     Attributes:
         offsets: the kernel offset of each list.
         sizes: pairs of each list without padding, the largest first.
-        receivers: receiving rows; any rows in padding pairs.
-        givers: giving rows; the number of giving rows in padding pairs.
+        out_rows: output rows; any rows in padding pairs.
+        in_rows: input rows; in padding pairs the row after the last one (zeros).
     """
 
     offsets: list[int]
     sizes: list[int]
-    receivers: paddle.Tensor
-    givers: paddle.Tensor
+    out_rows: paddle.Tensor
+    in_rows: paddle.Tensor
 
     def lists(self) -> Iterator[KernelPairs]:
         """Yield each list without its padding."""
-        for number, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
-            start = number * self.sizes[0]
-            yield KernelPairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
+        for index, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
+            start = index * self.sizes[0]
+            yield KernelPairs(offset, self.out_rows[start : start + size], self.in_rows[start : start + size])
 
 
 class KernelDirection(NamedTuple):
     """A kernel map in one direction on the device, by blocks or by groups.
 
     Attributes:
-        blocks: blocks of receiving rows, each with the pairs of its kernel offsets. No receiving row is in two blocks,
+        blocks: blocks of output rows, each with the pairs of its kernel offsets. No output row is in two blocks,
             and none is repeated within one ``KernelPairs``. Empty if there are groups.
-        is_exclusive: no row receives more than once over all offsets.
+        is_exclusive: no output row occurs more than once over all offsets.
         groups: groups of lists that are multiplied at once.
     """
 
@@ -112,16 +112,16 @@ def build_direction(lists: PairLists) -> KernelDirection:
     blocks: list[list[KernelPairs]] = [[] for _ in counts]
     if not counts.any():
         return KernelDirection(blocks, lists.is_exclusive, [])
-    both = lists.receivers, lists.givers
+    both = lists.out_rows, lists.in_rows
     if lists.is_grouped:
         members = group_lists(counts)
         parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
         return KernelDirection(
             [], lists.is_exclusive, [PairGroup(*group, *sides) for group, *sides in zip(members, *parts)]
         )
-    receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
-    for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
-        blocks[block].append(KernelPairs(offset, receiving, giving))
+    out_rows, in_rows = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
+    for (block, offset), *rows in zip(np.argwhere(counts > 0).tolist(), out_rows, in_rows):
+        blocks[block].append(KernelPairs(offset, *rows))
     return KernelDirection(blocks, lists.is_exclusive, [])
 
 
@@ -244,6 +244,6 @@ class Plan:
 
 def _to_device(lists: PairLists) -> PairLists:
     """Copy pair lists to the device in one transfer, which is never empty."""
-    number = len(lists.receivers)
-    pairs = to_device(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
-    return lists._replace(receivers=pairs[:number], givers=pairs[number : 2 * number])
+    size = len(lists.out_rows)
+    pairs = to_device(np.concatenate([lists.out_rows, lists.in_rows, np.zeros(1, np.int32)]))
+    return lists._replace(out_rows=pairs[:size], in_rows=pairs[size : 2 * size])

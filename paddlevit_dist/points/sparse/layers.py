@@ -35,7 +35,7 @@ class _SparseConvolution(nn.Layer):
     """
 
     bias: paddle.Tensor | None
-    _to_fine = False
+    _transposed = False
     _fan_channels = "in"  # side whose channel number scales the initial values; "" for depthwise convolutions
     _order: list[int] | None = None  # number of each kernel offset's matrix
 
@@ -86,9 +86,11 @@ class _SparseConvolution(nn.Layer):
         require(self, x, matrices, self.in_channels, self.dimension)
         if coordinates is None and self.is_pointwise:
             return x.with_features(self._finish(pointwise(x.features, matrices)))
-        stride = finer_stride(x, self.stride) if self._to_fine else multiply_steps(x.stride, self.stride, x.dimension)
+        stride = (
+            finer_stride(x, self.stride) if self._transposed else multiply_steps(x.stride, self.stride, x.dimension)
+        )
         if coordinates is None:
-            plan, fine, coarse = x.plan, *((stride, x.stride) if self._to_fine else (x.stride, stride))
+            plan, fine, coarse = x.plan, *((stride, x.stride) if self._transposed else (x.stride, stride))
             kernel_map = plan.kernel_map(MapKey(fine, coarse, self.kernel_size, self.dilation))
         else:
             plan, stride = output_plan(coordinates, x, stride)
@@ -100,11 +102,11 @@ class _SparseConvolution(nn.Layer):
         """Return (rows, C_out) before the bias."""
         matrices = self._matrices()
         matrices = matrices.unsqueeze(0) if self.is_pointwise else matrices
-        return convolve(features, matrices, kernel_map, rows, to_fine=self._to_fine, weight_order=self._order)
+        return convolve(features, matrices, kernel_map, rows, transposed=self._transposed, weight_order=self._order)
 
     def _map_onto(self, x: SparseTensor, plan: Plan, stride: Steps) -> KernelMap:
         """Return the kernel map between the input and the level ``stride`` of a plan."""
-        if self._to_fine:
+        if self._transposed:
             return plan.map_to(stride, x.coordinates, self._offsets(stride))
         return x.plan.map_to(x.stride, plan.coordinates(stride), self._offsets(x.stride))
 
@@ -181,7 +183,7 @@ class TransposedConvolution(Convolution):
         ValueError: from ``forward``, if the input's tensor stride is not a multiple of ``stride``.
     """
 
-    _to_fine = True
+    _transposed = True
     _fan_channels = "out"
 
 
@@ -401,7 +403,7 @@ class SubmanifoldConv3D(SpconvConvolution):
 class InverseConv3D(StridedConv3D):
     """Back onto the finer voxels: ``fine[2 q + i] = coarse[q] @ weight[i]`` for kernel 2 and stride 2."""
 
-    _to_fine = True
+    _transposed = True
 
 
 def last_axis_fastest(kernel_size: Steps, dimension: int) -> list[int]:

@@ -113,7 +113,7 @@ class PaddedConvolution(SpconvConvolution):
 
     def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
         """Return the convolved features on the voxels of spconv's rule, or on ``coordinates`` if given."""
-        if coordinates is None and not self._to_fine:
+        if coordinates is None and not self._transposed:
             require(self, x, self.weight, self.in_channels, self.dimension)
             coordinates = self.rule.find_output_voxels(x)
         return super().forward(x, coordinates)
@@ -132,7 +132,7 @@ class PaddedInverseConvolution(PaddedConvolution):
     Give it the sizes of the ``PaddedConvolution`` that it inverts.
     """
 
-    _to_fine = True
+    _transposed = True
     _fan_channels = "out"
 
     def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:

@@ -28,7 +28,7 @@ class _PoolingLayer(nn.Layer):
         kwargs: arguments of MinkowskiEngine or spconv, see ``switching``.
     """
 
-    _to_fine = False
+    _transposed = False
 
     def __init__(
         self,
@@ -51,15 +51,17 @@ class _PoolingLayer(nn.Layer):
             raise ValueError(
                 f"this pooling is for {self.dimension}-D voxels, but gets {x}: give both the same dimension"
             )
-        stride = finer_stride(x, self.stride) if self._to_fine else multiply_steps(x.stride, self.stride, x.dimension)
-        fine, coarse = (stride, x.stride) if self._to_fine else (x.stride, stride)
+        stride = (
+            finer_stride(x, self.stride) if self._transposed else multiply_steps(x.stride, self.stride, x.dimension)
+        )
+        fine, coarse = (stride, x.stride) if self._transposed else (x.stride, stride)
         key = MapKey(fine, coarse, self.kernel_size, self.dilation)
         features = self._pool(x.features, x.plan.kernel_map(key), x.plan.rows(stride))
         return SparseTensor(features, plan=x.plan, stride=stride)
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         """Return (rows, C) from the input's features (n, C)."""
-        return _SumFunction.apply(features, kernel_map, rows, self._to_fine)
+        return _SumFunction.apply(features, kernel_map, rows, self._transposed)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``print(layer)`` shows."""
@@ -92,7 +94,7 @@ class MaxPooling(_PoolingLayer):
 class Unpooling(_PoolingLayer):
     """The transpose of ``SumPooling``: every coarse voxel's features are added to the finer voxels in its kernel."""
 
-    _to_fine = True
+    _transposed = True
 
 
 class GlobalPooling(nn.Layer):
@@ -162,14 +164,14 @@ def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
 
 
 class _SumFunction(paddle.autograd.PyLayer):
-    """Sum of the giving rows of all kernel offsets, including the center of a symmetric map."""
+    """Sum of the input rows of all kernel offsets, including the center of a symmetric map."""
 
     @staticmethod
     def forward(
-        ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool = False
+        ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, transposed: bool = False
     ) -> paddle.Tensor:
         directions = kernel_map.to_fine, kernel_map.to_coarse
-        forward, ctx.backward_direction = directions if to_fine else directions[::-1]
+        forward, ctx.backward_direction = directions if transposed else directions[::-1]
         ctx.has_center, ctx.rows = kernel_map.is_symmetric, features.shape[0]
         with paddle.no_grad():
             return sum_pairs(features, forward, rows, ctx.has_center)
@@ -187,37 +189,37 @@ def sum_pairs(
     has_center: bool,
     scales: Sequence[paddle.Tensor] | None = None,
 ) -> paddle.Tensor:
-    """Return the sum (rows, C) that each of ``rows`` rows receives from ``source`` (n, C).
+    """Return (rows, C): for each output row the sum of its input rows in ``source`` (n, C).
 
-    If the map has a center, each row also receives itself. Each contribution is multiplied by the ``scales`` (C,) of
+    If the map has a center, each row is also its own input row. Each input row is multiplied by the ``scales`` (C,) of
     its kernel offset.
     """
     if has_center and rows:  # some kernels reject zero rows
         received = source.clone() if scales is None else source * scales[len(scales) // 2]
     else:
         received = paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-    for offset, receivers, givers in direction.lists():  # within a list no row receives twice
-        gathered = paddle.gather(source, givers)
-        total = paddle.gather(received, receivers) + (gathered if scales is None else gathered * scales[offset])
-        paddle.scatter_(received, receivers, total)
+    for offset, out_rows, in_rows in direction.lists():  # within a list no output row occurs twice
+        gathered = paddle.gather(source, in_rows)
+        total = paddle.gather(received, out_rows) + (gathered if scales is None else gathered * scales[offset])
+        paddle.scatter_(received, out_rows, total)
     return received
 
 
 class _MaxFunction(paddle.autograd.PyLayer):
-    """Maximum over the giving rows for each row and channel."""
+    """Maximum over the input rows for each output row and channel."""
 
     @staticmethod
     def forward(ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
             largest = paddle.full([rows, features.shape[1]], -float("inf"), dtype=features.dtype)
             winner = paddle.full([rows, features.shape[1]], -1, dtype="int32")  # kernel offset of the largest
-            for offset, receivers, givers in _by_offset(kernel_map, rows):
-                old = paddle.gather(largest, receivers)
-                new = paddle.gather(features, givers)
-                number = paddle.gather(winner, receivers)
-                wins = (new > old) | (new != new) | (number < 0)  # NaN wins over any value
-                paddle.scatter_(largest, receivers, paddle.where(wins, new, old))
-                paddle.scatter_(winner, receivers, paddle.where(wins, paddle.full_like(number, offset), number))
+            for offset, out_rows, in_rows in _by_offset(kernel_map, rows):
+                old = paddle.gather(largest, out_rows)
+                new = paddle.gather(features, in_rows)
+                old_winner = paddle.gather(winner, out_rows)
+                wins = (new > old) | (new != new) | (old_winner < 0)  # NaN wins over any value
+                paddle.scatter_(largest, out_rows, paddle.where(wins, new, old))
+                paddle.scatter_(winner, out_rows, paddle.where(wins, paddle.full_like(old_winner, offset), old_winner))
             ctx.kernel_map = kernel_map
             ctx.save_for_backward(features, winner)
             return paddle.where(winner >= 0, largest, paddle.zeros_like(largest)) if rows else largest
@@ -227,17 +229,17 @@ class _MaxFunction(paddle.autograd.PyLayer):
         features, winner = ctx.saved_tensor()
         with paddle.no_grad():
             received = paddle.zeros(features.shape, dtype=features.dtype)
-            for offset, receivers, givers in _by_offset(ctx.kernel_map, winner.shape[0]):
-                share = paddle.gather(gradient, receivers) * (paddle.gather(winner, receivers) == offset).astype(
+            for offset, out_rows, in_rows in _by_offset(ctx.kernel_map, winner.shape[0]):
+                share = paddle.gather(gradient, out_rows) * (paddle.gather(winner, out_rows) == offset).astype(
                     gradient.dtype
                 )
-                total = paddle.gather(received, givers) + share  # no voxel gives twice at one offset
-                paddle.scatter_(received, givers, total)
+                total = paddle.gather(received, in_rows) + share  # at one offset no input row occurs twice
+                paddle.scatter_(received, in_rows, total)
             return received
 
 
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """Return (kernel offset, receivers, givers) of all pairs to the coarse level, by ascending offset.
+    """Return (kernel offset, output rows, input rows) of all pairs to the coarse level, by ascending offset.
 
     The center of a symmetric map is included.
     """
@@ -246,7 +248,7 @@ def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tenso
     for pairs in kernel_map.to_coarse.lists():
         offsets.setdefault(pairs.offset, []).append(pairs)
     result = [
-        (offset, paddle.concat([p.receivers for p in pairs]), paddle.concat([p.givers for p in pairs]))
+        (offset, paddle.concat([p.out_rows for p in pairs]), paddle.concat([p.in_rows for p in pairs]))
         for offset, pairs in offsets.items()
     ]
     if center is not None:

@@ -16,7 +16,8 @@ from .. import landmark_files
 from ..dataset import VolumeDataset
 from ..geometry import convert
 
-_MISTAKES = (  # factors of x, y, z, and the question to ask if they at least halve the mean error
+# Factors of x, y, z, and the question to ask if they at least halve the mean error.
+_LIKELY_MISTAKES = (
     ("x and y negated", (-1.0, -1.0, 1.0), "is LPS read as RAS?"),
     ("1,000 times the positions", (1000.0,) * 3, "are they meters?"),
     ("10 times the positions", (10.0,) * 3, "are they centimeters?"),
@@ -33,14 +34,14 @@ class VolumeLandmarks(NamedTuple):
         source: file, for messages.
         positions: by name, millimeters x, y, z; None: missing.
         is_ras: whether positions are known to be in RAS.
-        usual: convention of files next to the volume that do not specify one, "ras" or "lps"; None: unknown.
+        default_convention: "ras" or "lps" for files next to the volume that do not specify one; None: unknown.
     """
 
     case: str
     source: str
     positions: landmark_files.Positions
     is_ras: bool = True
-    usual: str | None = None
+    default_convention: str | None = None
 
 
 def landmarks_from_dataset(dataset: VolumeDataset) -> list[VolumeLandmarks]:
@@ -217,10 +218,10 @@ def _compare(
     for row, true in enumerate(truth):
         result = table[true.case] if table else _read(folder, true.case)
         extra_names |= set(result.positions) - set(names)
-        positions[row] = _places(true, result, names, coordinate_system, spaces)
+        positions[row] = _pair_positions(true, result, names, coordinate_system, spaces)
     errors, *corrected = (
         np.linalg.norm(positions[..., 0, :] - positions[..., 1, :] * factors, axis=-1)
-        for factors in (1.0, *(factors for _, factors, _ in _MISTAKES))
+        for factors in (1.0, *(factors for _, factors, _ in _LIKELY_MISTAKES))
     )
     notices = (
         [f"{folder}: ignored landmarks that are not in the truth: {', '.join(sorted(extra_names))}"]
@@ -232,14 +233,14 @@ def _compare(
         notices.append(
             f"{folder}: {len(others):,} volumes are not in {source} and are ignored, for example {others[0]}"
         )
-    for (change, _, question), corrected_errors in zip(_MISTAKES, corrected):
+    for (change, _, question), corrected_errors in zip(_LIKELY_MISTAKES, corrected):
         if np.nansum(corrected_errors) < np.nansum(errors) / 2:
             mean = np.nanmean(corrected_errors)
             notices.append(f"{folder}: with {change} the mean error would be {mean:.4g} mm: {question}")
     return _ComparedVolumes(errors, spaces, notices)
 
 
-def _places(
+def _pair_positions(
     true: VolumeLandmarks,
     result: VolumeLandmarks,
     names: Sequence[str],
@@ -250,11 +251,11 @@ def _places(
 
     Assumptions about coordinates are added to ``spaces``.
     """
-    convention, both = coordinate_system or true.usual, [true.positions, result.positions]
+    convention, both = coordinate_system or true.default_convention, [true.positions, result.positions]
     if convention is None and not true.is_ras and not result.is_ras:
         spaces.add("files do not specify LPS or RAS: both sides are assumed to be the same")
     else:
-        both = [_in_ras(volume, convention, spaces) for volume in (true, result)]
+        both = [_convert_to_ras(volume, convention, spaces) for volume in (true, result)]
     pairs = np.full((len(names), 2, 3), np.nan)
     for row, name in enumerate(names):
         position, other = (positions.get(name) for positions in both)
@@ -269,7 +270,7 @@ def _places(
     return pairs
 
 
-def _in_ras(volume: VolumeLandmarks, convention: str | None, spaces: set[str]) -> landmark_files.Positions:
+def _convert_to_ras(volume: VolumeLandmarks, convention: str | None, spaces: set[str]) -> landmark_files.Positions:
     """Return positions in RAS; raise UserError if the convention is unknown."""
     if volume.is_ras:
         return volume.positions

@@ -15,6 +15,7 @@ from paddlevit_dist.checkpoint.weights import evaluated_weights, read_weights
 
 TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
 FEW = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes
+WINDOWS = ["DETECTION.WINDOW", "[16, 20]", "DETECTION.FLIP", "True"]
 NONE = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 0]"]
 RESUMED = ["DATA.SHAPES.TRAIN", "21", "SAVE_EVERY_UPDATES", "1", "SAVE_IN_BACKGROUND", "False"]
 
@@ -29,9 +30,11 @@ def runs(tmp_path_factory):
     }
     weights = str(folder / "one")
     one["evaluation"] = small_detections.evaluate(str(folder / "by_1"), weights, [])
+    one["windows"] = small_detections.evaluate(str(folder / "windows_by_1"), weights, WINDOWS)
     calls = {
         "whole": (TRAIN, (str(folder / "two"), ["-batch_size=2", *FEW])),
         "evaluation": (EVALUATE, (str(folder / "by_2"), weights, [f"-per_sample={folder / 'by_2.csv'}"])),
+        "windows": (EVALUATE, (str(folder / "windows_by_2"), weights, [*WINDOWS, "-batch_size_eval=3"])),
         "nothing": (TRAIN, (str(folder / "nothing"), ["-batch_size=2", *NONE])),
         "stopped": (TRAIN, (str(folder / "stopped"), ["-batch_size=2", *RESUMED], 3)),
     }
@@ -71,6 +74,14 @@ def test_two_processes_give_the_scores_and_the_file_of_one(runs):
     assert len({entry["image_id"] for entry in results[0]}) == 9
     # The test's own process computes with other settings.
     np.testing.assert_allclose(_sorted(results[1]), _sorted(results[0]), rtol=1e-4, atol=1e-3)
+
+
+def test_windows_have_the_scores_of_one_process_and_others_than_whole_images(runs):
+    folder, one, two = runs
+    assert two["windows"] == [one["windows"]] * 2 and one["windows"] != one["evaluation"]
+    results = json.loads((folder / "windows_by_2" / "predictions" / "results.json").read_text())
+    assert len({entry["image_id"] for entry in results}) == 9
+    assert len(results) > 9 * 10  # ten queries see an image, and each of its windows
 
 
 def test_a_split_without_annotations_gets_predictions_with_its_own_ids_and_no_score(runs, tmp_path, capfd):

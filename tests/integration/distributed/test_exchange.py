@@ -130,7 +130,7 @@ def meet_amid_signals(wanted: int) -> int:
     """Meet while each process gets one signal after another, until each has had so many; returns how many came."""
     from paddlevit_dist.runtime import signals
 
-    signals.defer()
+    signals.record_only()
     ended = threading.Event()
 
     def send() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.images.expected_input import format_better_weights
+from paddlevit_dist.images.expected_input import format_stronger_pretrained_hint
 from paddlevit_dist.images.models import variants
 from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
@@ -206,15 +206,18 @@ def test_files_of_another_form_are_not_taken_for_paddlevits(load_text):
 
 def test_better_weights_are_offered_where_a_device_has_room_for_them(monkeypatch):
     fine_tuning = load(["-cfg=finetune_folder"]).values
-    assert format_better_weights(fine_tuning, 0) is None  # a CPU
+    assert format_stronger_pretrained_hint(fine_tuning, 0) is None  # a CPU
     small = "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336 (MIT; 85.7 % on ImageNet-1k, "
-    assert small in format_better_weights(fine_tuning, 16 << 30)
-    assert "-pretrained=eva02_base_patch14_448.mim_in22k_ft_in22k_in1k -image_size=448" in format_better_weights(
-        fine_tuning, 80 << 30
+    assert small in format_stronger_pretrained_hint(fine_tuning, 16 << 30)
+    assert (
+        "-pretrained=eva02_base_patch14_448.mim_in22k_ft_in22k_in1k -image_size=448"
+        in format_stronger_pretrained_hint(fine_tuning, 80 << 30)
     )
     named = load(["-cfg=finetune_folder", "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k"]).values
-    assert format_better_weights(named, 16 << 30) is None and "eva02_base" in format_better_weights(named, 80 << 30)
-    assert format_better_weights(load(["-cfg=vit_base_patch16_224"]).values, 80 << 30) is None  # from scratch
+    assert format_stronger_pretrained_hint(named, 16 << 30) is None and "eva02_base" in format_stronger_pretrained_hint(
+        named, 80 << 30
+    )
+    assert format_stronger_pretrained_hint(load(["-cfg=vit_base_patch16_224"]).values, 80 << 30) is None  # from scratch
 
     monkeypatch.setattr(task_module, "accelerator_bytes", lambda: 16 << 30)
     task = Classification(fine_tuning)

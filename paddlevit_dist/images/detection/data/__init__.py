@@ -7,6 +7,7 @@
 - ``indexed_images``: base class of these datasets, with images and boxes in memory-mapped files.
 - ``transforms``: resizes, crops and mirrors image, boxes and masks together.
 - ``composition``: mosaics, pasted objects and a user's augmentation of training images.
+- ``split_checks``: notices on missing files and crowded images.
 - ``samples``: builds the samples of a split from the keys, and collates batches.
 """
 

@@ -282,7 +282,7 @@ class IndexedDetectionImages(DetectionDataset):
 
     def missing(self) -> Sequence[int]:
         """Return the positions of images whose file does not exist."""
-        list_names = functools.cache(_names_in)
+        list_names = functools.cache(_list_names)
         paths = (os.path.split(self.describe(index)) for index in range(len(self)))
         return [index for index, (folder, name) in enumerate(paths) if name not in list_names(folder)]
 
@@ -337,7 +337,7 @@ class IndexedDetectionImages(DetectionDataset):
         )
 
 
-def _names_in(folder: str) -> set[str]:
+def _list_names(folder: str) -> set[str]:
     """Return the names in a folder; empty if it cannot be listed."""
     try:
         return set(os.listdir(folder))
@@ -372,7 +372,7 @@ def fill_in_sizes(
     unknown = np.flatnonzero((sizes <= 0).any(axis=1))
     is_turned, note = configured is not False, ""
     if len(unknown) < len(sizes):
-        proofs = _proofs(sizes, file)
+        proofs = _find_rotated_sizes(sizes, file)
         is_turned = _decide_view(proofs, configured, source)
         like = f", like images with a given size (set DATA.EXIF_ROTATE {str(not is_turned).lower()} to change this)"
         note = f" {'after EXIF rotation' if is_turned else 'as stored'}{like}" if configured is None else ""
@@ -408,7 +408,7 @@ def _decide_view(proofs: tuple[list[str], list[str]], configured: bool | None, s
     return is_turned
 
 
-def _proofs(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[list[str], list[str]]:
+def _find_rotated_sizes(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[list[str], list[str]]:
     """Compare given sizes with images that EXIF rotates by a quarter turn.
 
     Returns:

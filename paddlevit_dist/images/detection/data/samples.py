@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from ....runtime.errors import UserError
 from ....runtime.printing import one_line
@@ -17,13 +18,24 @@ from ...data.inspection import SplitInspection
 from ...run_lengths import decode
 from ..denoising import ContrastiveNoise, DrawnNoise
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
+from ..windows import ImagePart, WindowPlan
 from .composition import ImageComposition, ImageObjects, build_composition
 from .detection_dataset import DetectionDataset, ImageAnnotations
-from .transforms import DetectionView, Size, build_evaluation_transform, build_training_transform, whole_view
+from .split_checks import check_files
+from .transforms import (
+    DetectionView,
+    Size,
+    build_evaluation_transform,
+    build_training_transform,
+    build_window_plan,
+    see_parts,
+    whole_view,
+)
 
 SECONDS = "seconds"  # key of an evaluation batch: time spent reading its images
 HOST = "__host__"  # key of a batch; lists, which loaders do not turn into tensors
-_HOST_KEYS = ("sizes", "box_counts", "indices", "original_sizes")
+PARTS = "parts"  # key of an evaluation batch whose images are parts of the stored ones
+_HOST_KEYS = ("sizes", "box_counts", "indices", "original_sizes", PARTS)
 # Description of each batching in the log of an evaluation.
 EVALUATED_AS = {
     SINGLE: "one image per forward pass, so that scores do not depend on batches",
@@ -128,40 +140,14 @@ def open_samples(
     if by_shape and not is_training:
         dataset = ordered_by_shape(dataset, transform.resized, cache_folder)
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
-    if is_training:
+    if not is_training:
+        samples.window_plan = build_window_plan(config)
+        if samples.window_plan is not None:
+            samples.eval_protocol = samples.window_plan.describe(config.DETECTION.MERGE_IOU)
+    else:
         samples.composition = build_composition(data, dataset.has_masks)
     samples.notices = [one_line(line) for line in notices]
     return samples
-
-
-def note_crowded(
-    dataset: DetectionDataset, split: str, model_limit: tuple[str, int] | None, max_detections: int | None
-) -> list[str]:
-    """Return notices on images with more objects than the model detects, or more of a category than count.
-
-    Args:
-        dataset: the images.
-        split: name of the split.
-        model_limit: see ``Detector.most_objects``.
-        max_detections: detections per image and category that the evaluation counts; None for training.
-
-    """
-    objects, lines = dataset.object_counts(), []
-    limits = (
-        [(0, "objects", model_limit[1], f"that the model detects in an image ({model_limit[0]})")]
-        if model_limit
-        else []
-    )
-    if max_detections is not None:
-        limits.append((1, "objects of a category", max_detections, "counted detections (-max_detections)"))
-    for column, kind, most, reason in limits:
-        crowded = objects[:, column][objects[:, column] > most]
-        if len(crowded):
-            lines.append(
-                f"{len(crowded):,} of {count(len(objects), f'{split} image')} with more {kind} than the {most:,} "
-                f"{reason}, up to {crowded.max():,}: {(crowded - most).sum():,} objects exceed this limit"
-            )
-    return lines
 
 
 def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
@@ -192,6 +178,8 @@ class DetectionSample(NamedTuple):
         masks: uint8 (n, height, width), 1 inside; None without masks.
         noise: denoising queries of the objects; None without denoising.
         seconds: time to read and transform it.
+        more_images: the network's other inputs for this image in an evaluation, like ``image``, which is the first.
+        parts: the parts of the stored image that all inputs show; None: the only one shows the whole image.
 
     """
 
@@ -204,6 +192,8 @@ class DetectionSample(NamedTuple):
     masks: np.ndarray | None = None
     noise: DrawnNoise | None = None
     seconds: float = 0.0
+    more_images: Sequence[np.ndarray] = ()
+    parts: list[ImagePart] | None = None
 
 
 class DetectionSamples(ImageSamples):
@@ -245,6 +235,7 @@ class DetectionSamples(ImageSamples):
         self.group = group
         self.noise: ContrastiveNoise | None = None
         self.composition: ImageComposition | None = None
+        self.window_plan: WindowPlan | None = None  # of an evaluation
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """Draw an epoch's order of samples with similar shapes together; None: any order."""
@@ -253,6 +244,9 @@ class DetectionSamples(ImageSamples):
     def read_sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
         """Read, transform and return sample ``index``."""
         started = time.perf_counter()
+        if self.window_plan is not None:
+            sample = see_stored(self.dataset.read(index)[0], self.window_plan, self.transform, generator)
+            return sample._replace(index=index, seconds=time.perf_counter() - started)
         view, labels, masks, original_size = self._draw(index, generator)
         return DetectionSample(
             index,
@@ -318,6 +312,16 @@ def _decode_mask(annotations: ImageAnnotations, number: int, size: Size) -> np.n
         raise BadSample(f"its object {annotations.ids[number]} cannot be used: its segmentation {error}") from error
 
 
+def see_stored(
+    stored: Image.Image, plan: WindowPlan, transform: Any, generator: np.random.Generator
+) -> DetectionSample:
+    """Return the sample of a stored image that an evaluation sees in several parts, without index and time."""
+    nothing = np.zeros(0, np.int64)
+    inputs, parts = see_parts(whole_view(stored, np.zeros((0, 4)), nothing), plan, transform, generator)
+    size, boxes = (stored.size[1], stored.size[0]), np.zeros((0, 4), np.float32)
+    return DetectionSample(-1, False, inputs[0], size, boxes, nothing, more_images=inputs[1:], parts=parts)
+
+
 def collate(samples: Sequence[DetectionSample], side: int = 0, noise: ContrastiveNoise | None = None) -> dict[str, Any]:
     """Collate N images into a batch, padded at the right and at the bottom.
 
@@ -333,13 +337,18 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N, M),
         padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the arrays of
         ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64
-        (N, 2), height and width of the stored images; ``seconds`` spent reading them.
+        (N, 2), height and width of the stored images; ``seconds`` spent reading them; if samples have parts, ``images``
+        and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the position of its sample in the
+        batch, and the fields of ``ImagePart``.
 
     """
     number, first = len(samples), samples[0]
-    sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
+    images = [image for sample in samples for image in (sample.image, *sample.more_images)]
+    sizes = np.array([image.shape[1:] for image in images], dtype=np.int64)
     padded = np.maximum(sizes.max(axis=0), side)
-    batch = {"images": np.zeros((number, 3, *padded), first.image.dtype), "sizes": sizes}
+    batch = {"images": np.zeros((len(images), 3, *padded), first.image.dtype), "sizes": sizes}
+    for row, (image, (height, width)) in enumerate(zip(images, sizes.tolist())):
+        batch["images"][row, :, :height, :width] = image
     if first.is_training:
         counts = batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
         most = max(1, int(counts.max()))
@@ -350,8 +359,10 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
         batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
         batch[SECONDS] = sum(sample.seconds for sample in samples)
+        if first.parts is not None:
+            rows = [(place, *part) for place, sample in enumerate(samples) for part in sample.parts or ()]
+            batch[PARTS] = np.array(rows, dtype=np.int64)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
-        batch["images"][row, :, :height, :width] = sample.image
         if first.is_training:
             batch["boxes"][row, : len(sample.boxes)] = sample.boxes
             batch["labels"][row, : len(sample.labels)] = sample.labels
@@ -366,7 +377,8 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
 def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the integers of a batch that are known without asking the device.
 
-    These are ``sizes``, for training ``box_counts``, else ``indices`` and ``original_sizes``, see ``collate``.
+    These are ``sizes``, for training ``box_counts``, else ``indices``, ``original_sizes`` and, if samples have parts,
+    ``parts``, see ``collate``.
     """
     return {name: np.array(value, dtype=np.int64) for name, value in batch[HOST].items()}
 
@@ -387,12 +399,13 @@ def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
     return min(int(data.LONGEST_SIDE), int(np.ceil(max(data.SHORTEST_SIDES) * widest)))
 
 
-def passes(sizes: np.ndarray, batching: str) -> list[list[int]]:
+def passes(sizes: np.ndarray, batching: str, most: int | None = None) -> list[list[int]]:
     """Return the groups of images of a batch that share a forward pass, as positions in the batch, each once.
 
     Args:
         sizes: int64 (N, 2), height and width without padding.
         batching: one of DETECTION.EVAL_BATCHING.
+        most: largest number of images in a group, unless they are padded; None: any number.
 
     """
     if batching == PADDED:
@@ -402,7 +415,11 @@ def passes(sizes: np.ndarray, batching: str) -> list[list[int]]:
     groups: dict[Any, list[int]] = {}
     for row, size in enumerate(sizes.tolist()):
         groups.setdefault(tuple(size), []).append(row)
-    return list(groups.values())
+    return [
+        rows[first : first + (most or len(rows))]
+        for rows in groups.values()
+        for first in range(0, len(rows), most or len(rows))
+    ]
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:
@@ -431,27 +448,3 @@ def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Gener
         groups.append(pool[np.argsort(proportions[pool], kind="stable")].reshape(-1, group))
     joined = np.concatenate(groups)
     return np.concatenate([joined[generator.permutation(len(joined))].reshape(-1), order[grouped:]])
-
-
-def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
-    """Return notices on images without annotations, and on missing files if they are replaced.
-
-    Raises:
-        UserError: files are missing and are not replaced.
-
-    """
-    unannotated = dataset.list_unannotated()
-    lines = []
-    if unannotated:
-        number = count(len(unannotated), "image")
-        lines = [f"{number} without annotations in the folder of {split} skipped, such as {unannotated[0]}"]
-    missing = dataset.missing()
-    if not len(missing):
-        return lines
-    scope = (
-        f"{len(missing):,} of {len(dataset):,} images of {split} are missing, such as {dataset.describe(missing[0])}"
-    )
-    if is_replaced and len(missing) < len(dataset):
-        return [*lines, f"{scope}: the next images replace them (DATA.ON_INVALID_SAMPLE skip)"]
-    skip = ", or set DATA.ON_INVALID_SAMPLE skip" if split == "train" else ""
-    raise UserError(f"{scope}: restore them, remove them from the annotations{skip}")

@@ -16,6 +16,7 @@ from PIL import Image
 
 from ...transforms.resizing import interpolate_axis
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
+from ..windows import ImagePart, WindowPlan
 
 Size = tuple[int, int]  # height, width
 # Liu et al., SSD, ECCV 2016, section 2.2, with torchvision's ranges, which RT-DETR's authors use.
@@ -357,6 +358,27 @@ def build_evaluation_transform(config: DetectionSettings) -> DetectionEvaluation
     """Return the transform that the keys below DATA and DETECTION describe."""
     size = export_size(config) if config.DETECTION.EVAL_BATCHING == ONE_SIZE else None
     return DetectionEvaluationTransform(*_evaluation_sides(config.DATA), config.DATA.EVAL_RESIZE, size)
+
+
+def build_window_plan(config: DetectionSettings) -> WindowPlan | None:
+    """Return the plan of windows and mirrored passes that the keys below DETECTION describe; None: one pass."""
+    keys = config.DETECTION
+    if keys.WINDOW is None:
+        return WindowPlan(None, keys.WINDOW_OVERLAP, True) if keys.FLIP else None
+    height, width = keys.WINDOW
+    return WindowPlan((height, width), keys.WINDOW_OVERLAP, keys.FLIP)
+
+
+def see_parts(
+    view: DetectionView, plan: WindowPlan, transform: DetectionEvaluationTransform, generator: np.random.Generator
+) -> tuple[list[np.ndarray], list[ImagePart]]:
+    """Return the network's inputs for a whole image, (3, height, width) for each of its parts, and these parts."""
+    parts, inputs = plan.find_parts(view.size), []
+    for part in parts:
+        seen = crop(view, part.top, part.left, (part.height, part.width))
+        seen = transform(flip(seen) if part.is_mirrored else seen, generator)
+        inputs.append(np.ascontiguousarray(np.asarray(seen.image).transpose(2, 0, 1)))
+    return inputs, parts
 
 
 def export_size(config: DetectionSettings) -> Size:

@@ -346,9 +346,9 @@ class MaskRCNN(Detector):
         """Return the class names of torchvision's classifiers."""
         return key_names.published_names(1, classes) if classes == key_names.TORCHVISION_OUTPUTS - 1 else None
 
-    def list_source_notices(self, owner: str, state: Mapping[str, Any]) -> list[str]:
+    def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
         """Return notices on the weights of another project."""
-        return key_names.torchvision_notices(state) if owner == "torchvision" else []
+        return key_names.torchvision_notices(state) if naming == "torchvision" else []
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names of parameters without weight decay."""

@@ -1,4 +1,4 @@
-"""Models of timm, built by timm's own files on Paddle."""
+"""timm's models, built by timm's own source code with Paddle in place of torch."""
 
 import difflib
 import functools
@@ -38,7 +38,7 @@ COMPARED_MODULES = frozenset(
 )
 
 
-# What detectors and segmenters ask of a backbone, see ``TimmModel.build``.
+# Options that detectors and segmenters set for a backbone, see ``TimmModel.build``.
 _BACKBONE_OPTIONS = {
     "any_size": False,
     "dilation": 0,
@@ -65,14 +65,16 @@ def load_timm() -> Any:
             f"models of timm need the package timm: pip install --no-deps '{REQUIREMENT}' (PyTorch is not needed)"
         )
     if "timm" in sys.modules:
-        raise UserError("this program has imported timm with PyTorch: build models of timm for Paddle in another one")
+        raise UserError(
+            "this program has imported timm with PyTorch: build models of timm for Paddle in another process"
+        )
     from . import torch_names
 
     with torch_names.torch_on_paddle(f"{spec.submodule_search_locations[0]}/data/constants.py"):
         import timm
         from timm.layers import create_act, norm_act
 
-    # The file repeats the forward pass of its base class. This is the one that several processes can share.
+    # timm's copy of BatchNorm2d.forward bypasses synchronized statistics; this one calls the layer's own normalization.
     normalization: Any = norm_act.BatchNormAct2d
     normalization.forward = _normalize_and_activate
     # Backward passes written for PyTorch's engine. Paddle's own functions compute the same.
@@ -99,7 +101,7 @@ class TimmModel(BridgedModel):
     @classmethod
     def default_classes(cls, name: str) -> int:
         """Return the number of classes that timm builds the model with."""
-        return _configuration(name).num_classes
+        return _pretrained_cfg(name).num_classes
 
     @classmethod
     def list_notices(cls, name: str) -> list[str]:
@@ -135,7 +137,7 @@ class TimmModel(BridgedModel):
         Raises:
             UserError: timm has no such model, or the model does not have an option.
         """
-        timm, model_name, config = load_timm(), name.partition(":")[2], _configuration(name)
+        timm, model_name, pretrained_cfg = load_timm(), name.partition(":")[2], _pretrained_cfg(name)
         backbone = {key: options.pop(key, default) for key, default in _BACKBONE_OPTIONS.items()}
         channels = options.pop("in_channels", 3)
         names = {"dropout": "drop_rate", "drop_path": "drop_path_rate"}
@@ -143,7 +145,7 @@ class TimmModel(BridgedModel):
         arguments.update({"num_classes": num_classes, **({"in_chans": channels} if channels != 3 else {})})
         if backbone["dilation"]:
             arguments["output_stride"] = 32 >> int(backbone["dilation"])
-        size = config.input_size[1:]
+        size = pretrained_cfg.input_size[1:]
         if image_size is not None:
             size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
             arguments["img_size"] = size
@@ -218,19 +220,22 @@ class TimmModel(BridgedModel):
 
     def forward(self, x: paddle.Tensor) -> Any:
         """Compute logits (batch, num_classes); in training with a teacher also those for the teacher's labels."""
-        outputs = self._following_mode()(x)
+        outputs = self._network_in_mode()(x)
         if not isinstance(outputs, (tuple, list)):
             return outputs
         return tuple(outputs) if self._has_teacher and self.training else outputs[0]
 
-    def _following_mode(self) -> Any:
-        """Return the network in the mode of this layer, which a larger network that it is part of may have changed."""
+    def _network_in_mode(self) -> Any:
+        """Copy this layer's ``training`` flag to the network and return it.
+
+        The network is not a sublayer, so ``train()`` and ``eval()`` of a parent do not reach it.
+        """
         self.network.training = self.training
         return self.network
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
         """Compute the input of the classifier, (batch, channels)."""
-        network = self._following_mode()
+        network = self._network_in_mode()
         return network.forward_head(network.forward_features(x), pre_logits=True)
 
     def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
@@ -238,7 +243,7 @@ class TimmModel(BridgedModel):
         if not self._levels:
             return super().features(x, sizes)
         try:
-            return self._following_mode().forward_intermediates(
+            return self._network_in_mode().forward_intermediates(
                 x, indices=self._levels, norm=self.norm_features, output_fmt="NCHW", intermediates_only=True
             )
         except (AssertionError, ValueError) as error:
@@ -254,7 +259,7 @@ class TimmModel(BridgedModel):
         self.network.reset_classifier(num_classes)
 
     def learn_from_teacher(self) -> None:
-        """Give two logits in training mode, where the model has a head for a teacher's labels."""
+        """Return class and distillation logits in training mode (timm's ``set_distilled_training``)."""
         if hasattr(self.network, "set_distilled_training"):
             self.network.set_distilled_training(True)
             self._has_teacher = True
@@ -291,10 +296,10 @@ class TimmModel(BridgedModel):
         return [] if any(map(has_batch_norm, layers)) else layers
 
 
-def list_names(source: str) -> list[str]:
-    """List timm's models and weights, with the prefix ``timm:``."""
+def list_names(prefix: str) -> list[str]:
+    """List timm's models and weights as ``PREFIX:NAME``; the prefix is "timm"."""
     timm = load_timm()
-    return [f"{source}:{name}" for name in sorted({*timm.list_models(), *timm.list_pretrained()})]
+    return [f"{prefix}:{name}" for name in sorted({*timm.list_models(), *timm.list_pretrained()})]
 
 
 def find_address(name: str) -> str:
@@ -306,23 +311,23 @@ def find_address(name: str) -> str:
     Raises:
         UserError: timm has no such model, or no such weights.
     """
-    config = _configuration(name)
-    if config.hf_hub_id:
-        tag = f".{config.tag}" if config.tag else ""
-        whole = f"{config.hf_hub_id}{config.architecture}{tag}" if config.hf_hub_id.endswith("/") else config.hf_hub_id
-        return f"hf:{whole}"
-    if not config.url:
+    pretrained_cfg = _pretrained_cfg(name)
+    repository = pretrained_cfg.hf_hub_id
+    if repository:
+        tag = f".{pretrained_cfg.tag}" if pretrained_cfg.tag else ""
+        return f"hf:{repository}{pretrained_cfg.architecture}{tag}" if repository.endswith("/") else f"hf:{repository}"
+    if not pretrained_cfg.url:
         raise UserError(f"{name}: timm names no weights for it: give a file (-pretrained=FILE), or train without")
-    return config.url
+    return pretrained_cfg.url
 
 
 def get_expected_input(name: str) -> dict[str, Any]:
     """Return what timm's ``pretrained_cfg`` says of the images of ``timm:NAME`` or ``timm:NAME.TAG``."""
-    return _configuration(name).to_dict()
+    return _pretrained_cfg(name).to_dict()
 
 
 @functools.cache
-def _configuration(name: str) -> Any:
+def _pretrained_cfg(name: str) -> Any:
     timm, whole_name = load_timm(), name.partition(":")[2]
     model, _, tag = whole_name.partition(".")
     _require_model(timm, model)
@@ -344,7 +349,7 @@ def _require_model(timm: Any, name: str) -> None:
 
 
 def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
-    """Call timm's ``create_model`` without arguments on sizes that the network does not have.
+    """Call timm's ``create_model``; drop the size arguments that the network does not accept.
 
     A network of convolutions alone takes images of any size, and has neither ``img_size`` nor ``dynamic_img_size``.
 

@@ -1,4 +1,4 @@
-"""Images with label maps, or with outlines to draw them from, in any layout of ``map_layouts``."""
+"""Images with label maps, or with outlines that are rasterized to label maps, in any layout of ``map_layouts``."""
 
 import contextlib
 import hashlib
@@ -38,7 +38,7 @@ _LAYOUT = (
     "files of ADE20K, Cityscapes, Pascal VOC, COCO-Stuff, Labelme or YOLO"
 )
 _BACKGROUND = ("background", "_background_")
-_MOST_UNLISTED = 200  # classes without a list
+_MAX_UNLISTED_CLASSES = 200  # in label maps without a list of classes
 
 
 class LabelChoices(NamedTuple):
@@ -99,8 +99,12 @@ class LabelMaps(SegmentationDataset):
         self.notices: list[str] = []
         is_drawn = self._kind not in (MAPS, PANOPTIC)
         self.reading = ReadConfig(is_drawn if choices.exif_rotate is None else choices.exif_rotate)
-        self._table, self._label_of, self._unlabeled = LabelTable({}, {}, ""), dict[str, int](), IGNORED
-        files = self._drawings(match, cache_folder, choices) if is_drawn else self._maps(match, cache_folder, choices)
+        self._table, self._label_by_spelling, self._unlabeled = LabelTable({}, {}, ""), dict[str, int](), IGNORED
+        files = (
+            self._open_outlines(match, cache_folder, choices)
+            if is_drawn
+            else self._open_maps(match, cache_folder, choices)
+        )
         self.num_classes = len(self.class_names)
         if not 0 < self.num_classes <= IGNORED:
             raise UserError(f"{self.root} has {self.num_classes:,} classes; expected 1 to {IGNORED}")
@@ -135,19 +139,19 @@ class LabelMaps(SegmentationDataset):
         path = self.describe(index)
         image = decode_image(read_file(path), path, self.image_mode, self.reading)
         size = image.height, image.width
-        labels = self._labels(index, size)
-        self._compare(index, size, labels.shape)
+        labels = self._read_labels(index, size)
+        self._require_equal_sizes(index, size, labels.shape)
         return image, labels
 
     def read_labels(self, index: int) -> np.ndarray:
         """Read the labels of image ``index``."""
-        return self._labels(index, None)
+        return self._read_labels(index, None)
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
         """Check that image ``index`` and its label map have the same size, and that the label map can be used."""
-        self._compare(index, size, self._labels(index, size).shape)
+        self._require_equal_sizes(index, size, self._read_labels(index, size).shape)
 
-    def _labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
+    def _read_labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         """Read the labels of an image; ``size`` is its height and width, if known."""
         file = os.path.join(self.root, self._index.path(3 * index + 1))
         note = os.fsencode(self._index.path(3 * index + 2))
@@ -157,22 +161,22 @@ class LabelMaps(SegmentationDataset):
             class_of_segment = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
             table = LabelTable({}, class_of_segment, "COCO's file lists other segments for this image")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
-        size = size or self._size(index)
+        size = size or self._read_size(index)
         drawing = read_drawing(self._kind, file, size)
-        self._compare(index, size, drawing.size or size)
+        self._require_equal_sizes(index, size, drawing.size or size)
         try:
-            return draw(drawing, size, self._label_of, self._unlabeled)
+            return draw(drawing, size, self._label_by_spelling, self._unlabeled)
         except ValueError as error:
             raise UserError(f"{file}: {os.path.basename(self.describe(index))}: {error}") from None
 
-    def _size(self, index: int) -> tuple[int, int]:
+    def _read_size(self, index: int) -> tuple[int, int]:
         """Read height and width of an image from the beginning of its file."""
         path = self.describe(index)
         with open_image(read_file(path), path, self.reading) as image:
             is_turned = self.reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
             return (image.width, image.height) if is_turned else (image.height, image.width)
 
-    def _compare(self, index: int, image: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    def _require_equal_sizes(self, index: int, image: tuple[int, ...], labels: tuple[int, ...]) -> None:
         if image == labels:
             return
         remedy = "labels would be misplaced: replace the image, or its label map"
@@ -185,7 +189,7 @@ class LabelMaps(SegmentationDataset):
             self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
         )
 
-    def _maps(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
+    def _open_maps(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         pairs = find_pairs(match, self.split)
         self.notices += pairs.notices
         if self._kind == PANOPTIC:
@@ -233,7 +237,7 @@ class LabelMaps(SegmentationDataset):
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
             return listed
-        if listed is None and len(numbers) > _MOST_UNLISTED:
+        if listed is None and len(numbers) > _MAX_UNLISTED_CLASSES:
             raise UserError(
                 f"{self.root}: label maps with {len(numbers)} numbers and no list of classes: masks that were resized "
                 "or saved with smoothing look like this; create them again with nearest neighbors, or list the "
@@ -250,7 +254,7 @@ class LabelMaps(SegmentationDataset):
             self.notices.append(f"all label maps contain only 0 and 255: 255 is the second class, {listed.names[1]}")
         return listed._replace(numbers=numbers, is_numbered=True)
 
-    def _drawings(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
+    def _open_outlines(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         listed = list_outlines(self._kind, self.root, self.split)
         names, spellings = listed.names, listed.spelled
         if names is None or choices.class_list is not None:
@@ -258,10 +262,10 @@ class LabelMaps(SegmentationDataset):
             everywhere = list(find_labelme_files(self.root)) if classes is None else []
             names = _cache(cache_folder, everywhere, read_labelme_names) if classes is None else classes.names
             spellings = names if self._kind != YOLO_TEXT or classes is None else list(map(str, classes.numbers))
-        self._name(names, spellings, choices)
+        self._set_class_names(names, spellings, choices)
         return _SplitFiles(listed.images, listed.files, [b""] * len(listed.files))
 
-    def _name(self, names: Sequence[str], spellings: Sequence[str], choices: LabelChoices) -> None:
+    def _set_class_names(self, names: Sequence[str], spellings: Sequence[str], choices: LabelChoices) -> None:
         """Set the classes of outlines; ``spellings`` is how their files name them.
 
         Pixels outside all outlines are unlabeled, or of the class "background", which comes first unless it is listed.
@@ -269,7 +273,7 @@ class LabelMaps(SegmentationDataset):
         background = next((name for name in names if name in _BACKGROUND), None)
         more = [] if choices.is_unlabeled_ignored or background is not None else ["background"]
         self.class_names = [*more, *names]
-        self._label_of = {"__ignore__": IGNORED} | {
+        self._label_by_spelling = {"__ignore__": IGNORED} | {
             spelling: position + len(more) for position, spelling in enumerate(spellings)
         }
         if not choices.is_unlabeled_ignored:

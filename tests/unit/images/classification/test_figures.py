@@ -1,4 +1,4 @@
-"""Figures of a classifier against sums by hand, and attention roll-out against its definition."""
+"""Figures of a classifier against sums by hand, and attention rollout against its definition."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ import pytest
 from support.small_runs import build
 
 from paddlevit_dist import create_model
-from paddlevit_dist.images.classification.figures import overlay_shares, report_figures, roll_out
+from paddlevit_dist.images.classification.figures import attention_rollout, overlay_shares, report_figures
 from paddlevit_dist.metrics.classifier import RECORD, join_records, record_later
-from paddlevit_dist.metrics.classifier_figures import EvaluatedAnswers, calibration, tables
+from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
 from paddlevit_dist.tasks.task import EvaluationStep
 
 
@@ -36,9 +36,9 @@ def random_rows(number: int = 400, classes: int = 7) -> Any:
     return logits, labels
 
 
-def make_evaluated(logits: np.ndarray, labels: np.ndarray, names: Any = None) -> EvaluatedAnswers:
+def make_evaluated(logits: np.ndarray, labels: np.ndarray, names: Any = None) -> EvaluatedPredictions:
     kept = record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))()
-    return EvaluatedAnswers(*join_records(list(enumerate(kept))), logits.shape[1], names)
+    return EvaluatedPredictions(*join_records(list(enumerate(kept))), logits.shape[1], names)
 
 
 def test_records_hold_the_best_scores_and_the_true_one():
@@ -104,7 +104,9 @@ def test_galleries_show_the_surest_mistakes_and_leave_out_what_is_gone():
     rows = np.zeros(40, RECORD)
     rows["label"], rows["classes"][:, 0] = 0, np.arange(40) < 30  # the first thirty are mistakes
     rows["scores"][:, 0], rows["true"] = np.linspace(0.5, 0.9, 40), np.linspace(0.5, 0.1, 40)
-    figures = report_figures(EvaluatedAnswers(np.arange(40), rows, 2, ["cat", "dog"]), Images(40), lambda images: None)
+    figures = report_figures(
+        EvaluatedPredictions(np.arange(40), rows, 2, ["cat", "dog"]), Images(40), lambda images: None
+    )
     mistakes, hardest = figures[:2]
     assert "whose true class the model believes in least" in hardest.note and hardest.note != mistakes.note
     assert [int(pixels[0, 0]) for pixels, _ in mistakes.images] == [28, 26, 24, 22, 20, 18]
@@ -123,11 +125,11 @@ def test_even_attention_reaches_all_patches_evenly(name):
         for block in model.blocks:
             block.attn.proj_w.weight.set_value(paddle.eye(2))
     model.eval()
-    shares = roll_out(model, paddle.randn([2, 3, 64, 64]))
+    shares = attention_rollout(model, paddle.randn([2, 3, 64, 64]))
     np.testing.assert_allclose(shares, np.full((2, 4, 4), 1 / 16), rtol=1e-5)
 
 
-def test_roll_out_is_the_product_of_half_attention_and_half_identity():
+def test_attention_rollout_is_the_product_of_half_attention_and_half_identity():
     paddle.seed(3)
     model = create_model("vit_tiny_patch16_224", num_classes=3, image_size=32, embed_dim=16, depth=2, num_heads=2)
     model.eval()
@@ -144,15 +146,15 @@ def test_roll_out_is_the_product_of_half_attention_and_half_identity():
         layers.append(0.5 * (scores / scores.sum(axis=-1, keepdims=True)).mean(axis=0) + 0.5 * np.eye(5))
         x = block(x)
     expected = (layers[1] @ layers[0])[0, 1:]
-    shares = roll_out(model, image)
+    shares = attention_rollout(model, image)
     np.testing.assert_allclose(shares.ravel(), expected / expected.sum(), rtol=1e-3)
     before = model(image).numpy()
     np.testing.assert_array_equal(model(image).numpy(), before)  # no hook is left
 
 
-def test_models_without_global_attention_have_no_roll_out():
+def test_models_without_global_attention_have_no_attention_rollout():
     model = create_model("mixer_b16_224", num_classes=2, image_size=32, patch_size=16, embed_dim=16, depth=1)
-    assert roll_out(model, paddle.randn([1, 3, 32, 32])) is None
+    assert attention_rollout(model, paddle.randn([1, 3, 32, 32])) is None
 
 
 def test_what_is_looked_at_stays_bright():

@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_told(root):
     refused(r"val/ILSVRC2012_val_00000003.JPEG is missing, but the development kit has it")
     (root / "x.JPEG").rename(root / "val" / "ILSVRC2012_val_00000003.JPEG")
     (root / "train" / "n04").mkdir(parents=True)
-    refused(rf"the development kit numbers {imagenet.NUM_CLASSES_OF_LISTS} classes, but .*/train has 1")
+    refused(rf"the development kit numbers {imagenet.NUM_IMAGENET_1K_CLASSES} classes, but .*/train has 1")
     (data / "data" / "ILSVRC2012_validation_ground_truth.txt").write_text("1001\n")
     refused(r"the development kit .* cannot be read: .*download it again")
     data.rename(root / "elsewhere")

@@ -15,6 +15,7 @@ from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
 from paddlevit_dist.images.data.formats import stems
 from paddlevit_dist.images.detection.data.indexed_images import number_images
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
+from paddlevit_dist.images.detection.data.transforms import build_evaluation_transform
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement_factor
@@ -22,7 +23,8 @@ from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, 
 from paddlevit_dist.images.detection.export import build_export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.images.detection.prediction import DetectionWriter, build_rows
+from paddlevit_dist.images.detection.prediction import DetectionInput, DetectionWriter, build_rows
+from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
@@ -108,6 +110,35 @@ def test_padding_to_a_square_depends_on_no_batch(tmp_path):
 def test_a_label_that_is_no_category_is_refused(trainer):
     with pytest.raises(BadSample, match="category"):
         trainer.task.check_sample(sample(8, 8, 1)._replace(labels=np.array([3])))
+
+
+def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path):
+    words = ["DETECTION.WINDOW", "[16, 20]", "DETECTION.FLIP", "True", "DETECTION.EVAL_BATCHING", "equal_shapes"]
+    task = make_task(settings(*words))
+    samples = task.build_dataset("val", tmp_path)
+    assert samples.eval_protocol.startswith("images whole and in windows of 16 x 20 pixels that overlap by 0.2")
+    batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(3)])
+    facts, plain = host_facts(batch), make_task(settings())
+    assert len(batch["images"]) == len(facts["parts"]) > 3 * 2 and len(facts["indices"]) == 3
+    trainer.model.eval()
+    merged = task.predict_step(trainer.model, as_tensors(batch))
+    for index in range(3):
+        stored, results, parts = samples.dataset.read(index)[0], [], []
+        for _, top, left, height, width, is_mirrored in facts["parts"][facts["parts"][:, 0] == index].tolist():
+            pixels = np.asarray(stored)[top : top + height, left : left + width]
+            pixels = Image.fromarray(np.ascontiguousarray(pixels[:, ::-1] if is_mirrored else pixels))
+            own = DetectionInput(build_evaluation_transform(plain.config))(pixels, np.random.default_rng(0))
+            results += plain.predict_step(trainer.model, as_tensors(plain.collate([own._replace(index=0)])))
+            parts.append(ImagePart(top, left, height, width, bool(is_mirrored)))
+        expected = merge_parts(results, parts, (stored.height, stored.width), 0.5)
+        assert len(merged[index].scores) == len(expected.scores) > 10
+        np.testing.assert_allclose(merged[index].scores, expected.scores, atol=1e-4)
+        assert np.abs(merged[index].boxes - expected.boxes).max() < 0.01
+    trainer.model.train()
+    again = task.predict_again(samples, 1, trainer.model)
+    assert len(again.scores) > 10
+    windows = task.export_parts().about["windows"]
+    assert (windows["window"], windows["overlap"], windows["mirrored"], windows["iou"]) == ([16, 20], 0.2, True, 0.5)
 
 
 # ---- parameters ----------------------------------------------------------------------------------------------------

@@ -162,7 +162,9 @@ def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
     found = ImageSegmentation(sliding.config).protocol
     assert (found.crop, found.stride) == ((48, 64), (32, 42)) and ImageSegmentation(plain.config).protocol.crop is None
     assert plain.settings != sliding.settings  # what is predicted with one does not go on with the other
-    with pytest.raises(UserError, match="predict: -window is for segmentation; remove it"):
+    with pytest.raises(
+        UserError, match="predict: -window is for segmentation and for models that find boxes; remove it"
+    ):
         open_source(**asked, recipe="vit_digits", window=48)
 
 

@@ -190,19 +190,19 @@ def test_lists_of_similar_lengths_are_multiplied_together():
     assert group_sizes([]) == []
 
 
-def test_filling_pairs_receive_in_turn_and_give_zeros():
+def test_padding_pairs_cycle_through_output_rows_and_read_zeros():
     coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
     flat = coordinates[coordinates[:, 3] < 3]
     for key in (MapKey(1, 1, 3), MapKey(1, 2, 2)):
         plain = CoordinatePlan(flat, block_rows=1 << 20).kernel_map(key)[0]
         filled = CoordinatePlan(flat, block_rows=None).kernel_map(key)[0]
-        givers = len(flat)
-        is_pair = filled.givers < givers
-        found = sorted(zip(filled.receivers[is_pair].tolist(), filled.givers[is_pair].tolist()))
-        assert found == sorted(zip(plain.receivers.tolist(), plain.givers.tolist()))
-        assert len(filled.receivers) > len(found) and (filled.givers[~is_pair] == givers).all()
+        num_in_rows = len(flat)
+        is_pair = filled.in_rows < num_in_rows
+        found = sorted(zip(filled.out_rows[is_pair].tolist(), filled.in_rows[is_pair].tolist()))
+        assert found == sorted(zip(plain.out_rows.tolist(), plain.in_rows.tolist()))
+        assert len(filled.out_rows) > len(found) and (filled.in_rows[~is_pair] == num_in_rows).all()
         rows = len(flat) if key.coarse == 1 else len(reference.coarse(flat, 2))
-        additions = np.bincount(filled.receivers[~is_pair], minlength=rows)
+        additions = np.bincount(filled.out_rows[~is_pair], minlength=rows)
         assert additions.max() <= additions.min() + 1  # no row waits for more than its share
 
 

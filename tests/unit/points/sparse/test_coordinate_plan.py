@@ -15,20 +15,20 @@ SHAPES = [(1, 3, 1), (2, 2, 1), (2, 3, 1), (1, 5, 1), (1, 3, 2), (2, 3, 3), (3, 
 
 
 def found_pairs(lists, num_rows: int):
-    """{kernel offset: sorted (receiver, giver)} of packed lists, with the promises about blocks checked."""
+    """{kernel offset: sorted (output row, input row)} of packed lists, with the promises about blocks checked."""
     result = {k: [] for k in range(lists.counts.shape[1])}
-    start, receivers_of_block = 0, []
+    start, out_rows_by_block = 0, []
     for block in lists.counts:
-        receivers_of_block.append(set())
+        out_rows_by_block.append(set())
         for k, count in enumerate(block):
-            receivers = lists.receivers[start : start + count]
-            assert len(set(receivers.tolist())) == count, "a row receives twice within one offset"
-            receivers_of_block[-1].update(receivers.tolist())
-            result[k] += zip(receivers.tolist(), lists.givers[start : start + count].tolist())
+            out_rows = lists.out_rows[start : start + count]
+            assert len(set(out_rows.tolist())) == count, "an output row occurs twice within one offset"
+            out_rows_by_block[-1].update(out_rows.tolist())
+            result[k] += zip(out_rows.tolist(), lists.in_rows[start : start + count].tolist())
             start += count
-    assert start == len(lists.receivers) == len(lists.givers)
-    assert sum(len(rows) for rows in receivers_of_block) == len(set().union(*receivers_of_block, set()))
-    assert all(0 <= receiver < num_rows for receiver in lists.receivers.tolist())
+    assert start == len(lists.out_rows) == len(lists.in_rows)
+    assert sum(len(rows) for rows in out_rows_by_block) == len(set().union(*out_rows_by_block, set()))
+    assert all(0 <= out_row < num_rows for out_row in lists.out_rows.tolist())
     return {k: sorted(meetings) for k, meetings in result.items()}
 
 
@@ -129,10 +129,10 @@ def test_a_packed_plan_says_the_same_after_a_journey():
     assert np.array_equal(packed.scenes(2).numbers.numpy(), fresh.level(2).coordinates[:, 0])
     for key in spec.maps:
         lists, kernel_map = fresh.kernel_map(key)[0], packed.kernel_map(key)
-        receivers = [pairs.receivers.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
-        givers = [pairs.givers.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
-        assert np.array_equal(np.concatenate(receivers), lists.receivers)
-        assert np.array_equal(np.concatenate(givers), lists.givers)
+        out_rows = [pairs.out_rows.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
+        in_rows = [pairs.in_rows.numpy() for block in kernel_map.to_coarse.blocks for pairs in block]
+        assert np.array_equal(np.concatenate(out_rows), lists.out_rows)
+        assert np.array_equal(np.concatenate(in_rows), lists.in_rows)
         assert kernel_map.to_coarse.is_exclusive == lists.is_exclusive
     with pytest.raises(ValueError, match="no MapKey"):
         packed.kernel_map(MapKey(1, 1, 5))

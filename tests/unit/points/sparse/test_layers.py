@@ -60,9 +60,9 @@ def test_pooling_over_the_voxels_that_exist(kind, stride, kernel_size):
     meetings = [pair for pairs in reference.pairs(x.coordinates, target, kernel_size, 1).values() for pair in pairs]
     values, expected = x.features.numpy(), np.zeros((len(target), 3))
     for row in range(len(target)):
-        givers = [v for u, v in meetings if u == row]
-        if givers:
-            expected[row] = POOLINGS[kind](values[givers], axis=0)
+        in_rows = [v for u, v in meetings if u == row]
+        if in_rows:
+            expected[row] = POOLINGS[kind](values[in_rows], axis=0)
     assert np.abs(y.features.numpy() - expected).max() < 1e-12
 
     direction, step = np.random.default_rng(2).standard_normal(values.shape), 1e-6

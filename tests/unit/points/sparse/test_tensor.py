@@ -68,10 +68,10 @@ def check(layer, x, y, pairs, kernel, transposed=False):
     expected, of_x, of_kernel = np.zeros(slope.shape), np.zeros(x.features.shape), np.zeros(kernel.shape)
     source = x.features.numpy()
     for k, u, v in pairs:
-        receiver, giver = (v, u) if transposed else (u, v)
-        expected[receiver] += source[giver] @ kernel[k]
-        of_x[giver] += kernel[k] @ slope[receiver]
-        of_kernel[k] += np.outer(source[giver], slope[receiver])
+        out_row, in_row = (v, u) if transposed else (u, v)
+        expected[out_row] += source[in_row] @ kernel[k]
+        of_x[in_row] += kernel[k] @ slope[out_row]
+        of_kernel[k] += np.outer(source[in_row], slope[out_row])
     assert np.abs(y.features.numpy() - expected).max() < TOLERANCE
     (y.features * paddle.to_tensor(slope)).sum().backward()
     assert np.abs(x.features.grad.numpy() - of_x).max() < TOLERANCE

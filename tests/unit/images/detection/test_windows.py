@@ -1,0 +1,166 @@
+"""Windows cover an image, and an object that several passes see is found once at its place."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.windows import ImagePart, WindowPlan, merge_images, merge_parts
+from paddlevit_dist.images.run_lengths import decode, encode
+
+
+def see(parts, boxes, labels, scores=None, with_masks=False):
+    """What a perfect detector finds in each part: objects clipped to it, if 4 pixels of each side are visible.
+
+    A clipped object has a score nearly as high as a whole one; scores differ between parts.
+    """
+    results, random = [], np.random.default_rng(0)
+    for part in parts:
+        found, kept, masks, values = [], [], [], []
+        for number, (left, top, right, low) in enumerate(boxes):
+            box = np.array([left - part.left, top - part.top, right - part.left, low - part.top], float)
+            box = np.clip(box, 0, [part.width, part.height] * 2)
+            if (box[2:] - box[:2] < 4).any():
+                continue
+            if part.is_mirrored:
+                box = box[[2, 1, 0, 3]] * [-1, 1, -1, 1] + [part.width, 0, part.width, 0]
+            mask = np.zeros((part.height, part.width), np.uint8)
+            mask[int(box[1]) : int(box[3]), int(box[0]) : int(box[2])] = 1
+            found.append(box)
+            kept.append(labels[number])
+            masks.append(encode(mask))
+            values.append(random.uniform(0.6, 1.0) if scores is None else scores[number])
+        results.append(
+            DetectedObjects(
+                np.array(found, np.float32).reshape(-1, 4),
+                np.array(values, np.float32),
+                np.array(kept, np.int64),
+                masks if with_masks else None,
+            )
+        )
+    return results
+
+
+@pytest.mark.parametrize("size", [(100, 130), (64, 64), (40, 200), (33, 50), (65, 64)])
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5])
+def test_windows_cover_every_pixel_and_overlap_enough(size, overlap):
+    whole, *windows = WindowPlan((64, 64), overlap, False).find_parts(size)
+    assert whole == (0, 0, *size, False)
+    assert bool(windows) == (max(size) > 64)
+    covered = np.zeros(size, int)
+    for top, left, height, width, _ in windows:
+        assert (height, width) == (min(64, size[0]), min(64, size[1]))
+        assert 0 <= top <= size[0] - height and 0 <= left <= size[1] - width
+        covered[top : top + height, left : left + width] += 1
+    assert not windows or covered.min() >= 1
+    lefts = sorted({part.left for part in windows})
+    assert all(after - before <= 64 * (1 - overlap) for before, after in itertools.pairwise(lefts))
+    mirrored = WindowPlan((64, 64), overlap, True).find_parts(size)
+    assert mirrored[::2] == [whole, *windows] and all(part.is_mirrored for part in mirrored[1::2])
+
+
+@pytest.mark.parametrize("mirrors", [False, True])
+def test_an_object_at_any_corner_or_border_of_a_window_is_found_once_at_its_place(mirrors):
+    size, plan = (110, 160), WindowPlan((64, 64), 0.25, mirrors)
+    parts, rows, columns = plan.find_parts(size), set(), set()
+    for part in parts[1:]:
+        rows |= {part.top, part.top + part.height}
+        columns |= {part.left, part.left + part.width}
+    places = [(row, column) for row in rows for column in columns]
+    for (row, column), (down, across) in itertools.product(places, [(0, 0), (-6, -6), (-12, -12), (-12, 0), (-3, -9)]):
+        top, left = np.clip(row + down, 0, size[0] - 12), np.clip(column + across, 0, size[1] - 12)
+        box = [float(left), float(top), float(left + 12), float(top + 12)]
+        results = see(parts[1 + mirrors :], [box], [2])
+        merged = merge_parts(results, parts[1 + mirrors :], size, 0.5)
+        assert len(merged.scores) == 1 and merged.labels.tolist() == [2], (box, merged)
+        np.testing.assert_allclose(merged.boxes[0], box, atol=1e-4)
+
+
+def test_objects_of_different_classes_or_of_one_pass_are_no_duplicates():
+    parts = [ImagePart(0, 0, 80, 80), ImagePart(0, 0, 80, 80, is_mirrored=True)]
+    boxes, labels = [[10, 10, 30, 30], [12, 10, 32, 30], [10, 10, 30, 30]], [0, 0, 1]
+    merged = merge_parts(see(parts, boxes, labels), parts, (80, 80), 0.5)
+    assert sorted(zip(merged.labels.tolist(), merged.boxes[:, 0].tolist())) == [(0, 10.0), (0, 12.0), (1, 10.0)]
+    assert (np.diff(merged.scores) <= 0).all()
+
+
+def test_an_object_larger_than_a_window_is_the_whole_images():
+    size, plan = (64, 200), WindowPlan((64, 64), 0.25, False)
+    parts = plan.find_parts(size)
+    results = see(parts, [[5, 5, 195, 60]], [0], scores=[0.9])
+    results[0] = results[0]._replace(scores=np.array([0.5], np.float32))  # it is seen worse, but whole
+    merged = merge_parts(results, parts, size, 0.5)
+    np.testing.assert_allclose(merged.boxes, [[5, 5, 195, 60]])
+
+
+def brute_suppress(items, limit):
+    """``items``: (box, score, label, pass, is_cut); the indices that remain, by definition."""
+    order = sorted(range(len(items)), key=lambda i: -items[i][1] * (0.5 if items[i][4] else 1.0))
+    kept = []
+    for index in order:
+        box, _, label, origin, is_cut = items[index]
+        area = (box[2] - box[0]) * (box[3] - box[1])
+        for other in kept:
+            one, _, its_label, its_origin, _ = items[other]
+            if its_label != label or its_origin == origin:
+                continue
+            across = max(0.0, min(one[2], box[2]) - max(one[0], box[0]))
+            shared = across * max(0.0, min(one[3], box[3]) - max(one[1], box[1]))
+            union = area + (one[2] - one[0]) * (one[3] - one[1]) - shared
+            if shared > limit * union or (is_cut and shared > limit * area):
+                break
+        else:
+            kept.append(index)
+    return sorted(kept)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_suppression_is_as_defined(seed):
+    random, size = np.random.default_rng(seed), (100, 100)
+    parts = WindowPlan((60, 60), 0.3, True).find_parts(size)
+    results, items = [], []
+    for number, part in enumerate(parts):
+        low = random.integers(0, 40, (25, 2))
+        boxes = np.concatenate([low, low + random.integers(5, 21, (25, 2))], axis=1).astype(np.float32)
+        scores, labels = random.permutation(1000)[:25].astype(np.float32) / 1000, random.integers(0, 2, 25)
+        results.append(DetectedObjects(boxes, scores, labels))
+        for box, score, label in zip(boxes.astype(float).tolist(), scores.tolist(), labels.tolist()):
+            left, top, right, below = box
+            if part.is_mirrored:
+                left, right = part.width - right, part.width - left
+            near = 1.2 if part.width == 60 else 2.0
+            is_cut = (part.left > 0 and left < near) or (part.top > 0 and top < near)
+            is_cut |= part.left + part.width < 100 and right > part.width - near
+            is_cut |= part.top + part.height < 100 and below > part.height - near
+            placed = [left + part.left, top + part.top, right + part.left, below + part.top]
+            items.append((placed, score, label, number, is_cut))
+    merged = merge_parts(results, parts, size, 0.4)
+    kept = brute_suppress(items, 0.4)
+    assert 0 < len(kept) < len(items)
+    expected = sorted((-np.float32(items[i][1]), items[i][2], *items[i][0]) for i in kept)
+    found = sorted(
+        (-s, label, *box) for s, label, box in zip(merged.scores, merged.labels.tolist(), merged.boxes.tolist())
+    )
+    np.testing.assert_allclose(np.array(found, float), np.array(expected, float), atol=1e-4)
+
+
+def test_masks_move_with_their_windows_and_images_of_a_batch_stay_apart():
+    plan, sizes = WindowPlan((40, 40), 0.25, True), [(60, 70), (30, 30)]
+    boxes = [[[45, 33, 57, 49]], [[3, 4, 20, 22]]]
+    results, rows = [], []
+    for image, size in enumerate(sizes):
+        parts = plan.find_parts(size)
+        results += see(parts, boxes[image], [image], with_masks=True)
+        rows += [(image, *part) for part in parts]
+    merged = merge_images(results, np.array(rows, np.int64), np.array(sizes), 0.5)
+    for detections, size, ((left, top, right, low),) in zip(merged, sizes, boxes):
+        (mask,) = detections.masks
+        expected = np.zeros(size, np.uint8)
+        expected[top:low, left:right] = 1
+        assert np.array_equal(decode(mask, *size), expected)
+
+
+def test_no_detection_at_all():
+    parts = WindowPlan((40, 40), 0.25, False).find_parts((60, 60))
+    assert len(merge_parts(see(parts, [], []), parts, (60, 60), 0.5).scores) == 0

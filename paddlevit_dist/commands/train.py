@@ -63,7 +63,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     if run.show:
         _show(run, plan)
         return None
-    if not plan.launched:
+    if not plan.by_paddle_launcher:
         return _run_in_folder(run, plan, is_numbered)
 
     from ..launch.rendezvous import broadcast_startup_failure

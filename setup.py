@@ -49,6 +49,11 @@ VOLUMES = [
     "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
     "scipy>=1.7,<2",  # distances between surfaces of label maps: exact, in C, for whole volumes
 ]
+REMOTE = [  # DATA.DATA_PATH s3:// or https://
+    "fsspec>=2024.6",  # lists addresses, keeps connections; its versions are dates, and s3fs needs its own date
+    "aiohttp>=3.9,<4",  # requests over HTTP
+    "s3fs>=2024.6",  # credentials and requests of S3
+]
 ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no wheels for Python 3.13
     "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
     "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
@@ -80,6 +85,7 @@ EXTRAS = {
     "volumes": [NUMBA, *VOLUMES],
     "lidar": [LIDAR],
     "detection": [NUMBA, *DETECTION],
+    "remote": REMOTE,
     "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
     "timm": [TIMM],
@@ -90,10 +96,14 @@ EXTRAS = {
         LIDAR,
         *VOLUMES,
         *ONNX,
+        *REMOTE,
         "tensorboard>=2.12,<3",
     ],  # all except Paddle, timm and the services
     "dev": [
-        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *ONNX[:2]),  # for their tests
+        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, *ONNX[:2]),  # for their tests
+        "moto[s3]>=5,<6",  # an S3 on this machine, for nightly tests
+        "flask>=3,<4",  # moto's server
+        "flask-cors>=4,<7",  # moto's server
         "onnxruntime>=1.19,<2; python_version < '3.13'",  # for tests
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test

@@ -135,7 +135,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
 
     paddle.seed(0)
     task = make_task(values)
-    gpu.prepare(values.TRAIN.TF32, values.DETERMINISTIC, task.fixed_shapes)  # as our trainer does
+    gpu.prepare(values.TRAIN.TF32, values.DETERMINISTIC, task.traits.fixed_shapes)  # as our trainer does
     loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
     samples = get_samples(values, task)["train"]  # which may say how many classes the model has
     inner = task.build_model()

@@ -177,8 +177,8 @@ def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> li
     """Return the names of a run's outputs: of the first split with classes, or of landmarks; None if unknown.
 
     Args:
-        data: ``Task.dataset_signature`` of each split.
-        described: ``Task.preprocess_signature``.
+        data: ``Task.signature`` of each split's samples.
+        described: ``Task.signature`` of the preprocessing.
     """
     classes = next((facts["classes"] for facts in data.values() if _has_classes(facts)), None)
     names = described.get(_LANDMARKS) or classes

@@ -44,6 +44,10 @@ _ROWS = {
     ),
     "inspect recipes": (".commands.inspect_recipes:run", "list the recipes that -cfg=NAME finds, one line each"),
     "prepare images": (".commands.prepare:run_images", "check images, or pack them as tar files of smaller ones"),
+    "prepare index": (
+        ".commands.prepare:run_index",
+        "write the index of tar files that are read from s3:// or https://",
+    ),
     "prepare scannet": (".commands.prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare scenes": (".commands.prepare:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
     "prepare ply": (".commands.prepare:run_ply", "write PLY files as memory-mapped scenes"),

@@ -41,10 +41,11 @@ def _draw(values: RunSettings, target: Path) -> None:
     from ..data.loader import sample_generator
     from ..data.sampler import SampleKey
     from ..logging.record import cache_folder
+    from ..tasks.protocols import Drawable
     from ..tasks.task import make_task
 
     task = make_task(values)
-    if not task.draws_samples:
+    if not isinstance(task, Drawable):
         raise UserError(f"inspect data: TASK {values.TASK} cannot draw its samples")
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
@@ -61,7 +62,7 @@ def _draw(values: RunSettings, target: Path) -> None:
         print(one_line(notice))
     for line in task.summarize_samples(samples):
         print(one_line(line))
-    shown = f"{len(columns[0][1])} of {len(samples):,} training {task.sample_name}"
+    shown = f"{len(columns[0][1])} of {len(samples):,} training {task.traits.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
     if extension.has("leakage") and has_numba():
         extension.show_leaks(values, task, samples, target.parent)

@@ -165,13 +165,18 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     from ..launch import launch_workers
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
+    from ..tasks.protocols import AnnotationMatching
 
     task = prepare_task(source)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
             digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
-            notices = [] if options.annotations is None else task.load_annotation_ids(options.annotations, samples)
+            notices = []
+            if options.annotations is not None:
+                if not isinstance(task, AnnotationMatching):
+                    raise UserError("predict: -annotations is for models that find boxes; remove it")
+                notices = task.load_annotation_ids(options.annotations, samples)
         remaining: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices, *notices]:

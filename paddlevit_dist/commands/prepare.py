@@ -33,6 +33,25 @@ def run_images(words: list[str]) -> None:
         sys.exit(code)
 
 
+def run_index(words: list[str]) -> None:
+    """Run ``prepare index FOLDER``."""
+    from ..images.prepare.published_index import publish_index
+
+    parser = CommandParser(
+        "prepare index",
+        "Write the index of the tar files in FOLDER next to them: tar-index.json and two files for each split. Upload "
+        "all to a bucket or web server, then train with -dataset=tar -data_path=s3://... or https://... Without it, a "
+        "run reads the headers of all tar files once, and a web server has to list them.",
+        ("small",),
+    )
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=path, help="folder of uncompressed tar files, as for -dataset=tar"
+    )
+    folder = Path(os.path.abspath(parser.parse_args(words).folder))
+    for split, number, tars in publish_index(folder):
+        print(one_line(f"indexed {number:,} {split} images in {tars:,} tar files of {folder}"))
+
+
 def _image_options(words: list[str]) -> Namespace:
     from ..images.data.quarantine import QUARANTINE_FILE
     from ..images.data.reading import ReadConfig

@@ -175,7 +175,7 @@ def _with_fitting_course(
     if not run.values.EVAL:
         samples = len(datasets["train"])
         run = resolve_process_batch(run, processes, samples)
-        run = resolve_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
+        run = resolve_epochs(run, processes, samples, task.traits.sample_name, epochs_by_size(run.values))
     return resolve_warmup_steps(run, processes, datasets)
 
 
@@ -244,17 +244,18 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..settings.run_length import resolve_process_batch
+    from ..tasks.protocols import ModelChecking
     from ..tasks.task import make_task
 
     run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
-    problems = task.check_model()
+    problems = task.check_model() if isinstance(task, ModelChecking) else []
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS
-        print(f"epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.sample_name} (TRAIN.NUM_SAMPLES)")
+        print(f"epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.traits.sample_name} (TRAIN.NUM_SAMPLES)")
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(one_line(notice))

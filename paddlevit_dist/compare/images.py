@@ -62,6 +62,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     from ..inference.trained import build_configuration
     from ..logging.record import cache_folder
     from ..settings.table import effects
+    from ..tasks.protocols import Drawable
     from ..tasks.task import make_task
 
     file = table.file
@@ -78,7 +79,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     if data_path is not None and config.DATA.DATASET in EMBEDDED:
         raise UserError(f"dataset {config.DATA.DATASET} comes with the package and reads no path; drop --data_path")
     task = make_task(config)
-    if not task.draws_samples:
+    if not isinstance(task, Drawable):
         raise UserError(f"task {config.TASK} has no images of its samples")
     samples = task.build_dataset(config.DATA.SPLIT, cache_folder(config))
     places = {samples.name(index): index for index in range(len(samples))}

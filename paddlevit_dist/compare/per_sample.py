@@ -14,7 +14,7 @@ from ..engine.trainer import Trainer
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import cell, utf8
-from ..tasks.metrics import Metrics
+from ..tasks.metrics import PerSampleMetrics
 from ..tasks.sample_groups import GROUP
 from .settings import CompareSettings
 
@@ -30,11 +30,10 @@ class PerSampleWriter(EvaluationObserver):
 
     def __init__(self, run: Trainer) -> None:
         self._run, self._target = run, Path(str(cast(CompareSettings, run.config).PER_SAMPLE))
-        run.evaluation.keeps_table = True
-        if not run.evaluated.labeled:
+        run.evaluator.keeps_table = True
+        if not run.eval_dataset.labeled:
             raise UserError(f"-per_sample: the samples of {run.config.DATA.SPLIT} have no labels: drop -per_sample")
-        kind = type(run.task.build_metrics())
-        if not issubclass(kind, Metrics) or kind.per_sample is Metrics.per_sample:
+        if not isinstance(run.task.build_metrics(), PerSampleMetrics):
             raise UserError(self._format_unsupported())
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
@@ -45,7 +44,7 @@ class PerSampleWriter(EvaluationObserver):
         """
         if not is_main():
             return
-        table, samples = self._run.evaluation.table, self._run.evaluated
+        table, samples = self._run.evaluator.table, self._run.eval_dataset
         if table is None:
             raise UserError(self._format_unsupported())
         names = [samples.name(index) for index in table.indices.tolist()]
@@ -58,15 +57,14 @@ class PerSampleWriter(EvaluationObserver):
         replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.record.log_and_print(
-            f"wrote a row for each of {len(names):,} {self._run.task.sample_name}: {self._target}{replaced}"
+        self._run.run_log.log_and_print(
+            f"wrote a row for each of {len(names):,} {self._run.task.traits.sample_name}: {self._target}{replaced}"
         )
 
     def _format_unsupported(self) -> str:
         return (
-            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: define "
-            "per_sample and bootstrap_values (docs/explanation/scoring_and_confidence_intervals.md), or remove "
-            "-per_sample"
+            f"-per_sample: the metrics of task {self._run.config.TASK} have no results for each sample: derive "
+            "them from PerSampleMetrics (docs/explanation/scoring_and_confidence_intervals.md), or remove -per_sample"
         )
 
 

@@ -79,7 +79,7 @@ def write_evaluated(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> 
         "dataset": str(config.DATA.DATASET),
         "of": f"epoch {facts['epoch']}" if "epoch" in facts else str(facts.get("weights")),
         "protocol": {**evaluation.facts, **settings},
-        "input": task.preprocess_signature(),
+        "input": task.signature(),
     }
     file = intervals.with_name(intervals.name.replace("intervals.json", "scored_samples.npz"))
     arrays = {_INDICES: indices.astype(np.int32), **sample_table.arrays}

@@ -59,12 +59,15 @@ class _ReadingDataset(paddle.io.Dataset):
     def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
         self.samples = samples
+        self.is_remote = bool(getattr(getattr(samples, "dataset", None), "is_remote", False))
         self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
+            if key.batch is not None and self.is_remote:
+                self.samples.dataset.prefetch(key.batch)
             sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
             if self.check is not None:
                 self.check(sample)

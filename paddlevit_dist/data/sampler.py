@@ -9,6 +9,7 @@ from paddle.io import DistributedBatchSampler
 from .. import distributed
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset
+from .permutation import MOST_IN_MEMORY, DrawnOrder, count_occurrences, draw_permutation
 
 
 class SampleKey(int):
@@ -21,10 +22,15 @@ class SampleKey(int):
         epoch: the epoch, from 1; 0 in an evaluation.
         index: index of the sample, from 0.
         repeat: number of the repetition within the epoch, from 0.
+
+    Attributes:
+        batch: indices of the batch that begins with this key, so that its samples may be fetched together; None if no
+            batch begins.
     """
 
     epoch: int
     repeat: int
+    batch: list[int] | None = None
 
     def __new__(cls, epoch: int, index: int, repeat: int) -> "SampleKey":
         """Create the key of repetition ``repeat`` of sample ``index`` in ``epoch``."""
@@ -76,8 +82,12 @@ class SampleKeys:
         return SampleKey(self._epoch, int(self._indices[position]), int(self._repeats[position]))
 
     def __iter__(self) -> Iterator[SampleKey]:
-        for index, repeat in zip(self._indices.tolist(), self._repeats.tolist()):
-            yield SampleKey(self._epoch, index, repeat)
+        indices = self._indices.tolist()
+        for position, (index, repeat) in enumerate(zip(indices, self._repeats.tolist())):
+            key = SampleKey(self._epoch, index, repeat)
+            if position == 0:
+                key.batch = indices
+            yield key
 
 
 class TrainingSampler(DistributedBatchSampler):
@@ -85,7 +95,8 @@ class TrainingSampler(DistributedBatchSampler):
 
     Step ``k`` of an epoch takes the positions ``[k * G, (k + 1) * G)`` of a permutation drawn from ``(seed, epoch)``,
     with ``G = batch_size * world_size * accumulation_steps``. Rank ``r`` takes the ``r``-th of ``world_size`` equal
-    slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
+    slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped. With more
+    than ``permutation.MOST_IN_MEMORY`` samples, the permutation is computed where it is needed and not stored.
 
     With ``repeats`` above 1 (repeated augmentation), each index of the permutation occurs that many times in a row,
     each time with another repeat number. Rank ``r`` takes every ``world_size``-th position of ``G`` from ``r`` on, so
@@ -143,6 +154,11 @@ class TrainingSampler(DistributedBatchSampler):
             )
 
     @property
+    def computes_order(self) -> bool:
+        """Whether the permutation of an epoch is too large to be stored, and computed where it is needed."""
+        return len(self.dataset) > MOST_IN_MEMORY
+
+    @property
     def updates_per_epoch(self) -> int:
         """Steps of a complete epoch."""
         return self.updates_after(0)
@@ -196,26 +212,17 @@ class TrainingSampler(DistributedBatchSampler):
 
     def batches(self, epoch: int, consumed: int) -> Iterator[SampleKeys]:
         """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
-        order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
-        for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
+        order = self._draw_order(np.random.default_rng([self.seed, epoch]))
+        for first in range(consumed, len(order.indices) - self.global_batch_size + 1, self.global_batch_size):
             rank_positions = first + self._rank_positions()
             for positions in rank_positions.reshape(self.accumulation_steps, self.batch_size):
-                places, repeats = positions // self.repeats, positions % self.repeats
-                repeats = repeats + self.repeats * occurrences[places]
-                yield SampleKeys(epoch, order[places], repeats)
+                indices, occurrences = order.at(positions // self.repeats)
+                yield SampleKeys(epoch, indices, positions % self.repeats + self.repeats * occurrences)
 
-    def _draw_order(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Draw the indices of an epoch, and count how often each of them occurred before."""
+    def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
+        """Draw the indices of an epoch."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
-        if order is None:
-            order = generator.permutation(len(self.dataset))
-            return order, np.zeros_like(order)
-        by_index = np.argsort(order, kind="stable")
-        positions = np.arange(len(order))
-        is_first = np.diff(order[by_index], prepend=-1) != 0
-        occurrences = np.empty_like(order)
-        occurrences[by_index] = positions - np.maximum.accumulate(np.where(is_first, positions, 0))
-        return order, occurrences
+        return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
 
     def _rank_positions(self) -> np.ndarray:
         """Return the positions of this rank's samples in a global batch."""

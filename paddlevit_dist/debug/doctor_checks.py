@@ -26,6 +26,7 @@ from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
+from ..tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
 from ..tasks.task import StepPosition, make_task
 from .settings import change_settings
 
@@ -294,11 +295,12 @@ def check_data(context: CheckContext) -> CheckResult:
             bad += [f"{split} {index} ({describe_sample(samples, index)}): {problem}"] if problem else []
             labels += [] if classes is None else [classes]
         milliseconds[split] = 1000 * (time.perf_counter() - started) / len(chosen)
-        lines += [f"{split} {task.describe_samples(samples)}", *map(str, samples.notices)]
+        lines += [f"{split} {describe_samples(task, samples)}", *map(str, samples.notices)]
         opened += len(chosen)
         if labels:
             context.classes[split] = np.bincount(np.concatenate(labels))
-    for line in task.finish_epoch():  # unreadable images were replaced by others, and are listed
+    task_lines = task.finish_epoch() if isinstance(task, LogContributor) else ()
+    for line in task_lines:  # unreadable images were replaced by others, and are listed
         files = list(context.folder.glob("*.tsv"))
         rows = [row for file in files for row in file.read_text("utf-8", "surrogateescape").splitlines()[1:]]
         bad += [row.replace("\t", ": ") for row in rows] or [line]
@@ -318,8 +320,8 @@ def _check_sample(task: Any, samples: Any, index: int, seed: int) -> Any:
 
     try:
         sample = samples.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
-        task.check_sample(sample)
-        classes = task.classes_in(sample) if samples.labeled else None
+        get_sample_check(task)(sample)
+        classes = task.classes_in(sample) if samples.labeled and isinstance(task, Checkable) else None
     except (Exception, SystemExit) as error:  # a user's dataset may raise anything
         return failures.reason(error).partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
@@ -328,8 +330,11 @@ def _check_sample(task: Any, samples: Any, index: int, seed: int) -> Any:
 def check_labels(context: CheckContext) -> CheckResult:
     """Check that both splits contain all classes: among all samples if the dataset lists them, else the opened ones."""
     task = context.task
-    all_classes = {split: task.get_classes(samples) for split, samples in context.samples.items()}
-    about = task.dataset_signature(context.samples["train"])
+    all_classes = {
+        split: task.get_classes(samples) if isinstance(task, Checkable) else None
+        for split, samples in context.samples.items()
+    }
+    about = task.signature(context.samples["train"])
     names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
     is_complete = all(values is not None for values in all_classes.values())
     counts = {split: np.bincount(values) for split, values in all_classes.items()} if is_complete else context.classes
@@ -371,7 +376,7 @@ def check_step(context: CheckContext) -> CheckResult:
     launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     facts = json.loads(target.read_text(encoding="utf-8"))
     losses, memory = facts["losses"], facts["memory_mib"] / 1024
-    expected = context.task.expected_losses()
+    expected = context.task.expected_losses() if isinstance(context.task, Checkable) else {}
     first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
     first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
     text = (

@@ -60,7 +60,7 @@ class FirstLayerFinder:
             return [f"weight '{bad_weight}' is not finite before the update"]
         # Ranks that communicate in a pass must all run the same passes.
         self._communicates = communicates_in_forward(model) or (
-            self._run.task.communicates_in_step and world_size() > 1
+            self._run.task.traits.communicates_in_step and world_size() > 1
         )
         statistics = BufferSnapshot(running_statistics(model))
         results: list[NonFiniteResult] = []

@@ -8,6 +8,7 @@ import time
 
 import paddle
 
+from ..launch import status
 from ..runtime import signals
 from . import world
 from .collectives import all_gather, get_channel
@@ -79,8 +80,9 @@ def _exchange() -> None:
 class SyncPoint:
     """A step, announced by rank 0, after which all ranks save a checkpoint and optionally stop.
 
-    Every rank must create one at the same time. The number of the step is kept in the group's store; reading it takes
-    about 0.1 ms plus the network's latency. No rank waits for another.
+    Every rank must create one at the same time. The number of the step is in memory that the ranks share, if one parent
+    has started all of them. Otherwise it is in the group's store; reading it takes about 0.1 ms plus the network's
+    latency. No rank waits for another.
 
     The step is announced one step ahead on CPUs, where no rank completes a step before rank 0 has begun it. It is
     announced two steps ahead on devices that compute asynchronously: at that time, rank 0 has seen all steps but the
@@ -90,7 +92,7 @@ class SyncPoint:
     def __init__(self) -> None:
         self._ahead = 1 if paddle.get_device() == "cpu" else 2
         self._update, self._is_stop = -self._ahead, False
-        self._board = get_channel() if world.world_size() > 1 else None
+        self._board = (status.shared_number() or get_channel()) if world.world_size() > 1 else None
         self._publish()  # replaces the number of an earlier training run
 
     def announce(self, update: int, stop: bool = False) -> bool:

@@ -14,13 +14,14 @@ import numpy as np
 import paddle
 
 from .. import __version__
-from ..checkpoint import store as checkpoints
+from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import resolve_checkpoint
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves
+from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
 
@@ -99,8 +100,8 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
     return {
         "task": config.TASK,
         "model": config.MODEL.NAME,
-        "input": task.preprocess_signature(),
-        "data": {split: task.dataset_signature(samples) for split, samples in datasets.items()},
+        "input": task.signature(),
+        "data": {split: task.signature(samples) for split, samples in datasets.items()},
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},
         "settings": to_plain_settings(config),
     }
@@ -120,7 +121,7 @@ def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, 
 
 
 def facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]:
-    """Return the facts in the ``Task.dataset_signature`` of each split."""
+    """Return the facts in the ``Task.signature`` of each split's samples."""
     return {
         f"{split} {name}": RunFact("classes" if "classes" in name else "files", value)
         for split, signature in data.items()
@@ -133,7 +134,7 @@ def epochs_by_size(config: RunSettings) -> int | None:
     resume, train = config.MODEL.RESUME, config.TRAIN
     if not resume or train.NUM_SAMPLES is None:
         return None
-    about = checkpoints.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
+    about = checkpoint_store.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
     before = ((about or {}).get("settings") or {}).get("TRAIN")
     if not isinstance(before, dict) or before.get("NUM_SAMPLES") != train.NUM_SAMPLES:
         return None
@@ -302,12 +303,12 @@ class CheckpointDiff:
 
     def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
         self.use, self.source, self.config, self.task = use, str(source), config, task
-        self._about = checkpoints.read_about(self.source)
+        self._about = checkpoint_store.read_about(self.source)
 
     @functools.cached_property
     def lists(self) -> dict[str, np.ndarray] | None:
         """The checkpoint's sample lists, see ``list_samples``; None if it has none."""
-        return checkpoints.read_samples(self.source)
+        return checkpoint_store.read_samples(self.source)
 
     def _get_section(self, part: str) -> dict[str, Any]:
         return (self._about or {}).get(part) or {}
@@ -319,7 +320,8 @@ class CheckpointDiff:
         Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
         theirs = facts_from_settings(self._get_section("settings"))
-        if "TASK" in theirs and theirs["TASK"].value in self.task.compatible_tasks:
+        compatible = self.task.compatible_tasks if isinstance(self.task, CheckpointMatching) else ()
+        if "TASK" in theirs and theirs["TASK"].value in compatible:
             del theirs["TASK"]
         changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
@@ -335,16 +337,21 @@ class CheckpointDiff:
         """Compare the preprocessing. A checkpoint without ``about.yaml`` gets a line."""
         if self._about is None:
             return []
-        theirs, ours = self._about.get("input"), self.task.preprocess_signature()
+        theirs, ours = self._about.get("input"), self.task.signature()
         if theirs is None or (ours and not theirs):
             problem = "has no training settings (about.yaml): they cannot be compared with this run"
             return [f"note: {self.source} {problem}"]
         before, now = ({name: RunFact("input", side[name]) for name in side} for side in (theirs, ours))
         changes = compare(self.use, before, now)
-        remedy = " and ".join(dict.fromkeys(self.task.mismatch_hint(c.name, c.before) for c in changes))
+        remedy = " and ".join(dict.fromkeys(self._hint(change) for change in changes))
         return judge_changes(
             self.use, self.source, "was trained with different preprocessing", changes, self.config, remedy
         )
+
+    def _hint(self, change: FactDifference) -> str:
+        if isinstance(self.task, CheckpointMatching):
+            return self.task.mismatch_hint(change.name, change.before)
+        return SAME_SETTINGS
 
     def classes(self, samples: Any) -> list[str]:
         """Compare the classes, which must be equal and in the same order.
@@ -352,7 +359,7 @@ class CheckpointDiff:
         Names are compared if both sides have them, otherwise their number. Weights to evaluate that name fewer or more
         classes than the data get a line.
         """
-        now = self.task.dataset_signature(samples)
+        now = self.task.signature(samples)
         theirs, ours = self._get_first("classes"), now.get("classes")
         if theirs and ours:
             difference = _other_names(theirs, ours)
@@ -396,7 +403,7 @@ class CheckpointDiff:
         kind = "seen" if len(trained_on) else "files"
         if not differs or not _matters(self.use, kind):
             return []
-        number = f"{len(samples):,} {self.task.sample_name} of {split}"
+        number = f"{len(samples):,} {self.task.traits.sample_name} of {split}"
         message = f"{number}, compared with the samples that {self.source} held out: {differs}"
         if kind == "seen":
             name = samples.describe(int(trained_on[0]))
@@ -414,7 +421,7 @@ class CheckpointDiff:
         """Return a line if the checkpoint does not list its training samples and the split was drawn at random."""
         if not samples.is_random_split or self.lists is not None:
             return []
-        number = f"{len(samples):,} {self.task.sample_name}"
+        number = f"{len(samples):,} {self.task.traits.sample_name}"
         return [
             f"note: {self.source} does not list its training samples: some of these {number} may be among them, and "
             "the score may be far too high"
@@ -429,7 +436,7 @@ class CheckpointDiff:
             datasets: samples by split.
             batches: effective batch of the checkpoint's run and of this one, in samples.
         """
-        data = {split: self.task.dataset_signature(samples) for split, samples in datasets.items()}
+        data = {split: self.task.signature(samples) for split, samples in datasets.items()}
         there, here = ({"effective batch": RunFact("course", batch)} for batch in batches)
         before = {
             **facts_from_settings(self._get_section("settings")),

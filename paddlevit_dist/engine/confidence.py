@@ -10,7 +10,7 @@ import numpy as np
 from ..distributed import all_gather, broadcast_object, is_main
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, concat_rank_tables, small_sample_warning
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import Metrics, SampleTable
+from ..tasks.metrics import PerSampleMetrics, SampleTable
 from ..tasks.sample_groups import SampleGroups, draw, get_group_names
 from ..tasks.truth import count_class_samples
 
@@ -39,17 +39,17 @@ class PerSampleResults(NamedTuple):
     Attributes:
         metrics: metrics of the evaluation.
         indices: int64 (samples,), ascending.
-        columns: arrays (samples, ...), see ``Metrics.per_sample``.
+        columns: arrays (samples, ...), see ``PerSampleMetrics.per_sample``.
         groups: groups of these samples; None: each sample is resampled alone.
     """
 
-    metrics: Metrics
+    metrics: PerSampleMetrics
     indices: np.ndarray
     columns: list[np.ndarray]
     groups: SampleGroups | None = None
 
     def to_sample_table(self) -> SampleTable | None:
-        """Return the samples as a table for a file, see ``Metrics.to_sample_table``; None if the metrics have none."""
+        """Return the samples as a table for a file; None if the metrics have none."""
         return self.metrics.to_sample_table(self.columns)
 
     def without(self, indices: Sequence[int]) -> "PerSampleResults":
@@ -59,7 +59,7 @@ class PerSampleResults(NamedTuple):
         return PerSampleResults(self.metrics, self.indices[stays], [column[stays] for column in self.columns], groups)
 
     def values(self) -> dict[str, float]:
-        """Compute the defined values of ``Metrics.bootstrap_values`` for these samples; there must be at least one."""
+        """Compute the defined ``bootstrap_values`` of the metrics for these samples; there must be at least one."""
         values = self.metrics.bootstrap_values(self.columns, np.ones((1, len(self.indices))))
         return {name: float(value[0]) for name, value in values.items() if not np.isnan(value[0])}
 
@@ -88,7 +88,7 @@ class PerSampleResults(NamedTuple):
 
 
 def compute_intervals(
-    metrics: Metrics,
+    metrics: PerSampleMetrics,
     indices: Sequence[int],
     confidence: IntervalConfig | None,
     keep: Callable[[PerSampleResults], None] | None = None,
@@ -106,10 +106,10 @@ def compute_intervals(
         groups: groups of all samples, ordered by index.
 
     Returns:
-        Intervals by name, equal on every rank; empty if the metrics have no per-sample results.
+        Intervals by name, equal on every rank; empty if the metrics do not have one row per sample.
     """
-    rank_columns = metrics.per_sample()
-    if rank_columns is not None and any(len(column) != len(indices) for column in rank_columns):
+    rank_columns: Sequence[np.ndarray] | None = metrics.per_sample()
+    if any(len(column) != len(indices) for column in rank_columns or ()):
         rank_columns = None  # a user's task did not add exactly one row per sample
     gathered = all_gather((indices, rank_columns))
     if any(arrays is None for _, arrays in gathered):

@@ -13,9 +13,10 @@ from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, worl
 from ..intervals import ConfidenceInterval
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import ProgressBar
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import Metrics
+from ..tasks.metrics import PerSampleMetrics
+from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.task import EvaluationStep, Records, Task
 from . import gpu_memory
@@ -90,7 +91,7 @@ class Evaluator:
         self.table: PerSampleResults | None = None
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size, rank=rank(), world_size=world_size())
-        self.loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
+        self.loader = build_loader(config, samples, sampler, task.collate, check=get_sample_check(task))
 
     @paddle.no_grad()
     def __call__(
@@ -136,7 +137,7 @@ class Evaluator:
                 raise StopRequested
             self.values = values = metrics.compute(reduce_dict(metrics.state, average=False))
         self.intervals, self.table = {}, None
-        if self.keeps_table and self.samples.labeled and isinstance(metrics, Metrics):
+        if self.keeps_table and self.samples.labeled and isinstance(metrics, PerSampleMetrics):
             indices = self.loader.sampler.indices()
             intervals = compute_intervals(metrics, indices, self.confidence, self._keep, self.groups)
             metrics.intervals = self.intervals = intervals
@@ -203,16 +204,16 @@ class Evaluator:
         """Return the remarks on values of samples with these groups."""
         return {**({} if groups is None or not self.intervals else {_GROUPS: str(groups)}), **self.facts}
 
-    def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+    def write_intervals(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write all intervals of the last evaluation to a JSON file in the record's folder, if there are any."""
         if self.intervals:
             groups = {} if self.groups is None else {_GROUPS: self.groups.to_dict()}
-            record.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
+            run_log.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
 
-    def write_sample_table(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+    def write_sample_table(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
-        if self.intervals and self.table is not None and record.writes and extension.has("compare"):
-            extension.write_evaluated(record.folder / name, self, facts)
+        if self.intervals and self.table is not None and run_log.writes and extension.has("compare"):
+            extension.write_evaluated(run_log.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:

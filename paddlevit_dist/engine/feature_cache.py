@@ -23,6 +23,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import stamps
+from ..tasks.protocols import get_sample_check
 from ..tasks.task import Task
 from . import gpu_memory
 from .precision import EvaluationPrecision
@@ -73,7 +74,7 @@ class FeatureCache:
         precision = EvaluationPrecision(self._config)
         key = broadcast_object(self._digest(samples, network, precision) if is_main() else None)
         path = cache_folder(self._config) / f"features-{split}-{key}.npy"
-        message = f"features of {len(samples):,} {self._task.sample_name} of {split}: {path}"
+        message = f"features of {len(samples):,} {self._task.traits.sample_name} of {split}: {path}"
         rows, is_damaged = _open_rows(path, len(samples))
         states = all_gather((rows is not None, is_damaged))
         if rows is not None and all(is_intact for is_intact, _ in states):
@@ -100,7 +101,7 @@ class FeatureCache:
         config, task = self._config, self._task
         model = sorted((name, value) for name, value in config.MODEL.items() if name not in _WEIGHT_KEYS)
         files = stamps(map(samples.describe, range(len(samples))))
-        facts = config.DATA.DATASET, model, task.preprocess_signature(), samples.listed_digests(), files
+        facts = config.DATA.DATASET, model, task.signature(), samples.listed_digests(), files
         rounded = is_on_gpu() and gpu.rounds_to_tf32()
         digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()[:16]
@@ -110,7 +111,7 @@ class FeatureCache:
         config, task = self._config, self._task
         size = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
         sampler = EvaluationSampler(samples, size)
-        loader = build_loader(config, samples, sampler, task.collate, check=task.check_sample)
+        loader = build_loader(config, samples, sampler, task.collate, check=get_sample_check(task))
         rounds = -(-len(samples) // (size * world_size()))
         bar = ProgressBar(rounds, f"features of {split}", is_main())
         gathered = 0

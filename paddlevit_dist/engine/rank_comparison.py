@@ -26,7 +26,7 @@ def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]
     """
     facts: dict[str, RunFact] = {}
     for split, samples in datasets.items():
-        for name, (kind, value) in facts_from_data({split: task.dataset_signature(samples)}).items():
+        for name, (kind, value) in facts_from_data({split: task.signature(samples)}).items():
             items = enumerate(value) if isinstance(value, list) else [("", value)]
             facts.update({f"{name} {number}".strip(): RunFact(kind, item) for number, item in items})
         facts.update({f"{split} {name}": RunFact("files", value) for name, value in samples.listed_digests().items()})

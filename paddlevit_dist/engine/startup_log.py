@@ -6,9 +6,10 @@ from typing import Any
 import paddle
 
 from ..checkpoint.load import statistics_in
+from ..data.permutation import MOST_IN_MEMORY
 from ..distributed import world_size
 from ..launch import gpu, tuning
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..registry import find_package
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
@@ -16,6 +17,7 @@ from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..settings.run_length import effective_batch_size
+from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
 from .precision import TrainingPrecision
 from .schedule import describe_rates
@@ -26,7 +28,7 @@ def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str
     data = config.DATA
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
-    splits = [f"{split} {task.describe_samples(samples)}" for split, samples in datasets.items()]
+    splits = [f"{split} {describe_samples(task, samples)}" for split, samples in datasets.items()]
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
 
 
@@ -47,9 +49,9 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
     return lines
 
 
-def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: dict[str, Any]) -> None:
+def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: dict[str, Any]) -> None:
     """Write configuration and run record, replacing earlier ones; called once the run is sure to continue."""
-    if not record.writes:
+    if not run_log.writes:
         return
     tuned = None
     if config.CPU_TUNING:
@@ -64,13 +66,13 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
         device_kinds.GPU: gpu.settings() if is_on_gpu() else None,
         "data": {split: _facts(task, samples) for split, samples in datasets.items()},
     }
-    record.start(dump_yaml(config), facts, config.EVAL)
+    run_log.start(dump_yaml(config), facts, config.EVAL)
 
 
 def _facts(task: Task, samples: Any) -> dict[str, Any]:
     """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
-    classes = task.dataset_signature(samples).get("number of classes")
-    return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
+    classes = task.signature(samples).get("number of classes")
+    return {"holds": describe_samples(task, samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: RunSettings) -> str:
@@ -103,15 +105,15 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
     if sampler.repeats > 1:
         read = -(-updates * batch // sampler.repeats)
         return (
-            f"{text}; each reads {read:,} of {samples:,} {task.sample_name}, others each time, {sampler.repeats} times "
-            "(TRAIN.REPEATED_AUGMENT)"
+            f"{text}; each reads {read:,} of {samples:,} {task.traits.sample_name}, others each time, "
+            f"{sampler.repeats} times (TRAIN.REPEATED_AUGMENT)"
         )
     if config.DATA.CLASS_BALANCED:  # type: ignore[attr-defined]  # of classification
-        return f"{text}; {updates * batch:,} draws from {samples:,} {task.sample_name} (DATA.CLASS_BALANCED)"
+        return f"{text}; {updates * batch:,} draws from {samples:,} {task.traits.sample_name} (DATA.CLASS_BALANCED)"
     if skipped:
         text += (
-            f"; {skipped:,} of {samples:,} {task.sample_name} are skipped in each, others each time: they do not "
-            f"fill an effective batch of {batch}"
+            f"; {skipped:,} of {samples:,} {task.traits.sample_name} are skipped in each, others each time: they do "
+            f"not fill an effective batch of {batch}"
         )
     return text
 
@@ -121,6 +123,8 @@ def format_training(
 ) -> list[str]:
     """Format the lines before the first step; see ``describe_training``."""
     lines = [describe_training(config, task, model, sampler), *filter(None, [precision.notice])]
+    if sampler.computes_order:
+        lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
     if precision.enabled and config.AMP_LEVEL == "O2":
         lines.append(
             "level O2: softmax and norms use the dtype of their input; weights and gradients are float32, as at O1"

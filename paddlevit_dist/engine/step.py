@@ -41,7 +41,7 @@ class CountingCollate:
     """The task's ``collate``, which also computes the batch's normalizers in the loader process.
 
     Args:
-        task: provides ``collate``, ``counts`` and ``count_names``.
+        task: provides ``collate``, ``counts`` and ``traits``.
     """
 
     def __init__(self, task: Task) -> None:
@@ -50,9 +50,9 @@ class CountingCollate:
     def __call__(self, samples: Sequence[Any]) -> dict[str, Any]:
         """Collate samples and add their normalizers under the key ``COUNTS``, if they differ between batches."""
         batch = self.task.collate(samples)
-        if self.task.counts_per_sample is None:
+        if self.task.traits.counts_per_sample is None:
             counts = self.task.counts(batch)
-            batch[COUNTS] = np.array([counts[name] for name in self.task.count_names], dtype=np.float64)
+            batch[COUNTS] = np.array([counts[name] for name in self.task.traits.count_names], dtype=np.float64)
         return batch
 
 
@@ -150,7 +150,7 @@ class TrainStep:
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
         # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
-        exchanges = self._forward_communicates or task.counts_per_sample is None
+        exchanges = self._forward_communicates or task.traits.counts_per_sample is None
         self._waits_in_forward = exchanges and not self.on_host
         self.finite = True
         self.gradient_norm = 0.0
@@ -216,14 +216,14 @@ class TrainStep:
 
     def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
         """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
-        if self.task.counts_per_sample is not None:
-            return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
+        if self.task.traits.counts_per_sample is not None:
+            return {name: n * self.samples_per_update for name, n in self.task.traits.counts_per_sample.items()}
         self._wait_for_ranks(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = all_reduce_sum(total)
         # Not max(total, 1): class weights may sum to less than 1.
         total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
-        return {name: total[position] for position, name in enumerate(self.task.count_names)}
+        return {name: total[position] for position, name in enumerate(self.task.traits.count_names)}
 
     def _run_passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]

@@ -11,6 +11,7 @@ from ..distributed import rank, recompute_layers, set_batch_norm_momentum, world
 from ..models import prepare
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.protocols import ParameterGrouping, Recomputable
 from ..tasks.task import Task
 from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
@@ -43,7 +44,7 @@ class TrainingState(NamedTuple):
     undecayed: list[str]
 
     @property
-    def moments(self) -> OptimizerState:
+    def optimizer_state(self) -> OptimizerState:
         """The optimizer's state by structured names."""
         return OptimizerState(self.optimizer, self.model)
 
@@ -118,7 +119,10 @@ def build_training_state(
     schedule = _build_schedule(config, sampler)
     precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
     _prepare_model(config, task, model, log)
-    groups = task.parameter_groups(model) or decay_groups(model, train.WEIGHT_DECAY)
+    if isinstance(task, ParameterGrouping):
+        groups = task.parameter_groups(model)
+    else:
+        groups = decay_groups(model, train.WEIGHT_DECAY)
     undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
     first = train.OPTIMIZER.WARMUP_MOMENTUM
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
@@ -148,6 +152,8 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
     if frozen:
         log(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
     if train.RECOMPUTE:
+        if not isinstance(task, Recomputable):
+            raise UserError(f"TRAIN.RECOMPUTE: task {config.TASK} cannot recompute; remove TRAIN.RECOMPUTE")
         number = recompute_layers(task.recomputed_layers(model))
         log(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
     if notice := compile_model(config, task, model):

@@ -13,7 +13,7 @@ from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
-from .descriptions import build_paddlex_description, to_yaml
+from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
@@ -139,11 +139,11 @@ def load_trained_model(
     advice = "name the model with -model=NAME"
     opened = open_source(source, "export", words=arguments, advice=advice)
     _require_tensors(opened.config.MODEL.NAME)
-    task = make_task(opened.config)
+    task = require_exportable(make_task(opened.config))
     if image_size:
         arguments += _parse_size(task.image_size_key, image_size)
         opened = open_source(source, "export", words=arguments, advice=advice)
-        task = make_task(opened.config)
+        task = require_exportable(make_task(opened.config))
     task.load_meta(opened.learned)
     parts = task.export_parts()
     model, report = build_trained(task, opened, part)
@@ -224,7 +224,9 @@ def _make_detector_parts(name: str, image_size: Any) -> tuple[Any, Any]:
     arguments = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
     arguments += getattr(resolve("model", name), "published_input", ())
     size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
-    task = make_task(settings.load([*arguments, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
+    task = require_exportable(
+        make_task(settings.load([*arguments, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
+    )
     parts = task.export_parts()
     if not image_size:
         raise UserError(
@@ -285,7 +287,7 @@ def export(
     """
     import numpy as np
 
-    from ..tasks.task import ExportParts
+    from ..tasks.step_types import ExportParts
 
     path, shape = check_output(output), trained.about["input_shape"]
     parts = trained.parts or ExportParts(shape[1], {})

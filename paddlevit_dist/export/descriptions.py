@@ -6,9 +6,15 @@ Source: ``paddlex/inference/models/image_classification/predictor.py`` of Paddle
 and PostProcess, and selects its predictor by the model's name alone, from a list of names.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+from ..runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from ..tasks.protocols import Exportable
+    from ..tasks.task import Task
 
 # PaddleX's names of the networks it lists; all have the same predictor.
 _NAMES = {
@@ -68,3 +74,16 @@ _PlainDumper.add_representer(list, _numbers_on_one_line)
 def to_yaml(content: Any) -> str:
     """Format plain values as YAML, in their order."""
     return yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def require_exportable(task: "Task") -> "Exportable":
+    """Return the task as one whose models can be exported.
+
+    Raises:
+        UserError: they cannot.
+    """
+    from ..tasks.protocols import Exportable
+
+    if not isinstance(task, Exportable):
+        raise UserError(f"export: task {task.config.TASK} does not support it: its class is not Exportable")
+    return task

@@ -16,7 +16,8 @@ from ..tasks.dataset import resolve_class_names
 from ..tasks.figures import Color
 from ..tasks.model import as_model
 from ..tasks.prediction import CheckpointMeta, InputSamples
-from ..tasks.task import Task
+from ..tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Predictable, Recomputable
+from ..tasks.task import TaskTraits
 from .configured_options import configured_options
 from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader, merge_quarantine
@@ -30,7 +31,7 @@ TURNED = "turned by EXIF"  # key of a split's signature
 _BACKBONE = "backbone."  # prefix of the backbone's parameter names
 
 
-class BackboneTask(Task):
+class BackboneTask(Predictable, ParameterGrouping, Recomputable, ModelChecking, LogContributor):
     """Base class of tasks that locate objects or classes in an image.
 
     Their models have ``pretrained_part``, the ``Model`` with the ``backbone``, which loads a classifier's weights.
@@ -38,8 +39,7 @@ class BackboneTask(Task):
 
     config: ObjectSettings
     notices: list[str]
-    sample_name = "images"
-    draws_samples = True
+    traits = TaskTraits(sample_name="images")
     #: the word for classes in messages
     classes_word = "classes"
 
@@ -172,7 +172,7 @@ class BackboneTask(Task):
         """Return whether TRAIN.WEIGHT_DECAY applies: not to biases, norms and parameters that the model exempts."""
         return len(parameter.shape) > 1 and name not in exempt
 
-    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]] | None:
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
         """Group the trainable parameters by learning rate (backbone or rest) and weight decay."""
         decay, factor = self.config.TRAIN.WEIGHT_DECAY, self.config.TRAIN.BACKBONE_LR_FACTOR
         exempt = set(as_model(model).no_weight_decay())

@@ -3,7 +3,7 @@
 import contextlib
 import pickle
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -15,26 +15,9 @@ from ..tasks.task import EvaluationStep, Records, Task
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
-class HostArrays(Mapping):
-    """Batch as numpy arrays, each copied from the device when it is accessed."""
-
-    def __init__(self, batch: dict[str, Any]) -> None:
-        self._batch = batch
-
-    def __getitem__(self, name: str) -> Any:
-        value = self._batch[name]
-        return value.numpy() if isinstance(value, paddle.Tensor) else value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._batch)
-
-    def __len__(self) -> int:
-        return len(self._batch)
-
-
-def sample_indices(evaluation: Evaluator) -> list[int]:
+def sample_indices(evaluator: Evaluator) -> list[int]:
     """Return the indices of this rank's samples, in the order of their evaluation."""
-    return [key.index for keys in evaluation.loader.sampler for key in keys]
+    return [key.index for keys in evaluator.loader.sampler for key in keys]
 
 
 class FigureRecorder(EvaluationObserver):
@@ -44,7 +27,7 @@ class FigureRecorder(EvaluationObserver):
 
     Args:
         task: of the run.
-        model: predicts the batches without records.
+        model: the evaluated model.
         indices: indices of this rank's samples, in the order of their evaluation.
     """
 
@@ -62,22 +45,21 @@ class FigureRecorder(EvaluationObserver):
 
         Args:
             batch: of samples.
-            records: from ``eval_step``; None to predict the batch again.
+            records: from ``eval_step``.
         """
-        if self._problem is None:
-            try:
-                self._records.append(self._predict(batch) if records is None else records)
-            except Exception:
-                self._problem = traceback.format_exc()
+        if records is None:
+            self._problem = self._problem or "eval_step returned no records, although step.keeps_records was set"
+        else:
+            self._records.append(records)
 
-    def evaluate(self, evaluation: Evaluator) -> None:
+    def evaluate(self, evaluator: Evaluator) -> None:
         """Evaluate this rank's samples to collect their records. Neither communicates nor raises exceptions."""
         was_training = self.model.training
         self.model.eval()
         try:
             step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
-            batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
-            with paddle.no_grad(), evaluation.precision.patch_forward(self.model), batches as evaluated:
+            batches = contextlib.closing(evaluator.batches("evaluation for the report", step))
+            with paddle.no_grad(), evaluator.precision.patch_forward(self.model), batches as evaluated:
                 for batch, records in evaluated:
                     self.after_batch(batch, records)
         except StopRequested:
@@ -86,10 +68,6 @@ class FigureRecorder(EvaluationObserver):
             self._problem = traceback.format_exc()
         if was_training:
             self.model.train()
-
-    def _predict(self, batch: dict[str, Any]) -> Records:
-        records = list(self.task.figure_records(HostArrays(batch), self.task.predict_step(self.model, batch)))
-        return lambda: records
 
     def gather(self) -> tuple[IndexedRecords, list[str]]:
         """Gather the records of all ranks, sorted by index, on the main process, and the tracebacks of errors.
@@ -113,5 +91,5 @@ class FigureRecorder(EvaluationObserver):
     def _index_records(self) -> IndexedRecords:
         records = [record for records in self._records for record in records()]
         if len(records) != len(self.indices):
-            raise ValueError(f"figure_records returned {len(records)} records for {len(self.indices)} samples")
+            raise ValueError(f"eval_step returned {len(records)} records for {len(self.indices)} samples")
         return [(index, record) for index, record in zip(self.indices, records) if record is not None]

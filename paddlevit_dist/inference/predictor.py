@@ -26,6 +26,7 @@ from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ..tasks.protocols import Predictable, get_sample_check
 from ..tasks.sample_checks import BadSample
 from ..tasks.task import Task, make_task
 from .rows import PredictionCounts, finish, open_rank_writer, read_entries, write_tables
@@ -47,6 +48,7 @@ class PredictionDataset(TransformedDataset):
 
     def __init__(self, task: Task, samples: InputSamples, remaining: np.ndarray) -> None:
         self.task, self.samples, self.remaining = task, samples, remaining
+        self._check = get_sample_check(task)
 
     def __len__(self) -> int:
         return len(self.remaining)
@@ -56,7 +58,7 @@ class PredictionDataset(TransformedDataset):
         number = int(self.remaining[index])
         try:
             sample = self.samples.sample(number, generator)
-            self.task.check_sample(sample)
+            self._check(sample)
         except UserError as error:
             return number, None, format_reason(error)
         except _INPUT_ERRORS as error:  # libraries raise them for damaged files
@@ -90,7 +92,9 @@ def build_prediction_loader(
 
 
 @paddle.no_grad()
-def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
+def predict_batch(
+    task: Predictable, model: Any, batch: dict[str, Any], writer: PredictionWriter
+) -> list[PredictionRecord]:
     """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order."""
     indices, entries = (
         batch.pop(_INDICES),
@@ -110,7 +114,7 @@ def predict_batch(task: Task, model: Any, batch: dict[str, Any], writer: Predict
 
 
 def predict_share(
-    task: Task,
+    task: Predictable,
     source: TrainedWeights,
     samples: InputSamples,
     remaining: np.ndarray,
@@ -138,7 +142,7 @@ def predict_share(
     if num_workers is None:
         batches = -(-len(remaining) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
-    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
+    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.traits.fixed_shapes)
     num_notices = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
@@ -162,7 +166,7 @@ def predict_share(
         raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
 
 
-def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
+def finish_prediction(folder: Path, task: Predictable, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
     """Write the tables and the task's files in the main process, after all ranks are done.
 
     Returns:
@@ -259,7 +263,7 @@ class Predictor:
         self._batch_size = batch_size or default_batch_size(self._source.config)
         self._num_workers = num_workers
         train = self._source.config.TRAIN
-        gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.fixed_shapes)
+        gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.traits.fixed_shapes)
         self.model, self.load_report = build_trained(self._task, self._source)
         self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names
@@ -299,9 +303,18 @@ def _to_text(source: Any) -> Any:
     return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 
-def prepare_task(source: TrainedWeights) -> Task:
-    """Make the task of the weights, with the metadata of their training data."""
+def prepare_task(source: TrainedWeights) -> Predictable:
+    """Make the task of the weights, with the metadata of their training data.
+
+    Raises:
+        UserError: the task cannot predict.
+    """
     task = make_task(source.config)
+    if not isinstance(task, Predictable):
+        raise UserError(
+            f"predict: task {source.config.TASK} cannot predict new inputs: its class is not Predictable "
+            "(paddlevit_dist.tasks); use evaluate"
+        )
     task.load_meta(source.learned)
     return task
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 NOT_STARTED, AT_END = "starting", "finished, at the end of its process"
-_PAGE_BYTES = 512
+_PAGE_BYTES = 512  # the last page has the number of a ``SharedNumber``
 _HEAD = struct.Struct("<qqq")  # number of moves, process id, whether it waits for other ranks
 _MOVES = struct.Struct("<q")
 
@@ -27,7 +27,7 @@ class RankStatus(NamedTuple):
 
 def new_pages(ranks: int) -> Any:
     """Return memory for the notes of ranks 0 to ``ranks`` - 1, which they share with this process, their parent."""
-    return multiprocessing.get_context("spawn").RawArray("c", _PAGE_BYTES * ranks)
+    return multiprocessing.get_context("spawn").RawArray("c", _PAGE_BYTES * (ranks + 1))
 
 
 def read(pages: Any, rank: int) -> RankStatus:
@@ -38,11 +38,31 @@ def read(pages: Any, rank: int) -> RankStatus:
     return RankStatus(moves, process, bool(waits), text if process else NOT_STARTED)
 
 
+class SharedNumber:
+    """A number that rank 0 posts for all processes of its parent, in memory that they share.
+
+    Args:
+        memory: one integer of 64 bits, which processors read and write at once.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+
+    def post(self, number: int) -> None:
+        """Replace the number; rank 0 only."""
+        self._memory[0] = number
+
+    def posted(self) -> int:
+        """Return the last number that rank 0 posted; 0 before the first."""
+        return self._memory[0]
+
+
 class _StatusNotes:
     """The notes of this process."""
 
     def __init__(self) -> None:
         self.page: memoryview | None = None  # the page of this rank; None: notes stay in this process
+        self.number: SharedNumber | None = None
         self.moves = 0
         self.main = NOT_STARTED
         self.detail = ""
@@ -62,8 +82,15 @@ _notes = _StatusNotes()
 
 def publish(pages: Any, rank: int) -> None:
     """Write this process's notes into the page of ``rank`` from now on."""
-    _notes.page = memoryview(pages).cast("B")[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
+    memory = memoryview(pages).cast("B")
+    _notes.page = memory[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]
+    _notes.number = SharedNumber(memory[-_PAGE_BYTES:].cast("q"))
     _notes.write()
+
+
+def shared_number() -> SharedNumber | None:
+    """Return the number that all ranks share; None if this process has no parent that shares memory with all ranks."""
+    return _notes.number
 
 
 def get_status() -> RankStatus:

@@ -58,7 +58,7 @@ def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tupl
 
 def _print_findings(search: SearchResult, val: Any, train: Any, task: Task, folder: Path) -> None:
     """Print the result, and write ``leaks.json`` and, for images, ``leaks.png`` into ``folder``."""
-    print(one_line(f"leaks: {search.summary('val', task.sample_name)}"))
+    print(one_line(f"leaks: {search.summary('val', task.traits.sample_name)}"))
     if search.compared != search.totals:
         print("to compare all samples, run inspect leaks with the same flags")
     for file in (folder / FILE, folder / _SHEET):

@@ -15,7 +15,7 @@ from ..distributed import all_gather, rank, reduce_dict
 from ..engine.confidence import IntervalConfig, compute_intervals
 from ..intervals import ConfidenceInterval
 from ..runtime.errors import UserError
-from ..tasks.metrics import Metrics
+from ..tasks.metrics import PerSampleMetrics
 from .checks import (
     check_corners,
     check_label_pair,
@@ -89,7 +89,7 @@ class Meter:
         self._samples = 0
         self._indices: list[int] = []
 
-    def _build(self, names: list[str]) -> Metrics:
+    def _build(self, names: list[str]) -> PerSampleMetrics:
         raise NotImplementedError
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
@@ -206,7 +206,7 @@ class Accuracy(Meter):
     waits for a GPU, so targets on a GPU are not checked.
     """
 
-    def _build(self, names: list[str]) -> Metrics:
+    def _build(self, names: list[str]) -> PerSampleMetrics:
         from ..metrics.classification import ClassificationMetrics
 
         return ClassificationMetrics(len(names), names)
@@ -238,7 +238,7 @@ class MeanIoU(Meter):
 
     unknown = ("loss",)
 
-    def _build(self, names: list[str], of: str = "pixels", ignored: int = 255) -> Metrics:
+    def _build(self, names: list[str], of: str = "pixels", ignored: int = 255) -> PerSampleMetrics:
         self._of, self._ignored = of, ignored
         if of == "pixels":
             from ..images.segmentation.metrics import SegmentationMetrics
@@ -269,7 +269,7 @@ class CocoAP(Meter):
     processes, and merged meters, need ``indices``.
     """
 
-    def _build(self, names: list[str], masks: bool = False) -> Metrics:
+    def _build(self, names: list[str], masks: bool = False) -> PerSampleMetrics:
         from ..images.detection.metrics import DetectionMetrics
 
         self._with_masks = masks
@@ -320,7 +320,7 @@ class ScanNetAP(Meter):
 
     unknown = ("loss",)
 
-    def _build(self, names: list[str], instance_classes: Sequence[int] | None = None) -> Metrics:
+    def _build(self, names: list[str], instance_classes: Sequence[int] | None = None) -> PerSampleMetrics:
         from ..points.instances.metrics import InstanceMetrics
 
         chosen = [*range(len(names))] if instance_classes is None else [int(number) for number in instance_classes]
@@ -369,7 +369,7 @@ class RadialError(Meter):
     positions, with NaN for missing landmarks.
     """
 
-    def _build(self, names: list[str]) -> Metrics:
+    def _build(self, names: list[str]) -> PerSampleMetrics:
         from ..volumes.landmarks.metrics import LandmarkMetrics
 
         return LandmarkMetrics(names)
@@ -399,7 +399,7 @@ class VolumeDice(Meter):
 
     def _build(
         self, names: list[str], distances: bool = True, spacing_mm: Sequence[float] = (1.0, 1.0, 1.0)
-    ) -> Metrics:
+    ) -> PerSampleMetrics:
         from ..volumes.segmentation.metrics import VolumeMetrics
 
         require_few(names)

@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,10 +163,10 @@ class DataWaitHint:
         workers: loader processes of each training process.
         processes: training processes of this machine.
         cores: cores that the processes share.
-        advice: returns other ways to speed up loading; called when needed.
+        advice: other ways to speed up loading.
     """
 
-    def __init__(self, workers: int, processes: int, cores: int, advice: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, workers: int, processes: int, cores: int, advice: Sequence[str]) -> None:
         self._workers = workers
         self._processes = processes
         self._cores = cores
@@ -191,7 +191,7 @@ class DataWaitHint:
             return None
         self._is_given = True
         waited = f"hint: {self._waited / self._seconds:.0%} of the time is spent waiting for data (more than 10%)"
-        return f"{waited}: {'; '.join([self._describe_workers(), *self._advice()])}"
+        return f"{waited}: {'; '.join([self._describe_workers(), *self._advice])}"
 
     def _describe_workers(self) -> str:
         each = f"{self._workers} loader process{'' if self._workers == 1 else 'es'}"

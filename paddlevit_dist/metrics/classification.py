@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 
 from ..intervals import ClassificationCounts, means
 from ..runtime.transfers import read_later
-from ..tasks.metrics import Metrics, SampleTable
+from ..tasks.metrics import PerSampleMetrics, SampleTable
 from ..tasks.prediction import Row
 from ..tasks.sample_checks import BadSample
 
@@ -21,7 +21,7 @@ BEST = 5  # classes with the largest scores
 _DIGITS = 7  # of a score; float32 has no more
 
 
-class ClassificationMetrics(Metrics):
+class ClassificationMetrics(PerSampleMetrics):
     """Count correct labels among the best 1 and 5, by class for the best 1, and sum the cross-entropy.
 
     Args:

@@ -12,18 +12,18 @@ import paddle.nn.functional as F
 
 from ..runtime.transfers import read_later
 from ..tasks.prediction import CheckpointMeta, Row
-from ..tasks.task import EvaluationStep, Records, Task
+from ..tasks.protocols import Predictable, Reportable
+from ..tasks.task import EvaluationStep, Records
 from .classification import BEST, best_classes, probabilities
 
 #: the true class and its score (a probability), and the best classes with their scores; -1 and 0 if there are fewer
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
 
 
-class ClassifierTask(Task):
+class ClassifierTask(Predictable, Reportable):
     """Evaluate and predict samples of one class each; a batch has "labels", int64 (batch,)."""
 
     best_metric = ("top-1", True)
-    makes_figures = True
 
     num_classes: int | None
     class_names: Sequence[str] | None

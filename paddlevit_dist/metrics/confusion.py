@@ -1,5 +1,6 @@
 """Score tasks that give each element (point, pixel) a class: all scores are quotients of counts."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,14 +8,14 @@ import numpy as np
 
 from ..intervals import confusion_scores
 from ..runtime.printing import shorten
-from ..tasks.metrics import Metrics, SampleTable
+from ..tasks.metrics import PerSampleMetrics, SampleTable
 from .counts import reduce_confusions
 
 CONFUSION = "confusion"  # of a state: int64 (classes, classes), rows are true classes, columns predicted ones
 _LONGEST_LIST = 60  # letters of the names of classes
 
 
-class ConfusionMetrics(Metrics):
+class ConfusionMetrics(PerSampleMetrics):
     """Count pairs of label and prediction; elements without a label do not count.
 
     Counts of all samples and ranks are summed before anything is divided.
@@ -53,9 +54,9 @@ class ConfusionMetrics(Metrics):
         absent = {f"IoU {name}" for name in self.class_names if np.isnan(numbers[f"IoU {name}"])}
         return {name: float(np.nan_to_num(number)) for name, number in numbers.items() if name not in absent}
 
+    @abstractmethod
     def per_sample(self) -> list[np.ndarray]:
         """Return int64 (samples, 3, classes), see ``intervals.confusion_scores``, and ``second_array``."""
-        raise NotImplementedError
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Recompute the scores for each draw.

@@ -8,11 +8,12 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
+from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ..tasks.figures import Figure
 from ..tasks.prediction import CheckpointMeta
+from ..tasks.protocols import Checkable, Drawable, Predictable, Reportable, SampleChecking, SampleDescription
 from ..tasks.sample_checks import require_finite, require_labels
-from ..tasks.task import Task
+from ..tasks.task import TaskTraits
 from .data.features import COLORS, build_channels, require_channels
 from .data.images import get_palette
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
@@ -26,15 +27,11 @@ from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 _UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else use larger voxels"
 
 
-class SceneTask(Task):
+class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
     """Base class of the point cloud tasks."""
 
     config: PointSettings
-    batch_norm = "sync"
-    sample_name = "scenes"
-    draws_samples = True
-    makes_figures = True
-    empty_cache_freq = 10
+    traits = TaskTraits(sample_name="scenes", batch_norm="sync", empty_cache_freq=10)
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     default_voxel_features = "first"
 
@@ -74,7 +71,7 @@ class SceneTask(Task):
         dataset = self.open_scenes(split, cache_folder)
         if dataset.channels is not None:
             require_channels(self.features, dataset.channels, f"the scenes of dataset {self.config.DATA.DATASET}")
-        return self.build_samples(dataset, self.trains_on(split))
+        return self.build_samples(dataset, is_training_split(self.config, split))
 
     def list_notices(self, dataset: SceneDataset) -> list[str]:
         """Return the dataset's notices, and a warning if its unit seems wrong, once for all splits."""
@@ -175,12 +172,10 @@ class SceneTask(Task):
         """Return number, dataset and class names of samples for the log."""
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
-    def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
-        """Return the properties of the dataset that results depend on."""
-        return {**super().dataset_signature(samples), "classes": list(self.class_names)}
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        if samples is not None:
+            return {**super().signature(samples), "classes": list(self.class_names)}
         return {
             "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
             "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),

@@ -20,6 +20,7 @@ from ..engine.trainer import Trainer
 from ..inference.figure_records import FigureRecorder, IndexedRecords, sample_indices
 from ..runtime.errors import UserError
 from ..tasks.figures import Figure
+from ..tasks.protocols import Reportable
 from . import store
 from .page import PAGE, write_page
 
@@ -34,14 +35,14 @@ class ReportHook(Hook):
 
     def before_evaluate(self, is_last: bool) -> FigureRecorder | None:
         """Collect the records of the last evaluation if the task has figures."""
-        self._recorder = self._new_recorder() if is_last and self._task.makes_figures else None
+        self._recorder = self._new_recorder() if is_last and isinstance(self._task, Reportable) else None
         return self._recorder
 
     def after_train(self) -> None:
         """Write figures and report of the best weights."""
         checkpointer, ema = self._run.checkpointer, self._run.ema
         best = checkpointer.best
-        if self._task.makes_figures and best is not None:
+        if isinstance(self._task, Reportable) and best is not None:
             if self._recorder is None or best["epoch"] != self._run.last_epoch:  # early stopping: the best is older
                 self._write_best(checkpointer.folder / "best", best)
             else:
@@ -50,18 +51,18 @@ class ReportHook(Hook):
         self._report.write_page()
 
     def _new_recorder(self) -> FigureRecorder:
-        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluation))
+        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluator))
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
-                self._run.record.log_and_print(
+                self._run.run_log.log_and_print(
                     f"note: the report has no figures, since some process cannot read {checkpoint}"
                 )
                 return
-            self._run.record.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
+            self._run.run_log.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
             recorder = self._new_recorder()
-            recorder.evaluate(self._run.evaluation)
+            recorder.evaluate(self._run.evaluator)
             self._report.write_figures(recorder, _collect_facts(best))
 
 
@@ -70,7 +71,7 @@ class ReportWriter:
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
-        self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
+        self._task, self._run_log, self._evaluator = run.task, run.run_log, run.evaluator
 
     def write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
         """Build the figures and write them to the run's folder. Every rank must call this.
@@ -81,63 +82,63 @@ class ReportWriter:
         """
         if recorder is None:
             return
-        self._evaluation.heartbeat.at("building the report's figures")
+        self._evaluator.heartbeat.at("building the report's figures")
         records, problems = recorder.gather()
         if not is_main():
             return
         for problem in problems[:1]:
             self._log_failure("its figures could not be built", problem)
-        if not problems:
+        if not problems and isinstance(self._task, Reportable):
             try:
-                self._save_figures(records, facts)
+                self._save_figures(self._task, records, facts)
             except UserError as error:
-                self._record.log_and_print(f"note: the report has no figures: {error}")
+                self._run_log.log_and_print(f"note: the report has no figures: {error}")
             except Exception:
                 self._log_failure("its figures could not be built", traceback.format_exc())
 
-    def _save_figures(self, records: IndexedRecords, facts: dict[str, Any]) -> None:
-        model, config, evaluation = self._run.model, self._run.config, self._evaluation
+    def _save_figures(self, task: Reportable, records: IndexedRecords, facts: dict[str, Any]) -> None:
+        model, config, evaluator = self._run.model, self._run.config, self._evaluator
         was_training = model.training
         model.eval()
-        with paddle.no_grad(), evaluation.precision.patch_forward(model):
-            figures: Sequence[Figure] = self._task.figures(evaluation.samples, records, model)
+        with paddle.no_grad(), evaluator.precision.patch_forward(model):
+            figures: Sequence[Figure] = task.figures(evaluator.samples, records, model)
         if was_training:
             model.train()
         about = {
             "task": config.TASK,
             "data": config.DATA.DATASET,
-            "samples": len(evaluation.samples),
-            **evaluation.precision.facts,
+            "samples": len(evaluator.samples),
+            **evaluator.precision.facts,
             "time": time.time(),
             **facts,
         }
         name = store.EVALUATION if config.EVAL else store.TRAINING
         for line in store.save(Path(config.SAVE, name), figures, about):
-            self._record.log_and_print(f"note: {line}")
+            self._run_log.log_and_print(f"note: {line}")
 
     def write_page(self) -> None:
         """Write ``report.html`` from the run's folder."""
-        if not self._record.writes:
+        if not self._run_log.writes:
             return
         try:
             began = time.perf_counter()
-            page = write_page([self._record.folder], self._record.folder / PAGE)
+            page = write_page([self._run_log.folder], self._run_log.folder / PAGE)
             line = f"report: {page} ({time.perf_counter() - began:.1f} s)"
             # The last line that an evaluation prints is its score, which scripts read.
-            log = self._record.log if self._run.config.EVAL else self._record.log_and_print
+            log = self._run_log.log if self._run.config.EVAL else self._run_log.log_and_print
             log(line)
         except UserError as error:
-            self._record.log_and_print(f"note: no report was written: {error}")
+            self._run_log.log_and_print(f"note: no report was written: {error}")
         except Exception:
             self._log_failure("it could not be written", traceback.format_exc())
 
     def _log_failure(self, what: str, trace: str) -> None:
         reason = trace.strip().splitlines()[-1]
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"note: the report: {what} ({reason}); the run is not affected, the traceback is in log.txt"
         )
         for line in trace.rstrip().splitlines():
-            self._record.log(f"  {line}")
+            self._run_log.log(f"  {line}")
 
 
 def write_evaluation_report(run: Trainer, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:

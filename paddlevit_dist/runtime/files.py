@@ -43,7 +43,13 @@ _ADVICE = {
     errno.ENFILE: "the machine has too many open files: end other programs",
     errno.ENOMEM: "the machine is out of memory: end other programs",
 }
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
+
+
+def is_address(path: str) -> bool:
+    """Return whether a path is an address such as ``s3://bucket/folder``, and not on this machine."""
+    return _ADDRESS.match(path) is not None
 
 
 def explain_write_error(error: OSError) -> str:

@@ -16,6 +16,7 @@ from ..registry import (
     list_names,
 )
 from ..runtime.errors import UserError
+from ..runtime.files import is_address
 from .every_run import RunSettings
 from .key import COMMAND_LINE, ConfigView, KeySetting, KeyTable, covers, get_value
 from .table import find_keys, find_tables, keys
@@ -44,6 +45,12 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
             )
     if task == "images":
         _check_annotation_types(config)
+    path, dataset = values.DATA.DATA_PATH, values.DATA.DATASET
+    if path is not None and is_address(path) and dataset != "tar" and find_package("dataset", dataset) is not None:
+        raise UserError(
+            f"{config['DATA.DATA_PATH']}: dataset {dataset} reads files of this machine: add -dataset=tar for tar "
+            "files of images with classes, or copy other data to this machine"
+        )
 
 
 def _check_annotation_types(config: ConfigView[RunSettings]) -> None:

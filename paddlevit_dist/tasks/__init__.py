@@ -2,8 +2,8 @@
 
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``TransformedDataset``)
 - ``model``: a network with its variants, key maps and ordered layers
-- ``task``: what the engine calls: training, evaluation, prediction and export; ``step_types``: the values
-  that it exchanges; ``metrics``: its scores
+- ``task``: what training and evaluation call; ``protocols``: what one feature asks in addition, such as a prediction;
+  ``step_types``: the values that are exchanged; ``metrics``: scores
 - ``figures``: tables, images and point sets that a task gives to the report
 - ``truth``: ground truth in tables of scored samples
 - ``prediction``: inputs without labels, and the files of a prediction or an evaluation
@@ -14,27 +14,44 @@
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
+    "AnnotationMatching": "protocols",
     "BadSample": "sample_checks",
     "Callback": "callback",
     "Chart": "figures",
+    "Checkable": "protocols",
+    "CheckpointMatching": "protocols",
     "CheckpointMeta": "prediction",
     "ConfusionMatrix": "figures",
     "Dataset": "dataset",
+    "Drawable": "protocols",
     "EvaluationStep": "task",
-    "ExportParts": "task",
+    "ExportParts": "step_types",
+    "Exportable": "protocols",
+    "FeatureCaching": "protocols",
     "FigureTable": "figures",
     "Gallery": "figures",
     "InputSamples": "prediction",
+    "LogContributor": "protocols",
     "LossTerm": "task",
     "Metrics": "metrics",
     "Model": "model",
+    "ModelChecking": "protocols",
+    "ParameterGrouping": "protocols",
+    "PerSampleMetrics": "metrics",
     "PointSet": "figures",
+    "Predictable": "protocols",
     "PredictionRecord": "prediction",
     "PredictionWriter": "prediction",
+    "Recomputable": "protocols",
+    "Reportable": "protocols",
+    "Restorable": "protocols",
     "RunFacts": "callback",
+    "SampleChecking": "protocols",
+    "SampleDescription": "protocols",
     "SampleTable": "metrics",
     "StepPosition": "task",
     "Task": "task",
+    "TaskTraits": "task",
     "TransformedDataset": "dataset",
     "dataset_class": "dataset",
     "require_finite": "sample_checks",

@@ -3,34 +3,69 @@
 from .callback import Callback, RunFacts
 from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
-from .metrics import Metrics, SampleTable
+from .metrics import Metrics, PerSampleMetrics, SampleTable
 from .model import Model
 from .prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter
+from .protocols import (
+    AnnotationMatching,
+    Checkable,
+    CheckpointMatching,
+    Drawable,
+    Exportable,
+    FeatureCaching,
+    LogContributor,
+    ModelChecking,
+    ParameterGrouping,
+    Predictable,
+    Recomputable,
+    Reportable,
+    Restorable,
+    SampleChecking,
+    SampleDescription,
+)
 from .sample_checks import BadSample, require_finite, require_label, require_labels
-from .task import EvaluationStep, ExportParts, LossTerm, StepPosition, Task
+from .step_types import ExportParts
+from .task import EvaluationStep, LossTerm, StepPosition, Task, TaskTraits
 
 __all__ = [
+    "AnnotationMatching",
     "BadSample",
     "Callback",
     "Chart",
+    "Checkable",
+    "CheckpointMatching",
     "CheckpointMeta",
     "ConfusionMatrix",
     "Dataset",
+    "Drawable",
     "EvaluationStep",
     "ExportParts",
+    "Exportable",
+    "FeatureCaching",
     "FigureTable",
     "Gallery",
     "InputSamples",
+    "LogContributor",
     "LossTerm",
     "Metrics",
     "Model",
+    "ModelChecking",
+    "ParameterGrouping",
+    "PerSampleMetrics",
     "PointSet",
+    "Predictable",
     "PredictionRecord",
     "PredictionWriter",
+    "Recomputable",
+    "Reportable",
+    "Restorable",
     "RunFacts",
+    "SampleChecking",
+    "SampleDescription",
     "SampleTable",
     "StepPosition",
     "Task",
+    "TaskTraits",
     "TransformedDataset",
     "dataset_class",
     "require_finite",

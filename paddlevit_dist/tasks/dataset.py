@@ -33,6 +33,8 @@ class Dataset:
     root: str | None = None
     #: whether any sample has labels, or other ground truth for a score
     labeled: bool = True
+    #: whether samples are at an address, so that ``prefetch`` is worth its call
+    is_remote: bool = False
     #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
@@ -78,6 +80,13 @@ class Dataset:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
         """
         raise NotImplementedError
+
+    def prefetch(self, indices: Sequence[int]) -> None:
+        """Fetch samples of a dataset at an address together; called in a loader process before it reads a batch.
+
+        Raises:
+            UserError: they cannot be fetched.
+        """
 
     def __getitem__(self, index: int) -> Any:
         """Read a sample by index as ``read`` does; negative indices count from the end.
@@ -138,6 +147,9 @@ class TransformedDataset:
     eval_protocol: str = ""
     #: whether training and held-out samples were drawn at random from one dataset
     is_random_split: bool = False
+    #: ways to speed up reading, apart from more loader processes: keys to set or commands to run, as parts of a
+    #: sentence; logged once if a training run waits for its data
+    reading_advice: Sequence[str] = ()
     #: names of the classes, or of the landmarks, in the order of their labels; None: there are none
     class_names: Sequence[str] | None = None
     #: the ``Dataset`` of these samples, in its order; optional in a user's own class
@@ -307,6 +319,11 @@ def require_split(split: str, existing: Sequence[str], dataset: str, remark: str
         available = f"it has {', '.join(existing)}" if existing else "it has none"
         raise UserError(f"dataset {dataset} has no split '{split}' (-split): {available}{remark}")
     return split
+
+
+def is_training_split(config: RunSettings, split: str) -> bool:
+    """Return whether the samples of a split are augmented: "train", unless it is the split to evaluate."""
+    return split == "train" and not config.EVAL
 
 
 def resolve_class_names(

@@ -1,5 +1,6 @@
 """A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -23,22 +24,17 @@ class SampleTable(NamedTuple):
 
 
 MetricsType = TypeVar("MetricsType", bound="Metrics")
+PerSampleType = TypeVar("PerSampleType", bound="PerSampleMetrics")
 
 
 class Metrics:
     """Additive evaluation state: sums and counts, which are divided once, after the sums of all ranks have been added.
 
-    A subclass keeps float64 and int64 tensors or numbers in ``state``. It has confidence intervals if it overrides
-    ``per_sample`` and ``bootstrap_values``.
+    A subclass keeps float64 and int64 tensors or numbers in ``state``.
 
     Attributes:
         state: sums and counts by name.
     """
-
-    #: intervals by name of the value, set before ``summary`` is called; empty if there are none
-    intervals: Mapping[str, ConfidenceInterval] = {}
-    #: names of attributes that are lists and grow with each sample or batch
-    lists: ClassVar[Sequence[str]] = ()
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
@@ -46,8 +42,6 @@ class Metrics:
     def merge(self: MetricsType, other: MetricsType) -> None:
         """Add the counts of other metrics with the same settings, whose samples follow after these."""
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
-        for name in self.lists:
-            getattr(self, name).extend(getattr(other, name))
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the final values.
@@ -64,12 +58,31 @@ class Metrics:
         """Format the one line that an evaluation ends with.
 
         Args:
-            values: the values of ``compute``, or, for some of the samples, the values of ``bootstrap_values`` alone.
+            values: the values of ``compute``; for a part of the samples, only those in ``bootstrap_values``.
         """
         raise NotImplementedError
 
-    def per_sample(self) -> Sequence[np.ndarray] | None:
-        """Return the per-sample results that ``bootstrap_values`` needs, or None if there are no intervals.
+
+class PerSampleMetrics(Metrics, ABC):
+    """Metrics with results of each sample, for confidence intervals, ``-per_sample`` and ``compare``.
+
+    Without them, an evaluation has values alone.
+    """
+
+    #: intervals by name of the value, set before ``summary`` is called; empty if there are none
+    intervals: Mapping[str, ConfidenceInterval] = {}
+    #: names of attributes that are lists and grow with each sample or batch
+    lists: ClassVar[Sequence[str]] = ()
+
+    def merge(self: PerSampleType, other: PerSampleType) -> None:
+        """Add the counts and the lists of other metrics with the same settings, whose samples follow after these."""
+        super().merge(other)
+        for name in self.lists:
+            getattr(self, name).extend(getattr(other, name))
+
+    @abstractmethod
+    def per_sample(self) -> Sequence[np.ndarray]:
+        """Return the per-sample results that ``bootstrap_values`` needs.
 
         Called on each rank after ``compute``; it may wait for the device, which ``update`` should not.
 
@@ -77,8 +90,8 @@ class Metrics:
             Arrays (samples, ...) in the order in which the samples were added, of any dtype, also of objects. They are
             gathered from all ranks and so should be small.
         """
-        return None
 
+    @abstractmethod
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the values of weighted samples, for the bootstrap. Called in the main process only.
 
@@ -89,7 +102,6 @@ class Metrics:
         Returns:
             Values by name, float (draws,); NaN where a value is not defined.
         """
-        raise NotImplementedError
 
     def proportions(self, table: Sequence[np.ndarray]) -> Mapping[str, int]:
         """Return the names of values that are a proportion in percent, each with its number of trials.

@@ -16,8 +16,8 @@ class CheckpointMeta(NamedTuple):
     Attributes:
         num_classes: outputs of the model; None: unknown.
         class_names: names of the classes, or of the landmarks, in the order of their labels; None: unknown.
-        input: ``Task.preprocess_signature`` of the run that trained the weights; empty if unknown.
-        data: ``Task.dataset_signature`` of the first split with classes; empty if unknown.
+        input: ``Task.signature`` of the run that trained the weights; empty if unknown.
+        data: ``Task.signature`` of the samples of the first split with classes; empty if unknown.
     """
 
     num_classes: int | None = None

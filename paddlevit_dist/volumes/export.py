@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks.task import ExportParts
+from ..tasks.step_types import ExportParts
 from .intensities import IntensityConfig
 from .settings import LandmarkVolumes, VolumeSection
 

@@ -19,7 +19,7 @@ from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.models import create_model
-from paddlevit_dist.tasks.task import StepPosition, Task, make_task
+from paddlevit_dist.tasks.task import StepPosition, Task, TaskTraits, make_task
 
 from . import mask_rcnn_batches, small_detections
 from . import rtdetr_batches as batches
@@ -51,7 +51,9 @@ class Losses(Task):
         options = {"bins": batches.BINS} if kind == "D-FINE" else {}
         sizes = (batches.CLASSES, batches.QUERIES, batches.LAYERS)
         self.criterion = CRITERIA[kind](*sizes, noise=batches.NOISE, **options)
-        self.count_names, self.communicates_in_step = self.criterion.count_names, self.criterion.communicates
+        self.traits = TaskTraits(
+            count_names=self.criterion.count_names, communicates_in_step=self.criterion.communicates
+        )
         super().__init__(None)
 
     def train_step(self, model, batch, step):
@@ -73,7 +75,7 @@ def make_share(kind: str, objects: Objects) -> tuple:
         for name, array in arrays.items()
     }
     counts = task.criterion.counts({"labels": batch["labels"][rows]})
-    counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
+    counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.count_names], np.float64))
     return task, model, {"outputs": outputs, "targets": batches.make_targets(batch, rows), COUNTS: counts}
 
 
@@ -95,7 +97,7 @@ def told_of_a_rank(broken: int) -> list:
     look = FirstLayerFinder(run)
     look._get_sample_keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
     look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
-    return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.count_names, 12))
+    return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.traits.count_names, 12))
 
 
 def sample(task, number: int) -> DetectionSample:
@@ -121,7 +123,7 @@ def update_of_the_network(name: str) -> dict:
     share = IMAGES // world_size()
     batch = task.collate([sample(task, number) for number in range(rank() * share, (rank() + 1) * share)])
     counts = task.counts(batch)
-    batch[COUNTS] = np.array([counts[name] for name in task.count_names], np.float64)
+    batch[COUNTS] = np.array([counts[name] for name in task.traits.count_names], np.float64)
     given = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in batch.items()}
     return changes_of_an_update(task, model, [given], IMAGES)
 
@@ -133,7 +135,7 @@ class Regions(Task):
     """Mask R-CNN on images that are given."""
 
     criterion = MaskRCNN.criterion(mask_rcnn_batches.NAME, mask_rcnn_batches.CLASSES)
-    count_names = criterion.count_names
+    traits = TaskTraits(count_names=criterion.count_names)
 
     def train_step(self, model, batch, step):
         images, targets = batch["images"], batch["targets"]
@@ -151,7 +153,7 @@ def update_of_mask_rcnn(micro_batches: int) -> dict:
         first = (rank() * micro_batches + micro) * share
         images, targets = mask_rcnn_batches.batch(arrays, slice(first, first + share))
         counts = task.criterion.counts({"labels": targets.labels.numpy()})
-        counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
+        counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.count_names], np.float64))
         given.append({"images": images, "targets": targets, COUNTS: counts})
     return changes_of_an_update(task, model, given, len(OBJECTS_OF_REGIONS))
 
@@ -177,7 +179,7 @@ class OnlyLosses(Task):
     def __init__(self):
         super().__init__(None)
         self.criterion = Detr.criterion("detr_resnet18", 3, **SMALL_DETR)
-        self.count_names = self.criterion.count_names
+        self.traits = TaskTraits(count_names=self.criterion.count_names)
 
     def train_step(self, model, batch, step):
         targets = DetectionTargets(batch["boxes"], batch["labels"], batch["sizes"])
@@ -197,7 +199,7 @@ def drawn_images() -> dict:
 def make_batch(part: slice, task: OnlyLosses) -> dict:
     arrays = {name: array[part] for name, array in drawn_images().items()}
     counts = task.criterion.counts(arrays)
-    arrays[COUNTS] = np.array([counts[name] for name in task.count_names])
+    arrays[COUNTS] = np.array([counts[name] for name in task.traits.count_names])
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 

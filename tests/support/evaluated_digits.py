@@ -42,7 +42,7 @@ def evaluated(folder: Path, wrong: list[int], **keys: str) -> str:
             indices=np.arange(SAMPLES), to_sample_table=lambda: SampleTable("classes", NAMES, arrays), groups=None
         ),
         config=values,
-        task=SimpleNamespace(best_metric=("top-1", True), preprocess_signature=dict),
+        task=SimpleNamespace(best_metric=("top-1", True), signature=dict),
         samples=SimpleNamespace(name="val {}".format),
         facts={},
     )

@@ -57,9 +57,9 @@ def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, A
         gradient_clip=1.0,
         on_host=False,
     )
-    if task.counts_per_sample is None:
+    if task.traits.counts_per_sample is None:
         counts = task.counts(collated)
-        collated = {**collated, COUNTS: np.array([counts[name] for name in task.count_names], np.float64)}
+        collated = {**collated, COUNTS: np.array([counts[name] for name in task.traits.count_names], np.float64)}
     batch = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in collated.items()}
     for update in range(2):
         with counted_waits() as waits:

@@ -48,7 +48,7 @@ def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
     samples = task.build_dataset("train", tmp_path)
     image, label = samples.sample(4, np.random.default_rng(0))
     assert image.shape == (3, 8, 8) and label == 1 and (image == 80).all()
-    assert task.describe_samples(samples) == "12 images" and task.dataset_signature(samples) == {
+    assert task.describe_samples(samples) == "12 images" and task.signature(samples) == {
         "samples": 12,
         "number of classes": 3,
     }

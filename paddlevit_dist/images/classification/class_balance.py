@@ -7,6 +7,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
+from ..data.reading import count_labels
 
 _UNBALANCED = 5  # ratio of the numbers of images in two classes
 
@@ -19,7 +20,9 @@ def format_imbalance(labels: np.ndarray, names: Sequence[str] | None, is_correct
         names: of the classes, None if they have none.
         is_corrected: classes are read equally often or weighted.
     """
-    classes, numbers = np.unique(np.asarray(labels, np.int64), return_counts=True)
+    counts = count_labels(np.asarray(labels), 0)
+    classes = np.flatnonzero(counts)
+    numbers = counts[classes]
     if is_corrected or len(classes) < 2 or numbers.max() < _UNBALANCED * numbers.min():
         return []
     most, fewest = (
@@ -67,7 +70,7 @@ def compute_class_weights(
     """
     if setting is None:
         return None
-    frequencies = np.bincount(np.asarray(labels, np.int64), minlength=num_classes)
+    frequencies = count_labels(np.asarray(labels), num_classes)
     if setting == "balanced":
         weights = np.where(frequencies > 0, 1.0 / np.maximum(frequencies, 1), 0.0)
     else:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...tasks.task import ExportParts
+from ...tasks.step_types import ExportParts
 from .samples import evaluation_transform
 from .settings import ClassificationDataSection
 

@@ -25,6 +25,7 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
         fraction = data.VAL_FRACTION_IF_MISSING
     dataset = kind.open(config, split, cache_folder) if fraction is None else kind.whole(data.DATA_PATH, cache_folder)
     dataset.read_with(ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS))
+    dataset.limit_cache(data.REMOTE_CACHE_GIGABYTES)
     notes = list(dataset.notices)
     if fraction is not None:
         dataset = hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder)

@@ -6,6 +6,7 @@ DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.model import KeyMap, Model
 from ...tasks.prediction import InputSamples
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
+from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings
@@ -164,11 +167,11 @@ class ProbeMetrics(ClassificationMetrics):
         return f"top-1 of {self.kind} {name}"
 
 
-class ProbeTask(Classification):
+class ProbeTask(Classification, FeatureCaching, CheckpointMatching):
     """Base class of probes: features of the samples are computed once the backbone has its weights."""
 
     config: ProbeSettings
-    counts_per_sample = {"loss": 1}
+    traits = replace(Classification.traits, counts_per_sample={"loss": 1})
     compatible_tasks = ("classification",)
     num_heads = 0
 
@@ -242,7 +245,7 @@ class ProbeTask(Classification):
         raise UserError(f"export: {_NO_CLASSIFIER}")
 
 
-class LinearProbe(ProbeTask):
+class LinearProbe(ProbeTask, ParameterGrouping):
     """A linear layer for each learning rate; the score is the best one's, or that of PROBE.LEARNING_RATE."""
 
     def __init__(self, config: ProbeSettings) -> None:
@@ -308,9 +311,9 @@ class KnnProbe(ProbeTask):
         samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
         return samples
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
-        """Return the signature of the data without the classes, which may differ from the weights' classes."""
-        facts = super().dataset_signature(samples)
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the signature without the classes of samples, which may differ from the weights' classes."""
+        facts = super().signature(samples)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
     def on_weights_loaded(

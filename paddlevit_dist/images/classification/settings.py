@@ -8,6 +8,7 @@ from yacs.config import CfgNode
 from ...checkpoint.published import is_fetched
 from ...registry import refuse_unnamed_code
 from ...runtime.errors import UserError
+from ...runtime.files import is_address
 from ...settings import every_run
 from ...settings.key import (
     ABOVE_0,
@@ -53,6 +54,11 @@ class ClassificationDataSection(settings.ImageDataSection):
     CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: range of width to height", ABOVE_0)
     GLYPH_DISTORTION: float = key(1.0, "training on glyphs: strength of the small affine maps, 0 for none", SHARE)
     CLASS_BALANCED: bool = key(False, "training: read all classes equally often")
+    REMOTE_CACHE_GIGABYTES: float = key(
+        100.0,
+        "DATA_PATH s3:// or https://: size in GiB of the cache of images below CACHE_FOLDER",
+        Range(low=1),
+    )
 
 
 class ClassificationTrainSection(every_run.TrainSection):
@@ -197,6 +203,10 @@ def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKe
         yield IgnoredKeys(
             tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}"
         )
+    if data.DATA_PATH is None or not is_address(data.DATA_PATH):
+        yield IgnoredKeys(
+            ("DATA.REMOTE_CACHE_GIGABYTES",), "DATA.DATA_PATH", "images of this machine are not copied: {}"
+        )
     if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
         yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
@@ -207,6 +217,7 @@ TABLE = KeyTable(
         "TRAIN.",
         *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),
     ),
+    effects={"machine": ("DATA.REMOTE_CACHE_GIGABYTES",)},
     infer=get_defaults,
     resolve_defaults=_complete,
     check=_check,

@@ -22,12 +22,23 @@ from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.text_rendering import printable_or
 from ...runtime.transfers import to_device
-from ...tasks.dataset import TransformedDataset
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.model import as_model
 from ...tasks.prediction import InputSamples
+from ...tasks.protocols import (
+    Checkable,
+    Drawable,
+    Exportable,
+    LogContributor,
+    ModelChecking,
+    Recomputable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import require_finite, require_label
-from ...tasks.task import ExportParts, LossTerm, StepPosition
+from ...tasks.step_types import ExportParts
+from ...tasks.task import LossTerm, StepPosition, TaskTraits
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
@@ -36,7 +47,7 @@ from ..data.inputs import open_image_inputs
 from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
-from ..data.reading import ReadConfig, check_labels
+from ..data.reading import ReadConfig, check_labels, count_labels, label_parts
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
@@ -61,21 +72,32 @@ _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimen
 _MOST_CLASSES_SHOWN = 20
 
 
-class Classification(ClassifierTask):
+class Classification(
+    ClassifierTask,
+    Exportable,
+    Drawable,
+    Checkable,
+    Recomputable,
+    ModelChecking,
+    SampleChecking,
+    SampleDescription,
+    LogContributor,
+):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
 
     config: ClassificationSettings
     notices: list[str]
-    sample_name = "images"
-    draws_samples = True
-    compiles = True
-    fixed_shapes = True
-    counts_per_sample = {"loss": 1, "distillation": 1}
-    rank_local_options = {
-        **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
-        "TRAIN.CUTMIX_MINMAX": None,
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-    }
+    traits = TaskTraits(
+        sample_name="images",
+        compiles=True,
+        fixed_shapes=True,
+        counts_per_sample={"loss": 1, "distillation": 1},
+        rank_local_options={
+            **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
+            "TRAIN.CUTMIX_MINMAX": None,
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+        },
+    )
     evaluated_classes: Sequence[str] | None = None  # their names, if the data have them
 
     def __init__(self, config: ClassificationSettings) -> None:
@@ -103,6 +125,10 @@ class Classification(ClassifierTask):
         return {**self.__dict__, "_inspection": None}
 
     # ---- data ----------------------------------------------------------------------------------------------------
+
+    def trains_on(self, split: str) -> bool:
+        """Return whether images of the split are augmented."""
+        return is_training_split(self.config, split)
 
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with its transform, check it, and log what was found."""
@@ -142,31 +168,36 @@ class Classification(ClassifierTask):
         if not isinstance(samples, ClassificationSamples) or samples.dataset.labels is None:
             return text
         labels = samples.dataset.labels
-        numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)
+        numbers = count_labels(np.asarray(labels), samples.dataset.num_classes)
         if len(numbers) > _MOST_CLASSES_SHOWN:
             return f"{text} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
         names = samples.class_names or range(len(numbers))
         return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the labels and classes of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
+        names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return what identifies the data of a split: number, labels and classes."""
-        facts = super().dataset_signature(samples)
+        facts = super().signature(samples)
         if not isinstance(samples, ClassificationSamples):  # a program's samples
             return facts
         facts["number of classes"] = samples.dataset.num_classes
         labels = samples.dataset.labels
         if labels is not None:
-            facts["labels"] = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()[:16]
+            digest = hashlib.sha256()
+            for part in label_parts(np.asarray(labels)):
+                digest.update(part.astype("<i8", copy=False).data)
+            facts["labels"] = digest.hexdigest()[:16]
         if samples.class_names is not None:
             facts["classes"] = list(map(str, samples.class_names))
         return facts
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
-        names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
     def _apply_balancing_and_readers(self, samples: ClassificationSamples) -> None:
         """Set class weights, balanced order, decoder and the replacement of unreadable images for training samples."""
@@ -179,6 +210,9 @@ class Classification(ClassifierTask):
             )
         self.class_weights = compute_class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self._require_num_classes())
         samples.is_balanced = data.CLASS_BALANCED
+        if samples.dataset.reading is not None:  # image files
+            packing = f"store smaller images once ({program('prepare images')} -h)"
+            samples.reading_advice = (packing,) if data.DECODER == "fast" else ("DATA.DECODER fast", packing)
         if labels is not None:
             is_corrected = data.CLASS_BALANCED or self.class_weights is not None
             samples.notices += map(one_line, format_imbalance(labels, samples.class_names, is_corrected))
@@ -232,13 +266,6 @@ class Classification(ClassifierTask):
         if self.num_classes is None:
             raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
         return self.num_classes
-
-    def reading_advice(self, samples: Any) -> Sequence[str]:
-        """Return ways to read images faster."""
-        if not isinstance(samples, ClassificationSamples) or samples.dataset.reading is None:  # not image files
-            return ()
-        packing = f"store smaller images once ({program('prepare images')} -h)"
-        return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
     def get_classes(self, samples: Any) -> np.ndarray | None:
         """Return the label of each sample, int64 (samples,); None if they are not known."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from ...registry import BOX_LABELS, MASK_LABELS
 from ...runtime.environment import program
 from ...runtime.errors import UserError
+from ...runtime.files import is_address
 from ...runtime.printing import one_line
 from ...runtime.text_files import read_json
 from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
@@ -54,6 +55,8 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         UserError: the path does not exist, or contains several kinds of data; the message lists them with their
             datasets.
     """
+    if is_address(os.fspath(path)):
+        return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if not os.path.exists(root):
         raise UserError(f"data path {root} does not exist")

@@ -44,7 +44,7 @@ class DatasetPart(ImageDataset):
         self.rows_file = str(rows_file)
         self._rows: np.ndarray | None = None
         self._labels: np.ndarray | None = None
-        self.kind, self.image_mode = dataset.kind, dataset.image_mode
+        self.kind, self.image_mode, self.is_remote = dataset.kind, dataset.image_mode, dataset.is_remote
         self.num_classes, self.notices, self.skipped_files = dataset.num_classes, dataset.notices, dataset.skipped_files
         self.groups_by = dataset.groups_by
         self.divided = ""  # how samples were kept together, for the log
@@ -58,6 +58,10 @@ class DatasetPart(ImageDataset):
     read, encoded, num_bytes, part, describe, identity, require_size = map(
         make_row_method, ("read", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
     )
+
+    def prefetch(self, indices: Sequence[int]) -> None:
+        """Fetch images of a dataset at an address together."""
+        self.dataset.prefetch([int(self.rows[index]) for index in indices])
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what the fingerprint covers: the whole dataset and the rows."""

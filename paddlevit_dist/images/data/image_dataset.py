@@ -49,6 +49,9 @@ class ImageDataset(Dataset):
         if self.reading is not None:
             self.reading = reading
 
+    def limit_cache(self, gigabytes: float) -> None:
+        """Set the size of the cache of images at an address; no effect on images of this machine."""
+
     def encoded(self, index: int) -> bytes:
         """Read the file of image ``index``, for datasets of image files.
 

@@ -21,7 +21,7 @@ from ...launch.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from .formats import SkippedFiles, readable_formats
-from .reading import UnreadableImage, examine_image, open_image
+from .reading import UnreadableImage, count_labels, examine_image, open_image
 
 ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
@@ -331,7 +331,7 @@ def find_empty_classes(dataset: Any, split: str, num_classes: int) -> list[str]:
     labels = dataset.labels
     if labels is None:
         return []
-    missing = np.setdiff1d(np.arange(num_classes), np.unique(np.asarray(labels)))
+    missing = np.flatnonzero(count_labels(np.asarray(labels), num_classes)[:num_classes] == 0)
     if not len(missing):
         return []
     names = dataset.class_names

@@ -191,6 +191,7 @@ def _reason(error: BaseException) -> str:
 
 
 SPLITS = ("train", "val")
+_LABELS_AT_ONCE = 1 << 22
 _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpacked archive
 
 
@@ -229,10 +230,24 @@ def check_labels(labels: np.ndarray, num_classes: int, dataset: str, where: Call
     Raises:
         UserError: a label is outside ``0 .. num_classes - 1``; the message names the first sample.
     """
-    wrong = (labels < 0) | (labels >= num_classes)
-    if wrong.any():
+    if len(labels) and not 0 <= labels.min() <= labels.max() < num_classes:
+        wrong = (labels < 0) | (labels >= num_classes)
         first = int(wrong.argmax())
         raise UserError(
             f"{where(first)} has label {int(labels[first])}, but {dataset} has {num_classes} classes: "
             f"labels are 0 to {num_classes - 1}"
         )
+
+
+def label_parts(labels: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield labels, int (samples,), as int64 arrays of a few million: copies of 100 million would take 800 MB."""
+    for first in range(0, len(labels), _LABELS_AT_ONCE):
+        yield np.ascontiguousarray(labels[first : first + _LABELS_AT_ONCE], dtype=np.int64)
+
+
+def count_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Count the samples of each class, int64 (classes,); labels beyond ``num_classes`` lengthen the result."""
+    counts = np.zeros(max(num_classes, int(labels.max()) + 1 if len(labels) else 0), np.int64)
+    for part in label_parts(labels):
+        counts += np.bincount(part, minlength=len(counts))
+    return counts

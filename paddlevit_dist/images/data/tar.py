@@ -8,7 +8,7 @@ lists next to them.
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from ...data.checked_files import DamagedCacheError, map_verified, write_array
 from ...data.path_index import PathBatch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
-from ...runtime.files import map_array, read_regular, require_regular
+from ...runtime.files import is_address, map_array, read_regular
 from .class_folders import IndexedClassImages
 from .formats import SPLIT_WORDS, SkippedFiles, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
@@ -25,7 +25,8 @@ from .image_dataset import name_folders, read_class_names
 from .imagenet import find_label_files, read_listed_labels
 from .prepared import read_preparation
 from .reading import UnreadableImage, require_folder
-from .tar_files import OpenFiles, TarScan, find_shards, scan
+from .remote_tars import RemoteTars
+from .tar_files import LocalTars, TarScan, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 
@@ -54,7 +55,7 @@ class TarImages(IndexedClassImages):
         """Index the tar files of ``split``, unless ``cache_folder`` has their index.
 
         Args:
-            data_path: folder of the tar files.
+            data_path: folder or address of the tar files.
             split: "train", "val" or another part of their names.
             cache_folder: folder of the index.
 
@@ -62,16 +63,23 @@ class TarImages(IndexedClassImages):
             UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
         self.split = split
-        root = require_folder(data_path, "tar", self.layout)
-        preparation = read_preparation(root)
-        index, self._locations_file = _open_index(root, split, cache_folder)
+        self.is_remote = data_path is not None and is_address(data_path)
+        self._tars: LocalTars | RemoteTars = (
+            RemoteTars(str(data_path), cache_folder)
+            if self.is_remote
+            else LocalTars(require_folder(data_path, "tar", self.layout))
+        )
+        root = self._tars.root
+        preparation = read_preparation(self._tars.folder)
+        index, self._locations_file = _open_index(self._tars, split, cache_folder)
         self._locations: np.ndarray | None = None
-        self._files = OpenFiles()
         classes = index.class_names
         num_classes = classes["count"]
         if preparation:
             self.notices = [preparation.note(root)]
             num_classes = num_classes if classes["names"] else max(num_classes, preparation.num_classes)
+        if isinstance(self._tars, RemoteTars):
+            self._tars.finish()
         super().__init__(root, index, num_classes, SkippedFiles.from_json(classes["left_out"]))
 
     def __getstate__(self) -> Any:
@@ -88,27 +96,55 @@ class TarImages(IndexedClassImages):
 
     def part(self, index: int, start: int, length: int) -> np.ndarray:
         """Read ``length`` bytes of image ``index`` from ``start``, uint8."""
-        match = _SHARD.match(self._index.path(index))
-        if match is None:
-            raise UserError(f"index {self._index.file} names {self.describe(index)}, which is not in a tar file")
-        shard = os.path.join(self.root, match[0])
+        shard = self._shard(index)
         try:
-            content = self._files.read(shard, self._location(index)[0] + start, length)
+            content = self._tars.read(shard, *self._location(index), start, length)
         except OSError as error:
             raise UnreadableImage(self.describe(index), error.strerror or str(error)) from error
         if len(content) != length:
-            raise UserError(f"{shard} has become shorter since it was indexed; start the run again")
+            path = os.path.join(self.root, shard)
+            raise UserError(f"{path} has become shorter since it was indexed; start the run again")
         return content
+
+    def prefetch(self, indices: Sequence[int]) -> None:
+        """Fetch images at an address together, before they are read one by one.
+
+        Raises:
+            UserError: they cannot be fetched.
+        """
+        if isinstance(self._tars, RemoteTars):
+            self._tars.prefetch([(self._shard(index), *self._location(index)) for index in indices])
+
+    def limit_cache(self, gigabytes: float) -> None:
+        """Set the size of the cache of images at an address."""
+        if isinstance(self._tars, RemoteTars):
+            self.notices = [*self.notices, self._tars.limit_cache(gigabytes)]
+
+    def identity(self, index: int) -> str:
+        """Return the path of image ``index`` below the data path, the same here and at an address."""
+        return os.path.normpath(self._index.path(index))
+
+    def _shard(self, index: int) -> str:
+        match = _SHARD.match(self._index.path(index))
+        if match is None:
+            raise UserError(f"index {self._index.file} names {self.describe(index)}, which is not in a tar file")
+        return match[0]
 
     def num_bytes(self, index: int) -> int:
         """Return the size of image ``index`` in bytes."""
         return self._location(index)[1]
 
-    def _location(self, index: int) -> list[int]:
+    def _location(self, index: int) -> tuple[int, int]:
         """Return offset and size of image ``index``."""
         if self._locations is None:
             self._locations = map_array(self._locations_file)
-        return self._locations[index].tolist()
+        offset, size = self._locations[index].tolist()
+        return offset, size
+
+    @property
+    def index_files(self) -> tuple[str, str]:
+        """The files of paths and labels, and of offsets and sizes."""
+        return self._index.file, self._locations_file
 
     @property
     def class_names(self) -> list[str] | None:  # type: ignore[override] # stored in the index
@@ -116,33 +152,36 @@ class TarImages(IndexedClassImages):
         return self._index.class_names["names"]
 
 
-def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, str]:
+def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) -> tuple[PathIndex, str]:
     """Open the index of ``split``, rebuilt if its tar files have changed; also return the file of offsets and sizes.
 
     The class names of the index are a dictionary: ``names`` to show, or None; ``groups``, the names in the archives, or
     None; ``count``; ``left_out``.
     """
-    shards = find_shards(root, split)
+    root, shards = tars.root, tars.find(split)
     if not shards:
-        existing = [word for word in SPLIT_WORDS if find_shards(root, word)]
+        existing = [word for word in SPLIT_WORDS if tars.find(word)]
         others = f"; there are some of {', '.join(existing)}" if existing else ""
         raise UserError(f"{root} has no tar files of the {split} images, such as {split}-00000.tar{others}")
-    training_shards = find_shards(root, "train") if split != "train" else []
-    key = _key(root, split, [*shards, *training_shards])
+    published: tuple[PathIndex, str] | None = tars.find_index(split, cache_folder)
+    if published is not None:
+        return published
+    training_shards = tars.find("train") if split != "train" else []
+    key = _key(tars, split, [*shards, *training_shards])
     locations_file = Path(cache_folder, f"tar-{split}-{key.hex()[:16]}.npy")
     classes: dict[str, Any] = {}
 
     def build() -> Iterator[PathBatch]:
-        tars = scan(root, shards, split, read_listed_labels(root, split))
-        if not len(tars.labels):
-            others = f"; {tars.skipped_files.summary()}" if tars.skipped_files.counts else ""
+        found = scan(tars, shards, split, read_listed_labels(tars.folder, split))
+        if not len(found.labels):
+            others = f"; {found.skipped_files.summary()}" if found.skipped_files.counts else ""
             raise UserError(f"{os.path.join(root, shards[0])} contains no images{others}")
-        training = _open_index(root, "train", cache_folder)[0].class_names if training_shards else None
-        labels = _resolve_classes(tars, root, shards[0], training, classes)
-        classes["left_out"] = tars.skipped_files.as_json()
-        write_array(locations_file, tars.locations)
+        training = _open_index(tars, "train", cache_folder)[0].class_names if training_shards else None
+        labels = _resolve_classes(found, tars, shards[0], training, classes)
+        classes["left_out"] = found.skipped_files.as_json()
+        write_array(locations_file, found.locations)
         first = 0
-        for batch in tars.batches:
+        for batch in found.batches:
             yield batch._replace(labels=labels[first : first + len(batch.lengths)].astype(np.int32))
             first += len(batch.lengths)
 
@@ -157,17 +196,12 @@ def _open_index(root: str, split: str, cache_folder: Path) -> tuple[PathIndex, s
     return index, str(locations_file)
 
 
-def _key(root: str, split: str, shards: list[str]) -> bytes:
+def _key(tars: LocalTars | RemoteTars, split: str, shards: list[str]) -> bytes:
     # Which members are images depends on what Pillow opens here; 3 is the version of the index.
     key = hashlib.sha256(f"tar 3 {split} {sorted(readable_suffixes())}\n".encode())
-    for shard in shards:
-        path = os.path.join(root, shard)
-        try:
-            require_regular(path)
-            status = os.stat(path)
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from error
-        key.update(f"{shard}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    for shard, stamp in zip(shards, tars.stamps(shards), strict=True):
+        key.update(f"{shard}\0{stamp}\n".encode("utf-8", "surrogateescape"))
+    root = tars.folder
     for path in (os.path.join(root, CLASSES_FILE), *find_label_files(root, "train"), *find_label_files(root, split)):
         if os.path.isfile(path):
             key.update(os.path.basename(path).encode() + hashlib.sha256(read_regular(path)).digest())
@@ -175,29 +209,31 @@ def _key(root: str, split: str, shards: list[str]) -> bytes:
 
 
 def _resolve_classes(
-    tars: TarScan, root: str, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
+    found: TarScan, tars: LocalTars | RemoteTars, shard: str, training: dict[str, Any] | None, classes: dict[str, Any]
 ) -> np.ndarray:
     """Return the final labels, and store the classes in ``classes``."""
     training_classes = training or {"names": None, "groups": None, "count": 0}
-    if tars.groups is None:
-        names = read_class_names(root) or training_classes["names"]
-        largest = int(tars.labels.max())
+    if found.groups is None:
+        names = read_class_names(tars.folder) or training_classes["names"]
+        largest = int(found.labels.max())
         count = len(names) if names else max(largest + 1, training_classes["count"])
         if largest >= count:
             raise UserError(
-                f"an image of {os.path.join(root, shard)} has label {largest}, but only {count} classes are named"
+                f"an image of {os.path.join(tars.root, shard)} has label {largest}, but only {count} classes are named"
             )
         classes.update(names=names, groups=training_classes["groups"], count=count)
-        return tars.labels
-    groups = training_classes["groups"] if training else tars.groups
+        return found.labels
+    groups = training_classes["groups"] if training else found.groups
     if groups is None:
         raise UserError(
-            f"the training tar files of {root} number their classes in label files, the validation files name them "
-            f"('{tars.groups[0]}'); pack both in the same way"
+            f"the training tar files of {tars.root} number their classes in label files, the validation files name "
+            f"them ('{found.groups[0]}'); pack both in the same way"
         )
-    unknown = sorted(set(tars.groups) - set(groups))
+    unknown = sorted(set(found.groups) - set(groups))
     if unknown:
-        raise UserError(f"class '{unknown[0]}' of {os.path.join(root, shard)} does not exist in the training files")
-    classes.update(names=name_folders(root, groups), groups=groups, count=len(groups))
+        raise UserError(
+            f"class '{unknown[0]}' of {os.path.join(tars.root, shard)} does not exist in the training files"
+        )
+    classes.update(names=name_folders(tars.folder, groups), groups=groups, count=len(groups))
     position = {group: number for number, group in enumerate(groups)}
-    return np.array([position[group] for group in tars.groups], np.int64)[tars.labels]
+    return np.array([position[group] for group in found.groups], np.int64)[found.labels]

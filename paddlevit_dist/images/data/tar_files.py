@@ -5,7 +5,9 @@ import os
 import re
 import tarfile
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ from tqdm import tqdm
 
 from ...data.path_index import PathBatch, make_batch
 from ...runtime.errors import UserError
-from ...runtime.files import open_regular
+from ...runtime.files import open_regular, require_regular
 from ...runtime.text_files import parse_json
 from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, SkippedFiles, get_suffix, is_hidden_path, readable_suffixes
 
@@ -47,12 +49,18 @@ def iterate_members(path: str) -> Iterator[TarMember]:
     """
     try:
         with open_regular(path, "rb") as file:
-            yield from _iterate_members(path, file, os.fstat(file.fileno()).st_size)
+            yield from read_members(path, file, os.fstat(file.fileno()).st_size)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _iterate_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
+def read_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
+    """Yield the plain files of an opened tar file of ``size`` bytes; see ``iterate_members``.
+
+    Raises:
+        UserError: it is damaged, truncated or compressed, or stores a member with holes; ``shown`` names it.
+        OSError: it cannot be read.
+    """
     beginning = file.read(6)
     command = next((command for magic, command in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
@@ -77,7 +85,7 @@ def _iterate_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
                 continue
             name = os.fsencode(member.name).removeprefix(b"./")
             if name.lower().endswith(b".tar"):
-                inside = _iterate_members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
+                inside = read_members(f"{shown} member {member.name}", tar.extractfile(member), member.size)
                 yield from (TarMember(b"%s/%s" % (name, m.name), member.offset_data + m.offset, m.size) for m in inside)
             else:
                 yield TarMember(name, member.offset_data, member.size)
@@ -132,6 +140,82 @@ _LARGEST_LABEL_BYTES = 1 << 20
 _SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
 
 
+class LocalTars:
+    """The tar files of a folder of this machine.
+
+    Attributes:
+        root: the data path.
+        folder: folder of the lists next to the tar files.
+        threads: tar files that are scanned at once.
+    """
+
+    threads = 1
+
+    def __init__(self, root: str) -> None:
+        self.root = self.folder = root
+        self._open_files = OpenFiles()
+
+    def find(self, split: str) -> list[str]:
+        """Return the tar files of ``split``; see ``find_shards``."""
+        return find_shards(self.root, split)
+
+    def find_index(self, split: str, cache_folder: Path) -> "tuple[Any, str] | None":
+        """Return None: an index next to the tar files is for readers from elsewhere."""
+        return None
+
+    def stamps(self, shards: Sequence[str]) -> list[str]:
+        """Return size and time of change of each tar file.
+
+        Raises:
+            UserError: one cannot be read.
+        """
+        stamps = []
+        for shard in shards:
+            path = os.path.join(self.root, shard)
+            try:
+                require_regular(path)
+                status = os.stat(path)
+            except OSError as error:
+                raise UserError(f"{path} cannot be read: {error.strerror}") from error
+            stamps.append(f"{status.st_size}\0{status.st_mtime_ns}")
+        return stamps
+
+    def size(self, shard: str) -> int:
+        """Return the size of a tar file in bytes."""
+        return os.path.getsize(os.path.join(self.root, shard))
+
+    def members(self, shard: str) -> Iterator[TarMember]:
+        """Yield the members of a tar file; see ``iterate_members``."""
+        return iterate_members(os.path.join(self.root, shard))
+
+    def peek(self, shard: str, offset: int, size: int) -> np.ndarray:
+        """Read bytes of the tar file whose members are iterated; uint8.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self.read(shard, offset, size)
+
+    def read(self, shard: str, offset: int, size: int, start: int = 0, length: int | None = None) -> np.ndarray:
+        """Read bytes of a member.
+
+        Args:
+            shard: the tar file.
+            offset: of the member in it.
+            size: of the member.
+            start: first byte of the member to read.
+            length: number of bytes to read; None: up to the member's end.
+
+        Returns:
+            New memory, uint8; shorter if the tar file ends.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        length = size - start if length is None else length
+        return self._open_files.read(os.path.join(self.root, shard), offset + start, length)
+
+
 class TarScan(NamedTuple):
     """All images of a split in order.
 
@@ -150,8 +234,13 @@ class TarScan(NamedTuple):
     skipped_files: SkippedFiles
 
 
-def find_shards(root: str, split: str) -> list[str]:
+def find_shards(root: str, split: str, list_names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
     """Return the tar files of ``split`` under ``root``, sorted: named after the split, or all in its folder.
+
+    Args:
+        root: the data path.
+        split: name of the split.
+        list_names: returns the names in a folder below ``root``; None: they are listed on this machine.
 
     Raises:
         UserError: the folder cannot be listed, or has a compressed archive without its uncompressed form.
@@ -160,7 +249,8 @@ def find_shards(root: str, split: str) -> list[str]:
     pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
     for folder in ("", *words):
         try:
-            names = sorted(filter(_SUFFIX.search, os.listdir(os.path.join(root, folder))))
+            listed = os.listdir(os.path.join(root, folder)) if list_names is None else list_names(folder)
+            names = sorted(filter(_SUFFIX.search, listed))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -182,27 +272,35 @@ def find_shards(root: str, split: str) -> list[str]:
     return []
 
 
-def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> TarScan:
+def scan(tars: Any, shards: list[str], split: str, listed: dict[bytes, int] | None = None) -> TarScan:
     """Read the headers of all ``shards``.
 
     Args:
-        root: the data path.
-        shards: tar files below it.
+        tars: reads the tar files: ``LocalTars``, or an object with its methods.
+        shards: names of the tar files.
         split: for the progress bar.
         listed: labels by the last part of an image's name, from a list next to the archives.
 
     Raises:
         UserError: a tar file is corrupt, or an image has no label.
     """
-    total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
+    root, total = tars.root, sum(map(tars.size, shards))
     skipped_files = SkippedFiles(
         os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files"
     )
-    files = OpenFiles()
-    tars = [_TarContents(os.path.join(root, shard), files) for shard in shards]
-    with tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
-        for tar in tars:
-            tar.read(bar, skipped_files)
+    contents = [_TarContents(tars, shard) for shard in shards]
+    bar = tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False)
+    with bar, ThreadPoolExecutor(tars.threads) as pool:
+        run = pool.map if tars.threads > 1 else map
+        for in_shard in run(lambda content: content.read(bar), contents):
+            skipped_files.merge(in_shard)
+    return _join(contents, shards, listed, skipped_files)
+
+
+def _join(
+    tars: "list[_TarContents]", shards: list[str], listed: dict[bytes, int] | None, skipped_files: SkippedFiles
+) -> TarScan:
+    """Label the images of all tar files, and join them in order."""
     groups = None
     if any(tar.labels for tar in tars):
         labels = [tar.stored_labels() for tar in tars]
@@ -227,16 +325,16 @@ def scan(root: str, shards: list[str], split: str, listed: dict[bytes, int] | No
 class _TarContents:
     """The contents of one tar file."""
 
-    def __init__(self, path: str, files: OpenFiles) -> None:
-        self.path = path
+    def __init__(self, tars: Any, shard: str) -> None:
+        self.path = os.path.join(tars.root, shard)
         self.images: list[TarMember] = []
         self.labels: dict[bytes, int] = {}  # from label files, by key
-        self._files = files
+        self._tars, self._shard = tars, shard
 
-    def read(self, bar: tqdm, skipped_files: SkippedFiles) -> None:
-        """List the images and labels; other members are added to ``skipped_files``."""
-        suffixes, before = readable_suffixes(), 0
-        for member in iterate_members(self.path):
+    def read(self, bar: tqdm) -> SkippedFiles:
+        """List the images and labels, and return the other members."""
+        suffixes, before, skipped_files = readable_suffixes(), 0, SkippedFiles(self.path)
+        for member in self._tars.members(self._shard):
             base = os.path.basename(member.name)
             if is_hidden_path(member.name):
                 pass
@@ -249,9 +347,10 @@ class _TarContents:
                 skipped_files.add(base, path, functools.partial(self._content, member, HEAD_BYTES))
             bar.update(member.offset + member.size - before)
             before = member.offset + member.size
+        return skipped_files
 
     def _content(self, member: TarMember, most: int) -> bytes:
-        return self._files.read(self.path, member.offset, min(member.size, most)).tobytes()
+        return self._tars.peek(self._shard, member.offset, min(member.size, most)).tobytes()
 
     def _read_label(self, member: TarMember) -> None:
         key, ending = _key(member.name)

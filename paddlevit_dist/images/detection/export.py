@@ -12,7 +12,7 @@ import paddle
 from PIL import Image
 
 from ...runtime.errors import UserError
-from ...tasks.task import ExportParts
+from ...tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
 from .data.transforms import resize, resize_as_torchvision, whole_view
 from .detections import DetectedObjects

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...distributed import all_gather
 from ...runtime.errors import UserError
-from ...tasks.metrics import Metrics, SampleTable
+from ...tasks.metrics import PerSampleMetrics, SampleTable
 from ..run_lengths import compress_runs
 from .detections import DetectedObjects
 from .evaluation.accumulation import (
@@ -26,7 +26,7 @@ from .evaluation.resampling import DetectionCurves, named_scores
 _MASK_PREFIX = "mask "  # of the names of scores of masks
 
 
-class DetectionMetrics(Metrics):
+class DetectionMetrics(PerSampleMetrics):
     """Match tables of images, gathered from all ranks by ``compute``.
 
     Images evaluated twice, or not at all, raise an error, since the score would be of other data.

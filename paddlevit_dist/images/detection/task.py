@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,23 @@ from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ...tasks.dataset import TransformedDataset
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
+from ...tasks.protocols import (
+    AnnotationMatching,
+    Checkable,
+    CheckpointMatching,
+    Drawable,
+    Exportable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import require_finite, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
@@ -52,20 +64,32 @@ from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 from .windows import merge_images
 
 
-class Detection(BackboneTask):
+class Detection(
+    BackboneTask,
+    AnnotationMatching,
+    Exportable,
+    Reportable,
+    Drawable,
+    Checkable,
+    SampleChecking,
+    SampleDescription,
+    CheckpointMatching,
+):
     """Trains and evaluates a network that detects objects in images."""
 
     config: DetectionSettings
     best_metric = ("AP", True)
     classes_word = "categories"
-    makes_figures = True
     image_size_key = "DETECTION.EXPORT_SIZE"
-    rank_local_options = {
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "TRAIN.DETECTION_NORMALIZER": "global",
-        "TRAIN.RANDOM_SAMPLING": False,
-        "DETECTION.PAD_TO_BATCH_MAX": False,
-    }
+    traits = replace(
+        BackboneTask.traits,
+        rank_local_options={
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+            "TRAIN.DETECTION_NORMALIZER": "global",
+            "TRAIN.RANDOM_SAMPLING": False,
+            "DETECTION.PAD_TO_BATCH_MAX": False,
+        },
+    )
 
     def __init__(self, config: DetectionSettings) -> None:
         super().__init__(config)
@@ -114,7 +138,7 @@ class Detection(BackboneTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
-        is_training = self.trains_on(split)
+        is_training = is_training_split(self.config, split)
         samples = open_samples(
             self.config,
             split,
@@ -185,22 +209,24 @@ class Detection(BackboneTask):
             return super().describe_samples(samples)
         return one_line(samples.dataset.summary())
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the categories of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
+        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
+        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return facts that identify the dataset."""
-        facts = super().dataset_signature(samples)
+        facts = super().signature(samples)
         if isinstance(samples, DetectionSamples):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
             facts[TURNED] = is_turned(samples.dataset)
         return facts
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
-        values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
-        return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
     @property
     def turns(self) -> bool:
@@ -286,18 +312,11 @@ class Detection(BackboneTask):
         if self._criterion is None:
             train, name = self.config.TRAIN, self.config.MODEL.NAME
             losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
-            self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            self.traits = replace(
+                self.traits, count_names=criterion.count_names, communicates_in_step=criterion.communicates
+            )
         return self._criterion
-
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # of the model
-        """Names of the normalizers of the losses."""
-        return self.criterion.count_names
-
-    @property
-    def communicates_in_step(self) -> bool:  # type: ignore[override]
-        """Whether the losses exchange sums between ranks."""
-        return self.criterion.communicates
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""

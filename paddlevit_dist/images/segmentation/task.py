@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +26,14 @@ from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import one_line
 from ...runtime.transfers import read_later
-from ...tasks.dataset import TransformedDataset
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter, Row
+from ...tasks.protocols import Checkable, Drawable, Exportable, Labeled, Reportable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_labels
-from ...tasks.task import EvaluationStep, ExportParts, Labeled, LossTerm, Records, StepPosition
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
@@ -55,7 +58,7 @@ _OUTPUT = (
 )
 
 
-class ImageSegmentation(BackboneTask):
+class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkable, SampleChecking):
     """Trains and evaluates a network that classifies each pixel of an image.
 
     Cross-entropy is divided by the labeled pixels of all ranks and micro-batches, or by their classes' weights. Dice
@@ -65,19 +68,25 @@ class ImageSegmentation(BackboneTask):
     """
 
     config: SegmentationSettings
-    batch_norm = "sync"
-    rank_local_options = {
-        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
-        "SEGMENTATION.OHEM_THRESHOLD": None,
-    }
+    traits = replace(
+        BackboneTask.traits,
+        batch_norm="sync",
+        rank_local_options={
+            **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+            "SEGMENTATION.OHEM_THRESHOLD": None,
+        },
+    )
     best_metric = ("mIoU", True)
-    makes_figures = True
     image_size_key = "SEGMENTATION.CROP"
     auxiliary_weight = 0.0  # the model's
     palette: np.ndarray | None = None
 
     def __init__(self, config: SegmentationSettings) -> None:
         super().__init__(config)
+        keys = config.SEGMENTATION
+        of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
+        of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step
+        self.traits = replace(self.traits, count_names=(*of_pixels, *of_classes))
         if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's model
             raise UserError(
                 f"MODEL.NAME {config.MODEL.NAME} is not a segmentation model; set segformer_b0, for example, or "
@@ -88,7 +97,7 @@ class ImageSegmentation(BackboneTask):
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentationSamples:
         """Open a split with its transform, check it, and log what was found."""
-        data, is_training = self.config.DATA, self.trains_on(split)
+        data, is_training = self.config.DATA, is_training_split(self.config, split)
         dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         if not len(dataset):
             raise UserError(f"dataset {data.DATASET} has no {split} images at {data.DATA_PATH}")
@@ -114,23 +123,25 @@ class ImageSegmentation(BackboneTask):
             samples.eval_protocol = self.protocol_line()
         return samples
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the classes and colors of samples."""
+        if samples is not None:
+            return self._identify(samples)
+        data = self.config.DATA
+        sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
+        names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        return {f"DATA.{name}": data[name] for name in names}
+
+    def _identify(self, samples: Any) -> dict[str, Any]:
         """Return what identifies the data of a split: names, classes, orientation and colors."""
         facts = {
-            **super().dataset_signature(samples),
+            **super().signature(samples),
             "number of classes": self.num_classes,
             "classes": self.class_names,
         }
         if isinstance(samples, SegmentationSamples):  # not a program's samples
             facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        data = self.config.DATA
-        sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
-        names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {f"DATA.{name}": data[name] for name in names}
 
     def classes_in(self, sample: SegmentationSample) -> np.ndarray | None:
         """Return the classes in a sample."""
@@ -172,13 +183,6 @@ class ImageSegmentation(BackboneTask):
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # hard pixels are counted by the step
-        """Names of the losses whose divisors are counted before a step."""
-        keys = self.config.SEGMENTATION
-        of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
-        return (*_PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :], *of_classes)
-
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Count the divisors of the losses: labeled pixels, or classes in images."""
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
@@ -187,7 +191,7 @@ class ImageSegmentation(BackboneTask):
         labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
         present = np.count_nonzero(image_counts[:, :IGNORED])
         numbers = {**dict.fromkeys(_PIXEL_LOSSES, labeled), **dict.fromkeys(_CLASS_LOSSES, present)}
-        return {name: numbers[name] for name in self.count_names}
+        return {name: numbers[name] for name in self.traits.count_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss of uniform predictions, to compare the first loss with."""

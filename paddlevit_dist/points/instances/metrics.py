@@ -11,7 +11,7 @@ import numpy as np
 from ...distributed import all_gather
 from ...intervals import nanmean, weighted_sums
 from ...runtime.compiled import compiled
-from ...tasks.metrics import Metrics, SampleTable
+from ...tasks.metrics import PerSampleMetrics, SampleTable
 from ..segmentation.metrics import SemanticMetrics
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
@@ -235,7 +235,7 @@ def _average_precision(scores: np.ndarray, is_right: np.ndarray, missed: int) ->
     return float(precision @ (padded[:-2] - padded[2:]) / 2)
 
 
-class InstanceMetrics(Metrics):
+class InstanceMetrics(PerSampleMetrics):
     """Match tables of scenes, gathered from all ranks by ``compute``, and the counts of the semantic metrics.
 
     Args:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,13 @@ class InstanceSegmentation(SceneTask):
 
     config: InstanceSettings
     best_metric = ("AP", True)
-    count_names = ("semantic", "offset", "direction")
+    traits = replace(
+        SceneTask.traits,
+        count_names=("semantic", "offset", "direction"),
+        # Each rank draws the shift of the grid in which its clusters are scored.
+        rank_local_options={"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6},
+    )
     default_voxel_features = "mean"
-    rank_local_options = {
-        "POINTS.INSTANCES.PREPARE_EPOCHS": 10**6
-    }  # each rank draws the shift of the grid in which its clusters are scored
 
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
@@ -110,10 +113,10 @@ class InstanceSegmentation(SceneTask):
                 parameter.stop_gradient = True
         return model
 
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
-        names = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
-        return {**super().preprocess_signature(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        names = () if samples is not None else ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
+        return {**super().signature(samples), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition

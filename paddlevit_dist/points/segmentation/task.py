@@ -1,7 +1,7 @@
 """Semantic segmentation of point clouds: a class for every point, from a network on voxels."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,15 @@ class SemanticSegmentation(SceneTask):
 
     config: SceneSegmentationSettings
     best_metric = ("mIoU", True)
-    rank_local_options = {"POINTS.LOVASZ_WEIGHT": 0.0}  # the Lovasz loss sorts the points of one rank by their errors
+
+    def __init__(self, config: SceneSegmentationSettings) -> None:
+        super().__init__(config)
+        self.traits = replace(
+            self.traits,
+            count_names=("loss", "dice") if config.POINTS.DICE_WEIGHT else ("loss",),
+            # The Lovasz loss sorts the points of one rank by their errors.
+            rank_local_options={"POINTS.LOVASZ_WEIGHT": 0.0},
+        )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         """Return the dataset's scenes as network input."""
@@ -171,11 +179,6 @@ class SemanticSegmentation(SceneTask):
     def collate(self, samples: Sequence[VoxelizedSample]) -> dict[str, Any]:
         """Return a batch, with coordinates instead of a plan for scenes in fragments."""
         return collate_samples(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
-
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # depends on the configured losses
-        """Names of the losses' normalizers."""
-        return ("loss", "dice") if self.config.POINTS.DICE_WEIGHT else ("loss",)
 
     def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizer of each loss."""
@@ -217,8 +220,8 @@ class SemanticSegmentation(SceneTask):
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])
         if not step.keeps_records:
             return None
-        classes = predicted.numpy()
-        records = self.figure_records(batch, [classes[part] for part in get_slices(batch)])
+        classes, true, number = predicted.numpy(), labels.numpy(), len(self.class_names)
+        records = [count_confusion(true[part], classes[part], number) for part in get_slices(batch)]
         return lambda: records
 
     def _score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -262,12 +265,6 @@ class SemanticSegmentation(SceneTask):
         """Return the class of each point, int64 (points,), for each scene."""
         classes = self._score(model, batch)[0].numpy()
         return [classes[part] for part in get_slices(batch)]
-
-    def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the confusion matrix of each scene's points, int64 (classes, classes)."""
-        true, ends = np.asarray(batch["labels"]), np.asarray(batch["offsets"]).tolist()
-        parts = zip(ends[:-1], ends[1:], predictions)
-        return [count_confusion(true[first:end], predicted, len(self.class_names)) for first, end, predicted in parts]
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         """Return tables of classes and scenes, and a few scenes."""

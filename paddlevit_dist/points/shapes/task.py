@@ -14,11 +14,12 @@ from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, resolve_class_names
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
+from ...tasks.protocols import Checkable, Drawable, Labeled, SampleChecking
 from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.task import Labeled, LossTerm, StepPosition
+from ...tasks.task import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
 from ..data.images import draw
 from ..data.samples import compile_loops
@@ -115,17 +116,14 @@ class ShapeInputs(InputSamples):
         return build_sample(read_shape(self.names[index]), self.shapes)
 
 
-class ShapeClassification(ClassifierTask):
+class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
     """Trains and evaluates a sparse network that classifies shapes.
 
     The loss is the mean over all shapes of all ranks.
     """
 
     config: ShapeSettings
-    sample_name = "shapes"
-    draws_samples = True
-    batch_norm = "sync"
-    counts_per_sample = {"loss": 1}
+    traits = TaskTraits(sample_name="shapes", batch_norm="sync", counts_per_sample={"loss": 1})
 
     def __init__(self, config: ShapeSettings) -> None:
         super().__init__(config)
@@ -139,7 +137,7 @@ class ShapeClassification(ClassifierTask):
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
         self.class_names = resolve_class_names(config, dataset.class_names, number=dataset.num_classes)
         self.num_classes = len(self.class_names)
-        return ShapeSamples(dataset, config.SHAPES, self.trains_on(split))
+        return ShapeSamples(dataset, config.SHAPES, is_training_split(config, split))
 
     def _require_num_classes(self) -> int:
         """Return the number of the model's classes, which the configuration, the data or the weights have set."""
@@ -167,12 +165,10 @@ class ShapeClassification(ClassifierTask):
         """Return the label of each sample."""
         return samples.dataset.labels
 
-    def dataset_signature(self, samples: TransformedDataset) -> dict[str, Any]:
-        """Return the properties of the dataset that results depend on."""
-        return {**super().dataset_signature(samples), "classes": list(self.class_names)}
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return the preprocessing settings that the weights depend on."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
+        if samples is not None:
+            return {**super().signature(samples), "classes": list(self.class_names)}
         shapes = self.config.SHAPES
         return {"SHAPES.VOXEL_SIZE": shapes.VOXEL_SIZE, "SHAPES.FEATURES": list(shapes.FEATURES)}
 
@@ -220,7 +216,7 @@ class ShapeClassification(ClassifierTask):
                 return None
 
         answers, number = join_records(records), self._require_num_classes()
-        evaluated = EvaluatedPredictions(*answers, number, self.class_names, self.sample_name)
+        evaluated = EvaluatedPredictions(*answers, number, self.class_names, self.traits.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
     def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...intervals import quotient, weighted_sums
-from ...tasks.metrics import Metrics, SampleTable
+from ...tasks.metrics import PerSampleMetrics, SampleTable
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
 _SUMS = 3  # columns before the hits: count, sum, sum of squares
 
 
-class LandmarkMetrics(Metrics):
+class LandmarkMetrics(PerSampleMetrics):
     """Mean radial error, its standard deviation, and success detection rates.
 
     The deviation is over landmarks and volumes (dividing by their number). Rates are the percentages of landmarks found

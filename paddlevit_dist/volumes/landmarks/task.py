@@ -12,11 +12,21 @@ import paddle.nn.functional as F
 
 from ...models import create_model
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.prediction import CheckpointMeta, Row
+from ...tasks.protocols import (
+    CheckpointMatching,
+    Drawable,
+    Exportable,
+    Predictable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import require_finite
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition, TaskTraits
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
@@ -37,16 +47,14 @@ from .predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter
 _RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
 
-class LandmarkDetection(Task):
+class LandmarkDetection(
+    Predictable, Exportable, Reportable, Drawable, SampleChecking, SampleDescription, CheckpointMatching
+):
     """Task that trains and evaluates a network with one heatmap per landmark."""
 
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
-    sample_name = "volumes"
-    draws_samples = True
-    makes_figures = True
-    batch_norm = "sync"
-    count_names = ("heatmap",)
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", count_names=("heatmap",))
 
     def __init__(self, config: LandmarkSettings) -> None:
         super().__init__(config)
@@ -62,7 +70,7 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
         self._load_dataset_meta(dataset)
-        is_training = self.trains_on(split)
+        is_training = is_training_split(self.config, split)
         notices = [*dataset.notices, *set_region(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
             self._cases = _list_cases(dataset)
@@ -121,8 +129,10 @@ class LandmarkDetection(Task):
         """Count the landmarks of a batch."""
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return orientation, voxel spacing, intensity scaling, and the landmark of each output."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return orientation, voxel spacing, intensity scaling, and outputs' landmarks, or the number of samples."""
+        if samples is not None:
+            return super().signature(samples)
         scaling = self._intensities().about()
         window = scaling.pop("intensity_window")
         return {

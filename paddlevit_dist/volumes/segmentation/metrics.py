@@ -8,7 +8,7 @@ import numpy as np
 from ...intervals import nanmean, quotient, weighted_sums
 from ...metrics.counts import count_confusion, reduce_confusions
 from ...runtime.errors import UserError
-from ...tasks.metrics import Metrics, SampleTable
+from ...tasks.metrics import PerSampleMetrics, SampleTable
 from ..geometry import step_lengths
 from .dataset import IGNORED
 
@@ -26,7 +26,7 @@ _RIGHT_ANGLE = 1e-5  # cosine: last digits differ between formats
 KIND = "volume classes"  # of the table for comparisons
 
 
-class VolumeMetrics(Metrics):
+class VolumeMetrics(PerSampleMetrics):
     """Dice coefficients and surface distances of the classes other than the background.
 
     - "Dice": mean over classes of the mean over volumes in which the class is labeled or predicted, as in nnU-Net.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,22 @@ from ...models import create_model
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import TransformedDataset, dataset_class
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, Row
+from ...tasks.protocols import (
+    Checkable,
+    Drawable,
+    Exportable,
+    Predictable,
+    Reportable,
+    SampleChecking,
+    SampleDescription,
+)
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.task import EvaluationStep, ExportParts, LossTerm, Records, StepPosition, Task
+from ...tasks.step_types import ExportParts
+from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition, TaskTraits
 from ..export import segmentation_parts
 from ..geometry import (
     interpolation_weights,
@@ -46,7 +57,7 @@ _UNKNOWN = "the weights do not record their labels, channels and spacing: pass t
 _VALUES_AT_ONCE = 1 << 25  # outputs resampled to the stored grid, about 500 MB with intermediate values
 
 
-class VolumeSegmentation(Task):
+class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
@@ -61,12 +72,8 @@ class VolumeSegmentation(Task):
     """
 
     config: VolumeSegmentationSettings
-    sample_name = "volumes"
-    draws_samples = True
-    batch_norm = "sync"
-    fixed_shapes = True
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True)
     best_metric = ("Dice", True)
-    makes_figures = True
 
     def __init__(self, config: VolumeSegmentationSettings) -> None:
         super().__init__(config)
@@ -75,12 +82,15 @@ class VolumeSegmentation(Task):
         self.channels: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
         self.within: str | None = None  # region of z_score, see ``nonzero``
+        kinds = ("cross_entropy", "dice") if config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
+        names = tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
+        self.traits = replace(self.traits, count_names=names)
 
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentedSamples:
         """Open a split and return its samples."""
-        volumes, is_training = self.config.VOLUMES, self.trains_on(split)
+        volumes, is_training = self.config.VOLUMES, is_training_split(self.config, split)
         dataset = dataset_class(self.config, SegmentedVolumes).open(self.config, split, cache_folder)
         if not len(dataset):
             raise UserError(
@@ -134,16 +144,11 @@ class VolumeSegmentation(Task):
         channels = f", channels {', '.join(self.channels)}" if len(self.channels) > 1 else ""
         return f"{super().describe_samples(samples)}{channels}, classes {', '.join(self.class_names)}"
 
-    def dataset_signature(self, samples: Any) -> dict[str, Any]:
-        """Return the facts that identify the dataset, by name."""
-        return {
-            **super().dataset_signature(samples),
-            "number of classes": len(self.class_names),
-            "classes": list(self.class_names),
-        }
-
-    def preprocess_signature(self) -> dict[str, Any]:
-        """Return orientation, voxel spacing, intensities, channels, and the number of each class in files."""
+    def signature(self, samples: Any = None) -> dict[str, Any]:
+        """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""
+        if samples is not None:
+            names = list(self.class_names)
+            return {**super().signature(samples), "number of classes": len(names), "classes": names}
         return {
             "orientation": "RAS",
             "spacing_mm": [round_spacing(length) for length in require_spacing(self.spacing).tolist()],
@@ -180,12 +185,6 @@ class VolumeSegmentation(Task):
         volumes = self.config.VOLUMES
         return max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
 
-    @property
-    def count_names(self) -> tuple[str, ...]:  # type: ignore[override] # they depend on the configuration
-        """Names of the loss terms."""
-        kinds = ("cross_entropy", "dice") if self.config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
-        return tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
-
     def counts(self, batch: dict[str, Any]) -> dict[str, int]:
         """Count the voxels, and the classes of crops, that each loss term averages over."""
         numbers = {}
@@ -194,7 +193,7 @@ class VolumeSegmentation(Task):
             crop_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1)[:IGNORED] for row in labels])
             numbers[term_name("cross_entropy", level)] = int(crop_counts.sum())
             numbers[term_name("dice", level)] = int(np.count_nonzero(crop_counts[:, 1:]))
-        return {name: numbers[name] for name in self.count_names}
+        return {name: numbers[name] for name in self.traits.count_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the cross-entropy of an untrained network."""

@@ -17,7 +17,7 @@ from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import register_task
 from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.metrics import Metrics
-from paddlevit_dist.tasks.task import EvaluationStep, LossTerm, Task
+from paddlevit_dist.tasks.task import EvaluationStep, LossTerm, Task, TaskTraits
 
 GENERATOR = np.random.default_rng(0)
 ROWS = 3.0 * GENERATOR.standard_normal((24, 4)) + 2.0
@@ -167,7 +167,7 @@ class WithABranch(paddle.nn.Layer):
 
 
 class Regression(Task):
-    counts_per_sample = {"loss": 1}
+    traits = TaskTraits(counts_per_sample={"loss": 1})
     skips_branch = False
 
     def build_model(self) -> paddle.nn.Layer:

@@ -8,7 +8,7 @@ from support.updates import changes_of_an_update
 
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.step import COUNTS
-from paddlevit_dist.tasks.task import LossTerm, Task
+from paddlevit_dist.tasks.task import LossTerm, Task, TaskTraits
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.standard_normal((40, 3)).astype("float32")
@@ -19,7 +19,7 @@ VALID = (np.arange(40) % 5 == 0) | (np.arange(40) >= 30)  # the halves hold 4 an
 class Regression(Task):
     """Squared error over valid rows, and an absolute error that is normalized alike."""
 
-    count_names = ("squared", "absolute")
+    traits = TaskTraits(count_names=("squared", "absolute"))
 
     def train_step(self, model, batch, step):
         error = (model(batch["rows"]) - batch["targets"]) * batch["valid"]

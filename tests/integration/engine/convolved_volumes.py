@@ -10,7 +10,7 @@ from paddlevit_dist.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.models import prepare
-from paddlevit_dist.tasks.task import LossTerm, StepPosition, Task
+from paddlevit_dist.tasks.task import LossTerm, StepPosition, Task, TaskTraits
 
 CLIP, RATE, UPDATES = 0.5, 0.1, 4
 
@@ -24,7 +24,7 @@ def make_model() -> paddle.nn.Layer:
 class Volumes(Task):
     """Regression of volumes on volumes."""
 
-    counts_per_sample = {"loss": 1}
+    traits = TaskTraits(counts_per_sample={"loss": 1})
 
     def __init__(self) -> None:
         super().__init__(None)

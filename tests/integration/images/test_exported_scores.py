@@ -16,7 +16,7 @@ from paddlevit_dist.export.command import run as export
 from paddlevit_dist.export.files import find_exported
 from paddlevit_dist.export.scoring import ExportedLayer
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import ExportParts
+from paddlevit_dist.tasks.step_types import ExportParts
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")

@@ -116,7 +116,7 @@ def test_a_run_knows_where_its_scenes_lie(tmp_path):
     task = scenes_task(tmp_path / "out")
     for split in ("train", "val"):
         task.build_dataset(split, tmp_path)
-        assert task.preprocess_signature()["coordinates"] == CENTERED
+        assert task.signature()["coordinates"] == CENTERED
     assert SyntheticRooms(None, "train", None).coordinates == AS_GIVEN
 
 
@@ -160,7 +160,7 @@ def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name
             task = resolve("task", name)(settings.load(words).values)
             for split in opened:
                 task.build_dataset(split, tmp_path)
-            assert task.preprocess_signature()["coordinates"] == expected
+            assert task.signature()["coordinates"] == expected
         (tmp_path / "out" / "prepared.json").write_text(json.dumps(record))  # as versions before wrote it
 
 

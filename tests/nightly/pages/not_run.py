@@ -48,6 +48,7 @@ NOT_RUN = {
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
+    "pip install '.[remote]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,

@@ -14,8 +14,10 @@ from paddlevit_dist.images.data.image_dataset import name_folders
 from paddlevit_dist.images.data.imagenet import ImageNet2012, read_kit_labels, read_listed_labels
 from paddlevit_dist.images.data.prepared import Preparation, read_preparation, write_preparation
 from paddlevit_dist.images.data.reading import ReadConfig, decode_image, examine_image
+from paddlevit_dist.images.data.remote_tars import INDEX_FILE, parse_index
 from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
+from paddlevit_dist.images.prepare.published_index import publish_index
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader
 from support.cifar_writer import write_cifar10
 
@@ -129,6 +131,18 @@ def make_tar(folder):
 
 def read_tar(folder):
     _read_dataset(TarImages, folder)
+
+
+def make_tar_index(folder):
+    [made] = make_tar(folder)
+    list(publish_index(folder))
+    made.unlink()
+    return [folder / INDEX_FILE]
+
+
+def read_tar_index(folder):
+    index = parse_index((folder / INDEX_FILE).read_bytes(), str(folder / INDEX_FILE))
+    assert all("/" not in files.index + files.locations for files in index.splits.values())
 
 
 def make_kit(folder):

@@ -104,7 +104,7 @@ def make_samples(folder):
         evaluation = SimpleNamespace(
             table=SimpleNamespace(indices=np.arange(3), to_sample_table=lambda kept=kept: kept, groups=None),
             config=CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}}),
-            task=SimpleNamespace(best_metric=(score, True), preprocess_signature=lambda: {"DATA.IMAGE_SIZE": 16}),
+            task=SimpleNamespace(best_metric=(score, True), signature=lambda: {"DATA.IMAGE_SIZE": 16}),
             samples=SimpleNamespace(name=str),
             facts={},
         )

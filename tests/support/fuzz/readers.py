@@ -59,6 +59,7 @@ _TABLE = [
     Reader("IDX compressed", images.make_idx_gz, images.read_idx, packing=GZIP),
     Reader("CIFAR batches", images.make_cifar, images.read_cifar),
     Reader("CIFAR archive", images.make_cifar_archive, images.read_cifar, packing=TAR),
+    Reader("index of tar files", images.make_tar_index, images.read_tar_index),
     Reader("tar", images.make_tar, images.read_tar, packing=TAR, least_refused=0.1),
     Reader("development kit", images.make_kit, images.read_kit, packing=TAR, least_refused=0.0),
     Reader("record of prepared images", images.make_record, images.read_record, True),

@@ -99,9 +99,7 @@ def make_table(
     kept: list = []
     intervals = compute_intervals(metrics, range(len(order)), IntervalConfig(95, 100), kept.append)
     config = CfgNode({"TASK": kind, "DATA": {"DATASET": "drawn"}})
-    task = SimpleNamespace(
-        best_metric=KINDS[kind][2], preprocess_signature=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)}
-    )
+    task = SimpleNamespace(best_metric=KINDS[kind][2], signature=lambda: {"DATA.IMAGE_SIZE": more.get("size", 16)})
     samples = Named([names[row] for row in order])
     evaluation = SimpleNamespace(table=kept[0], config=config, task=task, samples=samples, facts=more.get("facts", {}))
     folder.mkdir()
@@ -241,7 +239,7 @@ def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
     evaluation = SimpleNamespace(
         table=PerSampleResults(metrics, np.arange(50_000), columns),
         config=CfgNode({"TASK": "classification", "DATA": {"DATASET": "imagenet2012"}}),
-        task=SimpleNamespace(best_metric=("top-1", True), preprocess_signature=dict),
+        task=SimpleNamespace(best_metric=("top-1", True), signature=dict),
         samples=Named(names),
         facts={},
     )

@@ -14,7 +14,7 @@ CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 
 
 class Turned(Task):
-    def preprocess_signature(self):
+    def signature(self):
         return {"orientation": "RAS", "spacing": (1.0, 2.0)}
 
 
@@ -116,7 +116,7 @@ class Counted(Task):
         super().__init__(CONFIG)
         self.facts = facts
 
-    def dataset_signature(self, samples):
+    def signature(self, samples):
         return self.facts
 
 

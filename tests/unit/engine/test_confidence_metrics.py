@@ -7,7 +7,7 @@ import pytest
 from support.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 
 from paddlevit_dist.engine.confidence import IntervalConfig, compute_intervals
-from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 
@@ -56,8 +56,18 @@ def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(k
     assert table.metrics.summary(found) == metrics.summary(values)
 
 
-def test_metrics_that_know_no_samples_have_no_intervals():
-    assert compute_intervals(Metrics(), [0, 1], CONFIDENCE) == {}
+class Miscounted(PerSampleMetrics):
+    """Its rows are not one for each sample."""
+
+    def per_sample(self):
+        return [np.zeros(3)]
+
+    def bootstrap_values(self, table, weights):
+        raise AssertionError("there is nothing to compute")
+
+
+def test_metrics_without_a_row_for_each_sample_have_no_intervals():
+    assert compute_intervals(Miscounted(), [0, 1], CONFIDENCE) == {}
     twice = LandmarkMetrics(["a"])
     for _ in range(3):
         twice.update(np.ones(1))

@@ -9,6 +9,7 @@ import pytest
 from paddlevit_dist.engine.feature_cache import FeatureCache
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.task import TaskTraits
 
 
 class NumberSamples:
@@ -37,19 +38,18 @@ def run(tmp_path):
     config = load(["DATA.CACHE_FOLDER", str(tmp_path), "DATA.NUM_WORKERS", "0", "DATA.BATCH_SIZE", "2"]).values
     said = []
     task = SimpleNamespace(
-        sample_name="numbers",
-        preprocess_signature=dict,
+        traits=TaskTraits(sample_name="numbers"),
+        signature=dict,
         collate=lambda rows: {"rows": np.stack(rows)},
-        check_sample=None,
     )
-    record, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
-    return SimpleNamespace(config=config, task=task, record=record, heartbeat=heartbeat, said=said)
+    run_log, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
+    return SimpleNamespace(config=config, task=task, run_log=run_log, heartbeat=heartbeat, said=said)
 
 
-def keep(run, rows):
+def keep(run, rows, scale=1.0):
     network = paddle.nn.Linear(3, 3)
-    network.weight.set_value(paddle.eye(3))
-    features = FeatureCache(run.config, run.task, run.record.log_and_print, run.heartbeat)
+    network.weight.set_value(scale * paddle.eye(3))
+    features = FeatureCache(run.config, run.task, run.run_log.log_and_print, run.heartbeat)
     return features("train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
 
 
@@ -86,7 +86,7 @@ def test_damaged_rows_are_computed_again(run, tmp_path, damage):
 
 def test_rows_that_are_not_finite_are_refused_with_their_sample(run, tmp_path):
     rows = ROWS.copy()
-    rows[3, 1] = np.inf
+    rows[3, 1] = 3e38  # finite, and infinite times ten
     with pytest.raises(UserError, match="the features of number 3 are not finite"):
-        keep(run, rows)
+        keep(run, rows, scale=10.0)
     assert not list(tmp_path.glob("features-*"))

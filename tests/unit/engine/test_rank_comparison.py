@@ -15,7 +15,7 @@ from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import rank_comparison
 from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task import TaskTraits, make_task
 
 
 def images(root):
@@ -129,7 +129,7 @@ def test_settings_and_versions_that_differ_are_named(compare):
 def make_said(model):
     config = SimpleNamespace(DATA=SimpleNamespace(CLASS_BALANCED=False))
     sampler = SimpleNamespace(dataset=range(8), updates_per_epoch=4, global_batch_size=2, repeats=1)
-    return describe_training(config, SimpleNamespace(sample_name="images"), model, sampler)
+    return describe_training(config, SimpleNamespace(traits=TaskTraits(sample_name="images")), model, sampler)
 
 
 def test_only_parameters_that_learn_are_counted():

@@ -9,7 +9,7 @@ from paddlevit_dist.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import TrainStep
-from paddlevit_dist.tasks.task import LossTerm, StepPosition
+from paddlevit_dist.tasks.task import LossTerm, StepPosition, TaskTraits
 
 UPDATES = 6
 
@@ -17,7 +17,7 @@ UPDATES = 6
 class SquaresTask:
     """Squares of the outputs, summed."""
 
-    counts_per_sample, count_names = {"loss": 1}, ("loss",)
+    traits = TaskTraits(counts_per_sample={"loss": 1}, count_names=("loss",))
 
     def __init__(self):
         self.calls = 0

@@ -129,21 +129,33 @@ def test_a_training_ends_well_where_its_best_weights_cannot_be_evaluated_again(t
     assert trainer.model.training
 
 
-class Plain(Classification):
-    """Its ``eval_step`` keeps no records, and its records are what it predicts."""
+class WithoutRecords(Classification):
+    """Its ``eval_step`` returns no records."""
 
     def eval_step(self, model: Any, batch: Any, step: Any) -> None:
         super().eval_step(model, batch, step)
 
-    def figure_records(self, batch: Any, predictions: Any) -> Any:
-        assert batch["labels"] is not batch["labels"]  # copied from the device when asked for, and only then
-        return [int(p.argmax()) if label else None for p, label in zip(predictions, batch["labels"].tolist())]
+
+def test_a_task_whose_evaluation_returns_no_records_is_told(tmp_path, capsys):
+    values = build(tmp_path, "-epochs=1", task=WithoutRecords).train()
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: the report: ")]
+    assert len(notes) == 1 and "eval_step returned no records" in notes[0] and "top-1" in values
+
+
+class Plain(Classification):
+    """Keeps the predictions of samples whose label is not 0."""
+
+    def eval_step(self, model: Any, batch: Any, step: Any) -> Any:
+        super().eval_step(model, batch, step)
+        predictions = self.predict_step(model, batch)
+        kept = [int(p.argmax()) if label else None for p, label in zip(predictions, batch["labels"].tolist())]
+        return lambda: kept
 
     def figures(self, samples: Any, records: Any, model: Any) -> Any:
         return [FigureTable("kept", ("index", "class"), records)]
 
 
-def test_records_are_made_of_predictions_where_a_task_keeps_none_itself(tmp_path):
+def test_a_sample_without_a_record_is_left_out(tmp_path):
     trainer = build(tmp_path, "-epochs=1", task=Plain)
     trainer.train()
     (table,) = store.load(tmp_path / store.TRAINING).figures
@@ -164,8 +176,8 @@ def test_an_evaluation_writes_its_score_before_anything_of_the_report(tmp_path, 
     def log(text: str) -> None:
         existing[text.partition(" ")[0]] = {path.name for path in (tmp_path / "scored").iterdir()}
 
-    monkeypatch.setattr(evaluated.record, "log_and_print", log)
-    monkeypatch.setattr(evaluated.record, "log", log)
+    monkeypatch.setattr(evaluated.run_log, "log_and_print", log)
+    monkeypatch.setattr(evaluated.run_log, "log", log)
     evaluate_only(evaluated)
     written = {"report.html", store.EVALUATION, "eval_scored_samples.npz"}
     assert list(existing)[-2:] == ["top-1", "report:"]

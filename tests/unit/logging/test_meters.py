@@ -78,7 +78,7 @@ def test_terms_lose_their_graph():
 
 
 def hints(shares, seconds=4.0, workers=2, processes=1, cores=8):
-    hint = DataWaitHint(workers, processes, cores, lambda: ["DATA.DECODER fast"])
+    hint = DataWaitHint(workers, processes, cores, ["DATA.DECODER fast"])
     return [hint.update(share, seconds) for share in shares]
 
 

@@ -14,6 +14,7 @@ from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.protocols import get_sample_check
 from paddlevit_dist.tasks.sample_checks import BadSample, require_finite, require_label, require_labels
 from paddlevit_dist.tasks.task import Task
 
@@ -79,8 +80,8 @@ def refused_by_run(tmp_path, split, change):
         if split == "val":
             task = trainer.task
             loader = DeviceLoader(samples, sampler, task.collate, check=task.check_sample, num_workers=0, seed=0)
-            trainer.evaluation.loader = loader
-            trainer.evaluation("evaluation")
+            trainer.evaluator.loader = loader
+            trainer.evaluator("evaluation")
         else:
             trainer.datasets["train"] = samples
             trainer.train()
@@ -161,15 +162,15 @@ def test_a_bad_volume_is_named():
 
 
 def test_the_default_check_looks_into_what_users_return():
-    task = Task(None)
-    task.check_sample({"a": [1.0, (2, "text", None)], "b": np.arange(3), "c": np.zeros((0, 2))})
+    check = get_sample_check(Task(None))
+    check({"a": [1.0, (2, "text", None)], "b": np.arange(3), "c": np.zeros((0, 2))})
     for sample, named in (
         ({"a": [1.0, float("nan")]}, "a.part 1 is nan"),
         ((np.ones(3), {"x": np.array([1.0, np.inf])}), r"part 1.x\[1\] is inf"),
         (np.float16("-inf"), "a number is -inf"),
     ):
         with pytest.raises(BadSample, match=named):
-            task.check_sample(sample)
+            check(sample)
 
 
 def test_numbers_that_are_fine_pass():

@@ -47,10 +47,7 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
         )
         == 1
     )
-    assert (
-        task.preprocess_signature()["z_score"] == within
-        and task.export_parts().about["preprocessing"]["z_score"] == within
-    )
+    assert task.signature()["z_score"] == within and task.export_parts().about["preprocessing"]["z_score"] == within
     evaluated = task.build_dataset("val", tmp_path / "cache")
     case = int(evaluated.dataset.case(0)[-1])
     volume = evaluated.sample(0, np.random.default_rng(0))["volume"]
@@ -70,11 +67,11 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     np.testing.assert_allclose(between[1:-1:2], (expected[1:] + expected[:-1]) / 2, atol=1e-4)
 
     predicting = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]")
-    predicting.load_meta(CheckpointMeta(2, ("background", "bright"), task.preprocess_signature()))
+    predicting.load_meta(CheckpointMeta(2, ("background", "bright"), task.signature()))
     files = [str(data / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz") for channel in range(2)]
     again = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
     np.testing.assert_array_equal(again, volume)
-    silent = {name: value for name, value in task.preprocess_signature().items() if name != "z_score"}
+    silent = {name: value for name, value in task.signature().items() if name != "z_score"}
     predicting.load_meta(CheckpointMeta(2, ("background", "bright"), silent))
     whole = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"][1]
     assert whole.mean() == pytest.approx(0, abs=1e-5) and whole.std() == pytest.approx(1, abs=1e-5)
@@ -89,5 +86,5 @@ def test_landmarks_have_it_too(tmp_path):
     task = make_task(tmp_path, *words, kind=LandmarkDetection, recipe="landmark_unet3d")
     volume = task.build_dataset("train", tmp_path / "cache").dataset.volume(0).array
     mask = nonzero_mask([head(0, 3)])
-    assert task.preprocess_signature()["z_score"] == "mask" and not volume[~mask].any()
+    assert task.signature()["z_score"] == "mask" and not volume[~mask].any()
     assert volume[mask].mean() == pytest.approx(0, abs=1e-5) and volume[mask].std() == pytest.approx(1, abs=1e-5)

@@ -90,7 +90,7 @@ def test_the_noise_of_pointgroups_colors_is_a_share_of_their_range():
 
 def test_the_keys_reach_the_samples_and_defaults_are_what_was_before():
     for task, which in ((semantic_task(), "first"), (instance_task(), "mean")):
-        assert task.voxel_features == which and task.preprocess_signature()["POINTS.COLOR_RANGE"] == [-1.0, 1.0]
+        assert task.voxel_features == which and task.signature()["POINTS.COLOR_RANGE"] == [-1.0, 1.0]
     seen = instance_task().build_dataset("val", None).sample(0, np.random.default_rng(0)).scene.rgb
     assert -1.0 <= seen.min() < -0.6 and 0.6 < seen.max() <= 1.0
     words = ("POINTS.COLOR_RANGE", "[-0.5, 0.5]", "POINTS.VOXEL_FEATURES", "mean")
@@ -124,7 +124,7 @@ def test_a_range_that_is_none_is_told():
 def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     trained = make()
     trained.build_dataset("val", None)
-    seen = trained.preprocess_signature()
+    seen = trained.signature()
     monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {"input": seen})
     assert seen["coordinates"] == AS_GIVEN
     changes = {

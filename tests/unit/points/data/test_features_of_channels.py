@@ -137,7 +137,7 @@ def test_a_network_sees_the_channels_that_the_key_names(tmp_path):
     expected = np.c_[scene.channels["intensity"] / 255, scene.xyz, scene.channels["normal"]]
     first = [np.flatnonzero(view.inverse == voxel)[0] for voxel in range(len(view.voxels))]
     np.testing.assert_allclose(view.features, expected[first], rtol=1e-6)
-    assert task.preprocess_signature()["POINTS.FEATURES"] == ["intensity/255", "xyz", "normal"]
+    assert task.signature()["POINTS.FEATURES"] == ["intensity/255", "xyz", "normal"]
     model = task.build_model()
     batch = tensors(task.collate([samples.sample(0, None)]))
     assert task.point_logits(model, batch).shape == [40, 5]

@@ -210,7 +210,7 @@ def test_a_checkpoint_says_what_its_network_saw(tmp_path):
         write_head(tmp_path / case / "val", "case", suffix, affine)
         task = task_for(tmp_path / case, "VOLUMES.INTENSITY_WINDOW", "[-500,900]")
         task.build_dataset("val", tmp_path / "cache")
-        said.append(task.preprocess_signature())
+        said.append(task.signature())
     assert said[0] == said[1] == said[2]
     assert said[0]["orientation"] == "RAS" and said[0]["landmarks"] == ["chin", "nose"]
     assert said[0]["spacing_mm"] == [0.7, 0.703, 0.938] and said[0]["intensity_window"] == [-500.0, 900.0]

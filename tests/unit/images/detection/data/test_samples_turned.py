@@ -77,8 +77,8 @@ def test_new_images_are_turned_as_those_of_the_training_were(tmp_path, kind, wor
     write(tmp_path / "data", kind, 6, drawn_on_stored=word == "false")
     config = configured(tmp_path / "data", kind, tmp_path, *(["DATA.EXIF_ROTATE", word] if word else []))
     trained, predicting = Detection(config), Detection(config)
-    facts = trained.dataset_signature(trained.build_dataset("train", tmp_path))
-    predicting.load_meta(CheckpointMeta(1, ("thing",), trained.preprocess_signature(), facts))
+    facts = trained.signature(trained.build_dataset("train", tmp_path))
+    predicting.load_meta(CheckpointMeta(1, ("thing",), trained.signature(), facts))
     image = next((tmp_path / "data").rglob("1.png"))
     inputs = predicting.open_inputs([str(image)], tmp_path)
     assert inputs.sample(0, np.random.default_rng(0)).original_size == size

@@ -1,0 +1,432 @@
+"""Optional abilities of a task: one class for each feature that asks something of a task.
+
+A task lists its abilities as base classes, and a feature finds them with ``isinstance``. If a task lacks one, a command
+that needs it says so, and a run continues without the feature.
+
+| ability | asked by |
+|---|---|
+| ``SampleChecking`` | loader processes, ``predict``, ``doctor`` |
+| ``SampleDescription`` | first lines of a log, ``doctor`` |
+| ``LogContributor`` | log of a run, ``doctor`` |
+| ``ParameterGrouping`` | optimizer |
+| ``Recomputable`` | TRAIN.RECOMPUTE |
+| ``FeatureCaching`` | training and evaluation of probes |
+| ``ModelChecking`` | -show_config |
+| ``CheckpointMatching`` | -pretrained, -resume, ``evaluate`` |
+| ``Restorable`` | ``predict``, ``export`` |
+| ``Predictable`` | ``predict``, SAVE_PREDICTIONS |
+| ``AnnotationMatching`` | ``predict -annotations`` |
+| ``Exportable`` | ``export``, evaluation of exported files |
+| ``Reportable`` | report of a run |
+| ``Drawable`` | ``inspect data``, ``compare`` |
+| ``Checkable`` | ``doctor`` |
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from .dataset import TransformedDataset
+from .figures import Color, Figure
+from .prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
+from .sample_checks import require_finite
+from .step_types import ExportParts
+from .task import Task
+
+Labeled = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
+SAME_SETTINGS = "use the same settings"  # what to do about other preprocessing
+
+
+# ---- training ----------------------------------------------------------------------------------------------------
+
+
+class SampleChecking(Task, ABC):
+    """A task that checks samples itself: NaN has a meaning in them, or they have labels.
+
+    Samples of other tasks must have finite numbers only.
+
+    Asked for in ``tasks/protocols.py``.
+    """
+
+    @abstractmethod
+    def check_sample(self, sample: Any) -> None:
+        """Check a sample before it is used, and raise an error if it must not be.
+
+        Called in the loader process for each sample that is read, in training and in evaluation. The caller adds the
+        sample's index, description and rank to the message.
+
+        Args:
+            sample: the sample, as ``TransformedDataset.sample`` returned it.
+
+        Raises:
+            BadSample: the sample must not be used; the message says why.
+        """
+
+
+class SampleDescription(Task, ABC):
+    """A task that describes the content of a split in more than the number of its samples.
+
+    Asked for in ``tasks/protocols.py``.
+    """
+
+    @abstractmethod
+    def describe_samples(self, samples: Any) -> str:
+        """Describe the size of a split for the first log lines: the number of samples, by class if known."""
+        return count_samples(self, samples)
+
+
+class LogContributor(Task, ABC):
+    """A task that adds lines to the log of a run.
+
+    Asked for in ``debug/doctor_checks.py``, ``engine/hooks.py`` and ``inference/evaluation.py``.
+    """
+
+    def finish_epoch(self) -> list[str]:
+        """Return log lines for the main process; called on every rank after an epoch's last step."""
+        return []
+
+    def evaluation_lines(self) -> list[str]:
+        """Return log lines after an evaluation without training, in addition to its values.
+
+        Called in the main process, for the samples that this process has evaluated.
+        """
+        return []
+
+
+class ParameterGrouping(Task, ABC):
+    """A task that chooses the weight decay and the learning rate of each parameter.
+
+    Other tasks have the engine's groups, without decay for biases, norms and the parameters in the model's
+    ``no_weight_decay()``.
+
+    Asked for in ``engine/training_state.py``.
+    """
+
+    @abstractmethod
+    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
+        """Group the parameters by weight decay and learning rate.
+
+        Args:
+            model: the bare model.
+
+        Returns:
+            Groups ``{"names": [...], "weight_decay": float, "learning_rate": factor}``.
+        """
+
+
+class Recomputable(Task, ABC):
+    """A task whose models can recompute activations in the backward pass.
+
+    Asked for in ``engine/training_state.py``.
+    """
+
+    @abstractmethod
+    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
+        """Return the layers whose activations TRAIN.RECOMPUTE recomputes; each maps tensors to a tensor.
+
+        Raises:
+            UserError: the configured model has no such layers.
+        """
+
+
+class FeatureCaching(Task, ABC):
+    """A task that computes values of frozen layers once, before training or evaluation.
+
+    Asked for in ``engine/trainer.py``.
+    """
+
+    @abstractmethod
+    def on_weights_loaded(
+        self,
+        model: paddle.nn.Layer,
+        datasets: Mapping[str, TransformedDataset],
+        cache_features: Callable[..., np.ndarray],
+    ) -> None:
+        """Compute values that depend on frozen layers only.
+
+        Called on every rank once the model has the weights of -pretrained or -resume, before any sample is read.
+
+        Args:
+            model: the bare model.
+            datasets: samples by split.
+            cache_features: ``engine.feature_cache.FeatureCache`` of this run, which computes features of all samples
+                once.
+        """
+
+
+class ModelChecking(Task, ABC):
+    """A task that can check its configured model without building it.
+
+    Asked for in ``commands/train.py``.
+    """
+
+    @abstractmethod
+    def check_model(self) -> list[str]:
+        """Check the configured model without data, weights or memory; called by -show_config.
+
+        Returns:
+            Lines about files that a run still needs.
+
+        Raises:
+            UserError: ``build_model`` would reject the configuration.
+        """
+
+
+class CheckpointMatching(Task, ABC):
+    """A task that knows more about the fit of a checkpoint than equality of settings.
+
+    Asked for in ``engine/compatibility.py``.
+    """
+
+    #: names of other tasks whose trained weights this task can load
+    compatible_tasks: tuple[str, ...] = ()
+
+    def mismatch_hint(self, name: str, theirs: Any) -> str:
+        """Return what the user can do if weights were trained with another value in ``signature``.
+
+        Args:
+            name: name of the setting.
+            theirs: the value that the weights were trained with.
+        """
+        return SAME_SETTINGS
+
+
+# ---- trained weights ---------------------------------------------------------------------------------------------
+
+
+class Restorable(Task, ABC):
+    """A task that works with trained weights alone, without the data that they were trained on.
+
+    Asked for as a part of ``Predictable`` and ``Exportable``.
+    """
+
+    @abstractmethod
+    def load_meta(self, meta: CheckpointMeta) -> None:
+        """Store values that would follow from the training data, when trained weights are used on other data.
+
+        Called once in the parent process, before anything else and in place of ``build_dataset``.
+
+        Args:
+            meta: metadata of the checkpoint.
+        """
+
+
+class Predictable(Restorable):
+    """A task that predicts inputs without labels.
+
+    Asked for in ``inference/evaluation.py`` and ``inference/predictor.py``.
+    """
+
+    @abstractmethod
+    def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
+        """Predict each sample of a batch without using labels. Called without gradients, in evaluation mode.
+
+        Args:
+            model: the bare model.
+            batch: tensors on the device by name, from ``collate``.
+
+        Returns:
+            One prediction per sample, in the batch's order, as numpy arrays and plain values.
+        """
+
+    @abstractmethod
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Open inputs without labels for a prediction.
+
+        Called after ``load_meta``. Inputs that are missing or cannot be listed are in the result's ``unreadable``;
+        remarks are in its ``notices``.
+
+        Args:
+            inputs: paths as the user wrote them, such as files, folders and archives; from Python also other inputs
+                that the task supports, such as images in memory.
+            cache_folder: existing folder for indices and similar files, which are needed until the prediction ends.
+
+        Returns:
+            The inputs, in their order.
+
+        Raises:
+            UserError: the task cannot predict such inputs.
+        """
+
+    @abstractmethod
+    def prediction_rows(self, prediction: Any) -> list[Row]:
+        """Convert the prediction of one input to rows of the output tables, usually one.
+
+        All rows of a task have the same names, and values that JSON and CSV can hold. The input's name is added in
+        front.
+
+        Args:
+            prediction: the result of ``predict_step`` for the input.
+
+        Raises:
+            BadSample: the outputs are not finite; the input is then listed as unreadable.
+        """
+
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+        """Build the writer of files other than the rows of ``predict``, also for an evaluation with SAVE_PREDICTIONS.
+
+        Called on each rank, and in the main process at the end. By default, nothing is written.
+
+        Args:
+            folder: existing folder for the files.
+            samples: the inputs of ``open_inputs``, or the evaluated samples.
+        """
+        return PredictionWriter()
+
+
+class AnnotationMatching(Predictable):
+    """A task whose prediction files have the ids of an annotation file.
+
+    Asked for in ``commands/predict.py``.
+    """
+
+    @abstractmethod
+    def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+        """Read the ids of images and classes, matched by name, from a file of annotations, for ``prediction_writer``.
+
+        Called in the parent process, after ``open_inputs``.
+
+        Args:
+            annotations: path of the file.
+            samples: the inputs.
+
+        Returns:
+            Lines for the user.
+
+        Raises:
+            UserError: the file cannot be read or lacks ids.
+        """
+
+
+class Exportable(Restorable):
+    """A task whose models can be exported.
+
+    Asked for in ``export/descriptions.py``.
+    """
+
+    #: the key that ``export -image_size`` sets: one number, or height and width
+    image_size_key = "DATA.IMAGE_SIZE"
+
+    @abstractmethod
+    def export_parts(self) -> ExportParts:
+        """Describe an exported model. Called after ``load_meta``.
+
+        Raises:
+            UserError: the configured model cannot be exported.
+        """
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return a trained model as a function from tensors to one or several tensors; by default, the model itself."""
+        return model
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return the model that ``eval_step`` takes, from a function of ``exported_model``; by default, the same."""
+        return function
+
+
+# ---- looking at data and results ---------------------------------------------------------------------------------
+
+
+class Reportable(Task, ABC):
+    """A task that makes figures for the report of a run.
+
+    Its ``eval_step`` returns records if ``step.keeps_records``: one small picklable record per sample, in the batch's
+    order; None for a sample without one. The records of a whole split are gathered on the main process and should stay
+    below 50 MB: a few numbers for each image, or data of the scenes that will be shown.
+
+    Asked for in ``inference/evaluation.py`` and ``report/hook.py``.
+    """
+
+    @abstractmethod
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> Sequence[Figure]:
+        """Build tables, images and point sets about an evaluation, most important first.
+
+        Called in the main process only, without gradients and with the model in evaluation mode, while the other ranks
+        wait. An error here costs the report its figures, nothing else.
+
+        Args:
+            samples: the evaluated samples; some may be read again.
+            records: index in ``samples`` and record, ordered by index, from all ranks, without records that are None.
+            model: the evaluated model, for figures that need further forward passes.
+        """
+
+
+class Drawable(Task, ABC):
+    """A task that draws its samples.
+
+    Asked for in ``commands/inspect_data.py`` and ``compare/images.py``.
+    """
+
+    @abstractmethod
+    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
+        """Draw the model's input for each sample of a batch.
+
+        Args:
+            samples: the training samples.
+            batch: the batch, from ``collate``.
+            epoch: the epoch it belongs to, from 1.
+        """
+
+    @abstractmethod
+    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
+        """Draw samples as an evaluation prepares them.
+
+        Args:
+            samples: the evaluation samples.
+            indices: indices of the samples to draw.
+        """
+
+    def image_legend(self) -> Sequence[tuple[str, Color]]:
+        """Return what the colors in these images mean: names with red, green and blue. Called once data are open."""
+        return ()
+
+    def summarize_samples(self, samples: Any) -> Iterable[str]:
+        """Return lines about the content of training samples; may read many samples."""
+        return ()
+
+
+class Checkable(Task, ABC):
+    """A task whose labels and first losses ``doctor`` can check.
+
+    Asked for in ``debug/doctor_checks.py``.
+    """
+
+    def get_classes(self, samples: Any) -> np.ndarray | None:
+        """Return the class of each sample, int (samples,), if it is known without reading samples."""
+        return None
+
+    def classes_in(self, sample: Any) -> np.ndarray | None:
+        """Return the classes in a sample that was read.
+
+        Returns:
+            int of any shape, without ignored labels; None if labels are not classes.
+        """
+        return None
+
+    def expected_losses(self) -> dict[str, float]:
+        """Return the loss terms of an untrained model, which prefers no class, by name."""
+        return {}
+
+
+# ---- defaults ----------------------------------------------------------------------------------------------------
+
+
+def get_sample_check(task: Task) -> Callable[[Any], None]:
+    """Return the function that checks a sample: ``check_sample`` of the task, or ``require_finite``."""
+    return task.check_sample if isinstance(task, SampleChecking) else require_finite
+
+
+def describe_samples(task: Task, samples: Any) -> str:
+    """Describe the size of a split for the log: as the task does, or by the number of samples."""
+    return task.describe_samples(samples) if isinstance(task, SampleDescription) else count_samples(task, samples)
+
+
+def count_samples(task: Task, samples: Any) -> str:
+    """Return the number of samples with their noun, such as "480 images"."""
+    return f"{len(samples):,} {task.traits.sample_name}"

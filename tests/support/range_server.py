@@ -1,0 +1,117 @@
+"""A web server of a folder, with byte ranges, tags and listings, that can fail as servers do."""
+
+import hashlib
+import html
+import http.server
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+
+class RangeServer:
+    """Serves the files of ``folder``; a context that ends it.
+
+    Attributes:
+        requests: method and path -> how often it was asked for.
+        has_listings: a folder is answered with links to its files, else with 404.
+        has_ranges: a range is answered as such, else with the whole file.
+        cuts: answers to ranges that are cut after half of their bytes, before others are whole.
+        errors: answers 503 to ranges, before others are whole.
+        pause_seconds: before each answer to a range.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.requests: Counter[str] = Counter()
+        self.has_listings = self.has_ranges = True
+        self.cuts = self.errors = 0
+        self.pause_seconds = 0.0
+        self._lock = threading.Lock()
+        self._tags: dict[tuple[Path, int], str] = {}
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:  # noqa: N802
+                outer._answer(self, has_body=True)
+
+            def do_HEAD(self) -> None:  # noqa: N802
+                outer._answer(self, has_body=False)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        class QuietServer(http.server.ThreadingHTTPServer):
+            request_queue_size = 128
+
+            def handle_error(self, *arguments: Any) -> None:  # a client that gave up
+                pass
+
+        self.server = QuietServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    def address(self, path: str = "") -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/{path}"
+
+    def _take(self, name: str) -> bool:
+        with self._lock:
+            left = getattr(self, name)
+            setattr(self, name, max(0, left - 1))
+            return left > 0
+
+    def _answer(self, request: Any, has_body: bool) -> None:
+        with self._lock:
+            self.requests[f"{request.command} {request.path}"] += 1
+        path = self.folder / unquote(request.path).lstrip("/")
+        if path.is_dir() and self.has_listings:
+            names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
+            links = "".join(f'<a href="{html.escape(name)}">{html.escape(name)}</a>\n' for name in names)
+            return self._send(request, 200, links.encode(), {"Content-Type": "text/html"}, has_body)
+        if not path.is_file():
+            return self._send(request, 404, b"", {}, has_body)
+        status = path.stat()
+        headers = {"ETag": self._tag(path, status.st_mtime_ns), "Content-Type": "application/octet-stream"}
+        asked = request.headers.get("Range")
+        if asked is None or not self.has_ranges:
+            return self._send(request, 200, path.read_bytes(), headers, has_body)
+        time.sleep(self.pause_seconds)
+        if self._take("errors"):
+            return self._send(request, 503, b"", {}, has_body)
+        first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        headers["Content-Range"] = f"bytes {first}-{min(last, status.st_size - 1)}/{status.st_size}"
+        with path.open("rb") as file:
+            file.seek(first)
+            return self._send(request, 206, file.read(last + 1 - first), headers, has_body)
+
+    def _tag(self, path: Path, changed_ns: int) -> str:
+        if (path, changed_ns) not in self._tags:
+            self._tags[path, changed_ns] = f'"{hashlib.md5(path.read_bytes()).hexdigest()}"'
+        return self._tags[path, changed_ns]
+
+    def _send(self, request: Any, code: int, body: bytes, headers: dict[str, str], has_body: bool) -> None:
+        request.send_response(code)
+        for name, value in headers.items():
+            request.send_header(name, value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        if not has_body:
+            return
+        if code == 206 and self._take("cuts"):
+            request.wfile.write(body[: len(body) // 2])
+            request.close_connection = True
+        else:
+            request.wfile.write(body)
+
+    def __enter__(self) -> "RangeServer":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()

@@ -1,0 +1,118 @@
+"""The cache of byte ranges: what is read back, its size, and what killed or racing writers leave."""
+
+import os
+import pickle
+import random
+import threading
+
+import pytest
+
+from paddlevit_dist.data import range_cache
+from paddlevit_dist.data.range_cache import FOLDERS, RangeCache
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return RangeCache(tmp_path / "cache", FOLDERS * 10_000)
+
+
+def files(cache):
+    found = [os.path.join(top, name) for top, _, names in os.walk(cache.folder) for name in names]
+    return [path for path in found if os.path.basename(path) != "bytes"]
+
+
+def test_what_is_put_is_got_also_by_a_pickled_copy(cache):
+    assert cache.get("a") is None
+    cache.put("a", b"x" * 100)
+    cache.put("b", b"")
+    assert cache.get("a") == b"x" * 100 and pickle.loads(pickle.dumps(cache)).get("b") == b""
+    assert cache.get("c") is None
+
+
+def test_size_never_exceeds_the_limit_and_the_latest_ranges_stay(cache):
+    generator, kept = random.Random(3), {}
+    for number in range(500):
+        kept[f"{number}"] = generator.randbytes(generator.randrange(6000))
+        cache.put(f"{number}", kept[f"{number}"])
+        if number % 100 == 0:
+            assert sum(map(os.path.getsize, files(cache))) <= cache.limit_bytes
+    assert sum(map(os.path.getsize, files(cache))) > cache.limit_bytes / 2
+    answers = {key: cache.get(key) for key in kept}
+    assert all(answers[key] in (None, kept[key]) for key in kept)
+    assert all(answers[str(number)] == kept[str(number)] for number in range(460, 500))
+    assert answers["0"] is None
+
+
+def test_ranges_read_longest_ago_are_removed_first(cache, monkeypatch):
+    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+    cache.limit_bytes = 10_000
+    for number, name in enumerate("abc"):
+        cache.put(name, bytes(3000))
+        os.utime(cache._path(name), (number, number))
+    cache.get("a")
+    cache.put("d", bytes(3000))
+    assert [name for name in "abcd" if cache.get(name) is not None] == ["a", "c", "d"]
+
+
+def test_a_range_larger_than_its_part_is_not_kept(cache):
+    cache.put("a", bytes(10_000))
+    assert cache.get("a") is None and files(cache) == []
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:50], lambda c: b"", lambda c: bytes(len(c)), lambda c: c + b"x"])
+def test_a_damaged_file_is_not_read(damage, cache):
+    cache.put("a", b"x" * 100)
+    [path] = files(cache)
+    with open(path, "rb") as stream:
+        content = stream.read()
+    with open(path, "wb") as stream:
+        stream.write(damage(content))
+    assert cache.get("a") is None
+    cache.put("a", b"x" * 100)
+    assert cache.get("a") == b"x" * 100
+
+
+def test_an_interrupted_write_leaves_nothing_and_leftovers_are_removed(cache, monkeypatch):
+    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+    cache.limit_bytes = 10_000
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        cache.put("a", bytes(100))
+    monkeypatch.undo()
+    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+    assert cache.get("a") is None and files(cache) == []
+    leftover = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")  # of a killed process
+    with open(leftover, "wb") as stream:
+        stream.write(bytes(5000))
+    os.utime(leftover, (1, 1))
+    for number in range(4):
+        cache.put(str(number), bytes(3000))
+    assert not os.path.exists(leftover)
+
+
+def test_racing_writers_and_readers_see_whole_ranges(cache):
+    contents = {str(number): bytes([number]) * (500 + number) for number in range(200)}
+    wrong = []
+
+    def work(seed):
+        generator = random.Random(seed)
+        for _ in range(60):
+            key = str(generator.randrange(200))
+            found = cache.get(key)
+            wrong.extend([key] if found not in (None, contents[key]) else [])
+            cache.put(key, contents[key])
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [] and sum(map(os.path.getsize, files(cache))) <= cache.limit_bytes
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write .*below DATA.CACHE_FOLDER") as caught:
+        RangeCache(tmp_path / "file", 1 << 30).put("a", b"x")
+    assert "\n" not in str(caught.value)

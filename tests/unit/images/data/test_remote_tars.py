@@ -1,0 +1,149 @@
+"""Tar files at an address: the same images as in a folder, by listing and by index; cut, slow and changed answers."""
+
+import pickle
+import shutil
+
+import pytest
+from support.range_server import RangeServer
+from support.shard_writer import write_shards
+
+from paddlevit_dist.data import remote_folder
+from paddlevit_dist.images.data.remote_tars import RemoteTars
+from paddlevit_dist.images.data.tar import TarImages
+from paddlevit_dist.images.prepare.published_index import publish_index
+from paddlevit_dist.runtime.errors import UserError
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("fsspec")
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(folder, "train", range(10))
+    write_shards(folder, "val", range(100, 103))
+    (folder / "classes.txt").write_text("cat\ndog\nelk\n")
+    return folder
+
+
+@pytest.fixture
+def folder(shards, tmp_path):
+    return shutil.copytree(shards, tmp_path / "served")
+
+
+@pytest.fixture
+def server(folder):
+    with RangeServer(folder) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def quick_pauses(monkeypatch):
+    plain = remote_folder.RemoteFolder.__init__
+    monkeypatch.setattr(
+        remote_folder.RemoteFolder,
+        "__init__",
+        lambda self, address, timeout=0.5, pause=0.01: plain(self, address, timeout, pause),
+    )
+
+
+def assert_same(dataset, expected):
+    assert len(dataset) == len(expected) and dataset.class_names == expected.class_names
+    assert dataset.labels.tolist() == expected.labels.tolist() and dataset.num_classes == expected.num_classes
+    for index in range(len(expected)):
+        assert dataset.encoded(index) == expected.encoded(index)
+        assert dataset.identity(index) == expected.identity(index)
+        assert dataset.part(index, 3, 20).tobytes() == expected.part(index, 3, 20).tobytes()
+    assert dataset.identities().tolist() == expected.identities().tolist()
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize("is_published", [False, True])
+def test_images_at_an_address_are_those_of_the_folder(split, is_published, folder, server, cache):
+    if is_published:
+        assert list(publish_index(folder)) == [("train", 10, 3), ("val", 3, 1)]
+        server.has_listings = False
+    expected = TarImages(str(folder), split, cache)
+    dataset = TarImages(server.address(), split, cache)
+    assert_same(dataset, expected)
+    assert dataset.describe(0) == server.address(f"{split}-00000.tar/") + expected._index.path(0).rpartition("/")[2]
+    asked = sum(server.requests.values())
+    copy = pickle.loads(pickle.dumps(dataset))
+    assert len(pickle.dumps(dataset)) < 1500
+    assert_same(copy, expected)
+    assert sum(server.requests.values()) == asked  # all from the cache
+
+
+def test_a_batch_is_fetched_at_once_and_each_image_once(folder, server, cache):
+    dataset = TarImages(server.address(), "train", cache)
+    server.requests.clear()
+    server.pause_seconds = 0.1
+    dataset.prefetch([1, 5, 9, 1])
+    assert sum(server.requests.values()) == 3
+    expected = TarImages(str(folder), "train", cache)
+    assert [dataset.encoded(index) for index in (1, 5, 9)] == [expected.encoded(index) for index in (1, 5, 9)]
+    dataset.prefetch([1, 2])
+    assert sum(server.requests.values()) == 4
+
+
+@pytest.mark.parametrize("fault", [{"cuts": 3}, {"errors": 3}])
+def test_failed_requests_are_repeated(fault, folder, server, cache):
+    dataset = TarImages(server.address(), "train", cache)
+    vars(server).update(fault)
+    assert dataset.encoded(0) == TarImages(str(folder), "train", cache).encoded(0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ({"errors": 99}, "train-00000.tar cannot be read in 5 attempts: the server answers 503"),
+        ({"cuts": 99}, "train-00000.tar cannot be read in 5 attempts: "),
+        ({"pause_seconds": 0.8}, "train-00000.tar cannot be read in 5 attempts: no answer in time"),
+        ({"has_ranges": False}, r"train-00000.tar: the server sends whole files only \(no byte ranges\)"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_one_line(fault, reason, server, cache, monkeypatch):
+    dataset = TarImages(server.address(), "train", cache)
+    dataset._tars._remote.timeout_seconds = 0.1
+    vars(server).update(fault)
+    with pytest.raises(UserError, match=reason) as caught:
+        dataset.encoded(0)
+    assert "\n" not in str(caught.value) and not list(cache.rglob("images/*/*"))
+
+
+def test_a_changed_file_is_refused_and_its_index_built_anew(folder, server, cache):
+    dataset = TarImages(server.address(), "train", cache)
+    dataset.encoded(0)
+    write_shards(folder, "train", range(50, 54))  # of the same size, in the place of the first tar file
+    assert (folder / "train-00000.tar").stat().st_size == dataset._tars.size("train-00000.tar")
+    with pytest.raises(UserError, match="train-00000.tar has changed since it was opened: .* bytes with tag"):
+        dataset.encoded(1)
+    again = TarImages(server.address(), "train", cache)
+    assert_same(again, TarImages(str(folder), "train", cache))
+    (folder / "train-00001.tar").unlink()
+    with pytest.raises(UserError, match="train-00001.tar cannot be read: it does not exist|answers 404"):
+        again._tars.prefetch([("train-00001.tar", 0, 77)])
+
+
+def test_an_index_of_other_tar_files_is_refused(folder, server, cache):
+    list(publish_index(folder))
+    TarImages(server.address(), "train", cache)
+    write_shards(folder, "train", range(3))
+    with pytest.raises(UserError, match="train-00000.tar has .* bytes, in tar-index.json .*: write the index again"):
+        TarImages(server.address(), "train", cache)
+    list(publish_index(folder))
+    assert len(TarImages(server.address(), "train", cache)) == 9  # the other tar files have the images 4 to 9
+    (folder / "tar-index.json").write_text("{}")
+    with pytest.raises(UserError, match="tar-index.json cannot be read: .*prepare index"):
+        TarImages(server.address(), "train", cache)
+
+
+def test_addresses_without_data_are_one_line(server, cache):
+    server.has_listings = False
+    with pytest.raises(UserError, match="/ cannot be listed.*and has no tar-index.json"):
+        TarImages(server.address(), "train", cache)
+    with pytest.raises(UserError, match=r"gs://bucket: expected a folder of this machine, or s3://, http:// or"):
+        RemoteTars("gs://bucket", cache)
+    server.has_listings = True
+    with pytest.raises(UserError, match="has no tar files of the test images"):
+        TarImages(server.address(), "test", cache)

@@ -21,7 +21,7 @@ from .collectives import (
 )
 from .stops import StopRequested, SyncPoint
 from .world import is_main, rank, world_size
-from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, synchronize_only_last
+from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, without_synchronization
 
 __all__ = [
     "DistributedBatchNorm",
@@ -46,7 +46,7 @@ __all__ = [
     "reduce_dict",
     "running_statistics",
     "set_batch_norm_momentum",
-    "synchronize_only_last",
     "unbias_running_variance",
+    "without_synchronization",
     "world_size",
 ]

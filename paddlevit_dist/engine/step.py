@@ -18,7 +18,7 @@ from ..distributed import (
     rank,
     running_statistics,
     stops,
-    synchronize_only_last,
+    without_synchronization,
     world_size,
 )
 from ..launch import status
@@ -238,7 +238,7 @@ class TrainStep:
             is_last = micro == len(batches) - 1
             status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
             self._wait_for_ranks(self._forward_communicates)
-            with synchronize_only_last(self.model, is_last):
+            with contextlib.nullcontext() if is_last else without_synchronization(self.model):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
@@ -292,7 +292,7 @@ class TrainStep:
 
     def _wait_for_ranks(self, communicates: bool) -> None:
         """On CPUs, wait for all ranks before a collective: gloo fails if a rank waits in one for more than 30 s."""
-        if communicates and self.on_host:
+        if communicates and self.on_host and world_size() > 1:
             host_barrier()
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import paddle
 
+from .. import extension
 from ..checkpoint.low_rank import is_factor
 from ..data.sampler import TrainingSampler
 from ..distributed import rank, recompute_layers, set_batch_norm_momentum, world_size
@@ -85,6 +86,8 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     """
     paddle.seed(config.SEED)
     model = prepare(task.build_model())
+    if extension.has("cpu_kernels"):
+        extension.accelerate(model)
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
         raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")

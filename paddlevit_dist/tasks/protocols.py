@@ -16,6 +16,7 @@ that needs it says so, and a run continues without the feature.
 | ``Restorable`` | ``predict``, ``export`` |
 | ``Predictable`` | ``predict``, SAVE_PREDICTIONS |
 | ``AnnotationMatching`` | ``predict -annotations`` |
+| ``DatasetSaving`` | ``predict -save_as`` |
 | ``Exportable`` | ``export``, evaluation of exported files |
 | ``Reportable`` | report of a run |
 | ``Drawable`` | ``inspect data``, ``compare`` |
@@ -299,6 +300,23 @@ class AnnotationMatching(Predictable):
 
         Raises:
             UserError: the file cannot be read or lacks ids.
+        """
+
+
+class DatasetSaving(Predictable):
+    """A task that saves its predictions as a data set for labelling tools.
+
+    Asked for in ``commands/predict.py``.
+    """
+
+    @abstractmethod
+    def save_predictions_as(self, layout: str) -> None:
+        """Let ``prediction_writer`` also write a data set of the predictions.
+
+        Called in the parent process, after ``open_inputs``.
+
+        Args:
+            layout: "coco", "yolo" or "voc".
         """
 
 

@@ -23,6 +23,7 @@ from ...tasks.protocols import (
     AnnotationMatching,
     Checkable,
     CheckpointMatching,
+    DatasetSaving,
     Drawable,
     Exportable,
     Reportable,
@@ -67,6 +68,7 @@ from .windows import merge_images
 class Detection(
     BackboneTask,
     AnnotationMatching,
+    DatasetSaving,
     Exportable,
     Reportable,
     Drawable,
@@ -99,6 +101,7 @@ class Detection(
         self._turned: dict[str, bool] = {}  # whether each open split is rotated by EXIF
         self._are_named = True  # whether categories have names, not only numbers
         self._annotation_ids: Any = None  # set by ``load_annotation_ids``
+        self._saved_as: str | None = None  # set by ``save_predictions_as``
         self._criterion: DetectionCriterion | None = None
         self.speed = SpeedMeter()
         self.model_options.update(self._model_options())
@@ -413,13 +416,17 @@ class Detection(
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""
+        from ..data.inputs import InputImages
+        from .predicted_dataset import PredictedDataset
         from .prediction import DetectionWriter
 
-        least_score, names = self.config.DETECTION.SCORE_THRESHOLD, self.class_names
-        if self._annotation_ids is None or not isinstance(samples, InputSamples):
-            return DetectionWriter(folder, samples, names, self.category_ids, least_score, self._are_named)
-        images, categories = self._annotation_ids
-        return DetectionWriter(folder, samples, names, categories, least_score, self._are_named, images)
+        least_score, names, dataset = self.config.DETECTION.SCORE_THRESHOLD, self.class_names, None
+        if self._saved_as is not None and isinstance(samples, InputImages):
+            dataset = PredictedDataset(folder, samples, self._saved_as, names, self.category_ids, least_score)
+        images, categories = None, self.category_ids
+        if self._annotation_ids is not None and isinstance(samples, InputSamples):
+            images, categories = self._annotation_ids
+        return DetectionWriter(folder, samples, names, categories, least_score, self._are_named, images, dataset)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""
@@ -466,6 +473,10 @@ class Detection(
 
         transform = DetectionInput(build_evaluation_transform(self.config), build_window_plan(self.config))
         return self.new_images(inputs, cache_folder, transform)
+
+    def save_predictions_as(self, layout: str) -> None:
+        """Let ``prediction_writer`` also write a data set of the predictions, in one of its ``LAYOUTS``."""
+        self._saved_as = layout
 
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         """Use the ids in an annotation file for inputs and classes, and return log lines."""

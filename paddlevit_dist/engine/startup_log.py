@@ -63,7 +63,7 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
         "seed": config.SEED,
         "effective_batch": effective_batch_size(config, world_size()),
         "product_check": tuned,
-        device_kinds.GPU: gpu.settings(),
+        device_kinds.GPU: gpu.settings() if is_on_gpu() else None,
         "data": {split: _facts(task, samples) for split, samples in datasets.items()},
     }
     run_log.start(dump_yaml(config), facts, config.EVAL)

@@ -28,6 +28,7 @@ from ..logging.record import RunLog
 from ..registry import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
+from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts
@@ -108,8 +109,10 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.run_log.log_and_print(line)
-        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
-        assert_same_on_all_ranks(config, self.task, self.datasets)
+        if is_on_gpu():
+            gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
+        if world_size() > 1:
+            assert_same_on_all_ranks(config, self.task, self.datasets)
         self.heartbeat = Heartbeat(self.run_log.log_and_print, shown=self.run_log.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
@@ -167,7 +170,7 @@ class Trainer:
         """
         parts = self.config, self.task, self.datasets, self.state, self.run_log
         self.resume_state = StateLoader(*parts).load()
-        self.checkpointer = Checkpointer(*parts, self.resume_state, self.callbacks.note_saved)
+        self.checkpointer = Checkpointer(*parts, self.resume_state, self.callbacks.queued_saves.append)
         self._update_saved = self.schedule.update  # the last one saved; at first, the one that the run starts from
 
     def on_weights_loaded(self) -> None:
@@ -366,7 +369,8 @@ class Trainer:
 
     def _report(self, results: list[StepResult]) -> None:
         """Call the hooks for the steps that have completed, oldest first."""
-        self.callbacks.deliver_saved()
+        if self.callbacks.queued_saves:
+            self.callbacks.deliver_saved()
         for result in results:
             update = self._pending.popleft()(**result._asdict())
             for hook in self.hooks:

@@ -108,19 +108,19 @@ class Script:
     def _save_and_wait(self) -> None:
         """The same content, flushed and hashed in the same way, by a training that waits for it."""
         from paddlevit_dist import is_main
-        from paddlevit_dist.checkpoint import store as checkpoints
+        from paddlevit_dist.checkpoint import store as checkpoint_store
         from paddlevit_dist.distributed import barrier
 
         parts = self.training
         if is_main():
             extra = {"scaler": {}, "best": None, "global_batch_size": 1}
             position = parts.state.position()
-            state = checkpoints.RunState(position, parts.state.moments.state_dict(), extra)
+            state = checkpoint_store.RunState(position, parts.state.optimizer_state.state_dict(), extra)
             weights, averages = parts.model.state_dict(), parts.ema.state_dict()
-            written = checkpoints.save(
-                self.folder, checkpoints.update_name(position["update"]), weights, state, averages
+            written = checkpoint_store.save(
+                self.folder, checkpoint_store.update_name(position["update"]), weights, state, averages
             )
-            checkpoints.prune(self.folder, lambda epoch: False, position["update"], 1, good=written)
+            checkpoint_store.prune(self.folder, lambda epoch: False, position["update"], 1, good=written)
         barrier()
 
 
@@ -154,7 +154,7 @@ def work(name: str, folder: str) -> None:
     trainer = Trainer(config, task, {"train": samples, "val": Repeated(noise, config.DATA.BATCH_SIZE)})
     script.training = trainer
     trainer.prepare_training()
-    trainer.record.log_and_print = script.log_and_print
+    trainer.run_log.log_and_print = script.log_and_print
     trainer.train()
     if is_main():
         (last,) = Path(folder, "peer").glob("update_*")

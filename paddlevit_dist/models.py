@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import extension
 from .registry import MODELS, SPELLINGS, find_name, is_weights_name, list_bridged_models, require_derived, resolve
 from .runtime.errors import UserError
 
@@ -52,16 +51,11 @@ def default_classes(name: str) -> int:
 
 
 def prepare(model: Any) -> Any:
-    """Prepare a new model: running variances as PyTorch has them, and fast layers on CPUs.
-
-    A second call changes nothing.
-    """
+    """Give a new model running variances as PyTorch has them; a second call changes nothing."""
     from .distributed import unbias_running_variance
 
     if hasattr(model, "sublayers"):
         unbias_running_variance(model)
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
     return model
 
 

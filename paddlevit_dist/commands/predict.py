@@ -105,6 +105,8 @@ def _parse(words: list[str]) -> Any:
     )
     ids = "detection: COCO file whose ids of images and categories results.json uses, matched by name"
     parser.option("annotations", None, ids, path)
+    layouts = "detection: also write images and boxes as a data set of this layout, to OUTPUT/dataset"
+    parser.option("save_as", None, layouts, choices=("coco", "yolo", "voc"))
     limit = "detection: boxes kept for each image and category, best first (default: the run's)"
     parser.option("max_detections", None, limit, at_least(10))
     pixels = "segmentation, detection: size of the windows, pixels or HEIGHTxWIDTH (default: the run's)"
@@ -165,13 +167,18 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     from ..launch import launch_workers
     from ..logging.heartbeat import Heartbeat
     from ..logging.progress import write_line
-    from ..tasks.protocols import AnnotationMatching
+    from ..tasks.protocols import AnnotationMatching, DatasetSaving
 
     task = prepare_task(source)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
             digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
+            if options.save_as is not None:
+                if not isinstance(task, DatasetSaving):
+                    raise UserError("predict: -save_as is for models that find boxes; remove it")
+                task.save_predictions_as(options.save_as)
+                digests["settings_sha256"] += f", saved as {options.save_as}"  # another layout is not continued
             notices = []
             if options.annotations is not None:
                 if not isinstance(task, AnnotationMatching):
@@ -183,6 +190,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
                 write_line(line)
             inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
             identity = {"source": without_credentials(options.source), **digests, **inputs}
+            _require_no_dataset(options, folder, rows.ABOUT)
             remaining = rows.begin(folder, identity, options.restart)
             if remaining is None:
                 write_line(f"{folder}: all inputs are already predicted; add -restart to predict them again")
@@ -202,6 +210,17 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             for line in lines:
                 write_line(line)
             _report_outcome(counts, folder, options.inputs)
+
+
+def _require_no_dataset(options: Any, folder: Path, about: str) -> None:
+    """Check that a new prediction does not add images to the data set of an earlier one.
+
+    Raises:
+        UserError: there is one.
+    """
+    is_new = options.restart or not (folder / about).exists()
+    if options.save_as is not None and is_new and (folder / "dataset").exists():
+        raise UserError(f"-save_as: {folder / 'dataset'} exists: remove it, or choose another -output")
 
 
 def _compute_digest(file: str | None) -> str | None:

@@ -56,10 +56,6 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
         stale: lines on environment variables left by other runs.
     """
     from ..launch import plan_processes
-    from ..launch.lock import lock_output_dir
-    from ..launch.rendezvous import broadcast_startup_failure
-    from ..logging.progress import write_line
-    from ..logging.record import output_folder
 
     plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
@@ -67,8 +63,22 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = ()) -> Pa
     if run.show:
         _show(run, plan)
         return None
-    broadcast = broadcast_startup_failure(run.values.WATCHDOG_SECONDS)
-    with broadcast, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+    if not plan.by_paddle_launcher:
+        return _run_in_folder(run, plan, is_numbered)
+
+    from ..launch.rendezvous import broadcast_startup_failure
+
+    with broadcast_startup_failure(run.values.WATCHDOG_SECONDS):
+        return _run_in_folder(run, plan, is_numbered)
+
+
+def _run_in_folder(run: configuration.Configuration, plan: Any, is_numbered: bool) -> Path:
+    """Create and lock the output folder, and train or evaluate; return the folder."""
+    from ..launch.lock import lock_output_dir
+    from ..logging.progress import write_line
+    from ..logging.record import output_folder
+
+    with output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (add -output=FOLDER for another)")
         with lock_output_dir(folder, write_line, run.values.EVAL, should_lock=plan.is_main):

@@ -30,8 +30,8 @@ class PerSampleWriter(EvaluationObserver):
 
     def __init__(self, run: Trainer) -> None:
         self._run, self._target = run, Path(str(cast(CompareSettings, run.config).PER_SAMPLE))
-        run.evaluation.keeps_table = True
-        if not run.evaluated.labeled:
+        run.evaluator.keeps_table = True
+        if not run.eval_dataset.labeled:
             raise UserError(f"-per_sample: the samples of {run.config.DATA.SPLIT} have no labels: drop -per_sample")
         if not isinstance(run.task.build_metrics(), PerSampleMetrics):
             raise UserError(self._format_unsupported())
@@ -44,7 +44,7 @@ class PerSampleWriter(EvaluationObserver):
         """
         if not is_main():
             return
-        table, samples = self._run.evaluation.table, self._run.evaluated
+        table, samples = self._run.evaluator.table, self._run.eval_dataset
         if table is None:
             raise UserError(self._format_unsupported())
         names = [samples.name(index) for index in table.indices.tolist()]
@@ -57,7 +57,7 @@ class PerSampleWriter(EvaluationObserver):
         replaced = " (replaces an earlier one)" if self._target.exists() else ""
         with atomic_file(self._target) as file:
             file.write(content)
-        self._run.record.log_and_print(
+        self._run.run_log.log_and_print(
             f"wrote a row for each of {len(names):,} {self._run.task.traits.sample_name}: {self._target}{replaced}"
         )
 

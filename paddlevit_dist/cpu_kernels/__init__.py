@@ -1,8 +1,9 @@
 """Faster CPU training: compiled loops around Paddle's matrix product for layers, optimizer steps and transforms.
 
-- ``accelerate.py``: replaces the classes of a model's layers, custom models included, with the fast classes of
-  ``layers.py`` and ``blocks.py`` if they are exactly the listed classes; defines when fast functions apply, and the
-  switch that disables them
+- ``accelerate.py``: ``accelerate(model)`` replaces the classes of a model's layers, custom models included, with the
+  fast classes of ``layers.py`` and ``blocks.py`` if they are exactly the listed classes. Trainer, ``Predictor`` and the
+  library's ``create_model`` call it. The module also defines when fast functions apply, and the switch that disables
+  them
 - ``functions.py``, ``branches.py``, ``image_functions.py``, ``upsampling.py``, ``volume_functions.py``: differentiable
   functions of layers, residual branches, attention, channels-last images, upsampled maps, and a convolution of volumes
 - ``sampling.py``: deformable attention's sums over points of maps, with its loops

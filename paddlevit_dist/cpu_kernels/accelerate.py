@@ -33,11 +33,13 @@ _FAST = {
 
 
 def accelerate(model: Any) -> None:
-    """Replace the classes of a model's layers with their fast subclasses; called for each new model.
+    """Replace the classes of a model's layers with their fast subclasses.
 
-    On a GPU nothing is replaced, since checking in each call would only cost time.
+    Nothing is replaced on a GPU, or if this process cannot use the fast layers: their checks would only cost time.
     """
-    for layer in model.sublayers(include_self=True) if isinstance(model, nn.Layer) and not is_on_gpu() else ():
+    if not isinstance(model, nn.Layer) or is_on_gpu() or not is_available():
+        return
+    for layer in model.sublayers(include_self=True):
         kind = type(layer)
         location = _FAST.get(f"{kind.__module__}.{kind.__qualname__}")
         if location is not None:

@@ -36,9 +36,9 @@ class ProfileHook(Hook):
 
     def __init__(self, run: Trainer) -> None:
         requested = cast(DebugSettings, run.config).PROFILE
-        self._requested = requested or 0 if run.record.writes else 0  # 0: do not record
+        self._requested = requested or 0 if run.run_log.writes else 0  # 0: do not record
         self._folder = Path(run.config.SAVE) / "profile"
-        self._record = run.record
+        self._run_log = run.run_log
         self._updates_per_epoch = run.updates_per_epoch
         self._position = self._number = self._first = 0
         self._name = ""
@@ -103,9 +103,9 @@ class ProfileHook(Hook):
         try:
             trace = self._write(recorder, on_gpu)
         except (OSError, ValueError) as error:  # a full disk does not end the run
-            self._record.log_and_print(f"profile: {self._folder / self._name}.json was not written: {error}")
+            self._run_log.log_and_print(f"profile: {self._folder / self._name}.json was not written: {error}")
             return
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"profile of {self._number} updates"
             + (f" ({requested} were requested, but the epoch has no more)" if self._number != requested else "")
             + (f", on rank 0 of {world_size()}" if world_size() > 1 else "")

@@ -25,7 +25,7 @@ from ..engine.step import accumulation_groups
 from ..engine.trainer import Trainer
 from ..launch import launch_workers, plan_processes
 from ..logging.progress import write_line
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..registry import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -166,7 +166,7 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
 def build_silent_trainer(config: RunSettings, task: Task, samples: TransformedDataset, folder: Path) -> Trainer:
     """Build a trainer that neither logs nor writes files."""
     config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
-    trainer = Trainer(config, task, {"train": samples}, record=RunRecord(folder, writes=False))
+    trainer = Trainer(config, task, {"train": samples}, run_log=RunLog(folder, writes=False))
     trainer.prepare_training()
     return trainer
 
@@ -349,7 +349,7 @@ def run(configuration: Any) -> None:
 
 def _make_deterministic(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     """Return the configuration without options that are random on each rank, and these options."""
-    rank_local = make_task(config).traits.rank_local_options
+    rank_local = make_task(config).traits.selftest_overrides
     others, settings = {**_COMMON, **rank_local}, dict(leaves(config))
     off = [
         f"{name} {settings[name]}"

@@ -17,6 +17,7 @@ _NAMES = {
     "all_reduce_sum": "collectives",
     "barrier": "collectives",
     "batch_norm_kind": "wrapping",
+    "broadcast_flat": "collectives",
     "broadcast_object": "collectives",
     "broadcast_statistics": "batch_norm",
     "build_zero": "wrapping",
@@ -31,8 +32,8 @@ _NAMES = {
     "reduce_dict": "collectives",
     "running_statistics": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
-    "synchronize_only_last": "wrapping",
     "unbias_running_variance": "batch_norm",
+    "without_synchronization": "wrapping",
     "world_size": "world",
 }
 __all__ = sorted(_NAMES)

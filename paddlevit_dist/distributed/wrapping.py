@@ -88,12 +88,9 @@ def _as_contiguous(gradient: paddle.Tensor) -> paddle.Tensor | None:
 
 
 @contextlib.contextmanager
-def synchronize_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[None]:
-    """Run the block's backward passes without communication, unless this is the step's last micro-batch."""
-    if is_last or not isinstance(model, paddle.DataParallel):
-        yield
-        return
-    with model.no_sync():
+def without_synchronization(model: paddle.nn.Layer) -> Iterator[None]:
+    """Run the block's backward passes without communication: the last micro-batch sends the sums."""
+    with model.no_sync() if isinstance(model, paddle.DataParallel) else contextlib.nullcontext():
         yield
 
 

@@ -2,18 +2,20 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import paddle
 
-from ..checkpoint import store as checkpoints
+from ..checkpoint import low_rank
+from ..checkpoint import store as checkpoint_store
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
+from ..checkpoint.weights import evaluated_weights
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.heartbeat import printing
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
@@ -48,15 +50,15 @@ class Checkpointer:
         task: describes the preprocessing and the data.
         datasets: samples by split.
         state: the parts to save.
-        record: receives log lines.
-        start: the position and state that the run starts from.
+        run_log: receives log lines.
+        resume_state: the position and state that the run starts from.
         on_saved: called with the folder of each checkpoint that is on disk, in the writing thread.
 
     Attributes:
         folder: the run's ``checkpoints`` folder.
         best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before the
             first.
-        agreement: the step after which all ranks save or stop, if one is announced.
+        sync_point: the step after which all ranks save or stop, if one is announced.
     """
 
     def __init__(
@@ -65,16 +67,16 @@ class Checkpointer:
         task: Task,
         datasets: dict[str, Any],
         state: TrainingState,
-        record: RunRecord,
-        start: ResumeState,
+        run_log: RunLog,
+        resume_state: ResumeState,
         on_saved: Callable[[Path], None],
     ) -> None:
         self._config, self._task, self._datasets = config, task, datasets
-        self._state, self._record, self._on_saved = state, record, on_saved
-        self._earlier_samples = start.samples
+        self._state, self._run_log, self._on_saved = state, run_log, on_saved
+        self._earlier_samples, self._resumed = resume_state.samples, resume_state.directory
         self.folder = Path(config.SAVE) / "checkpoints"
-        self.best = start.best
-        self.agreement = SyncPoint()
+        self.best = resume_state.best
+        self.sync_point = SyncPoint()
         self._background = BackgroundWorker(config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
@@ -82,26 +84,41 @@ class Checkpointer:
 
     @functools.cached_property
     def _samples(self) -> dict[str, np.ndarray]:
-        """List the samples as ``checkpoints.read_samples`` returns them; computed in the writing thread."""
+        """List the samples as ``checkpoint_store.read_samples`` returns them; computed in the writing thread."""
         return list_samples(self._datasets, self._earlier_samples)
+
+    @functools.cached_property
+    def _base(self) -> low_rank.LowRankBase | None:
+        """The frozen weights that TRAIN.LORA adds to, read on the first save; None without TRAIN.LORA."""
+        state = self._state.model.state_dict()
+        layers = low_rank.list_layers(state)
+        if not layers:
+            return None
+        lora, source = self._config.TRAIN.LORA, str(self._resumed or "")
+        if not source:
+            source = evaluated_weights(str(self._config.MODEL.PRETRAINED))
+        if Path(source).exists():
+            source = low_rank.find_source(Path(source).absolute())
+        digest = low_rank.digest_matrices({layer: state[f"{layer}.weight"].numpy() for layer in layers})
+        return low_rank.LowRankBase(source, digest, lora.ALPHA / lora.RANK)
 
     def should_save(self, epoch: int) -> bool:
         """Return whether the checkpoint of that epoch is kept."""
         return epoch % self._config.SAVE_FREQ == 0 or epoch == self._config.TRAIN.NUM_EPOCHS
 
-    def is_due(self) -> bool:
+    def should_save_update(self) -> bool:
         """Return whether all ranks save now, within an epoch. Every rank must call this after each step."""
         update, minutes = self._state.schedule.update, self._config.SAVE_EVERY_MINUTES
-        is_agreed = self.agreement.reached(update)
+        is_agreed = self.sync_point.reached(update)
         if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:
-            self.agreement.announce(update)
+            self.sync_point.announce(update)
         every = self._config.SAVE_EVERY_UPDATES
         return is_agreed or bool(every and update % every == 0)
 
     def save_update(self, evaluation_due: bool, means: EpochMeans) -> None:
         """Save a checkpoint named after the current step; see ``save_epoch``."""
         update = self._state.schedule.update
-        self._save(checkpoints.update_name(update), f"update {update}", evaluation_due, means)
+        self._save(checkpoint_store.update_name(update), f"update {update}", evaluation_due, means)
 
     def save_epoch(self, epoch: int, evaluation_due: bool, means: EpochMeans) -> None:
         """Save a checkpoint at the end of ``epoch``.
@@ -112,11 +129,11 @@ class Checkpointer:
                 so that a resumed run evaluates first.
             means: the means of the epoch in progress.
         """
-        self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
+        self._save(checkpoint_store.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
 
     def is_own(self, epoch: int, directory: Path | None) -> bool:
         """Return whether ``directory`` is the checkpoint that this run wrote after that epoch."""
-        checkpoint = self.folder / checkpoints.epoch_name(epoch)
+        checkpoint = self.folder / checkpoint_store.epoch_name(epoch)
         return directory is not None and checkpoint.resolve() == directory.resolve()
 
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
@@ -138,13 +155,13 @@ class Checkpointer:
         if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
-        directory = self.folder / checkpoints.epoch_name(epoch)
+        directory = self.folder / checkpoint_store.epoch_name(epoch)
         prune = self._pruning(directory)
 
         def write() -> None:
-            checkpoints.write_evaluation(directory, best)
+            checkpoint_store.write_evaluation(directory, best)
             if is_best:
-                checkpoints.link(self.folder, "best", directory)
+                checkpoint_store.link(self.folder, "best", directory)
             prune()
 
         self._on_main(write)
@@ -162,7 +179,7 @@ class Checkpointer:
     def discard_epoch(self, epoch: int) -> None:
         """Delete the checkpoint of ``epoch``."""
         self.finish()
-        self._on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
+        self._on_main(lambda: checkpoint_store.discard(self.folder / checkpoint_store.epoch_name(epoch)))
         self.finish()
 
     def finish(self) -> None:
@@ -187,9 +204,9 @@ class Checkpointer:
         with printing:
             held, self._held = self._held or [], None
             for line in held:
-                self._record.log_and_print(line)
+                self._run_log.log_and_print(line)
 
-    def _save(self, name: str, place: str, evaluation_due: bool, means: EpochMeans) -> None:
+    def _save(self, name: str, where: str, evaluation_due: bool, means: EpochMeans) -> None:
         self.finish()
         self._held = [] if evaluation_due and time.monotonic() - self._saved_at < _SOON else None
         windows = [means.window()]
@@ -198,36 +215,64 @@ class Checkpointer:
             digests, windows = map(list, zip(*all_gather(local)))
             if len(set(digests)) > 1:
                 raise RuntimeError(
-                    f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
+                    f"weights differ between ranks after {where}: {digests}; nothing was saved. If ranks skip "
                     "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
                 )
+        shards, ema = self._state.shards, self._state.ema
+        moments = averages = None
+        if shards is not None:
+            moments = shards.collect(self._state.optimizer_state.tensors())
+            averages = None if ema is None else shards.collect(ema.state_dict())
         if is_main():
-            self._background.do(self._writing(name, place, evaluation_due, means.state_dict(windows)))
+            write = self._writing(name, where, evaluation_due, means.state_dict(windows), moments, averages)
+            self._background.do(write)
         if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
 
-    def _writing(self, name: str, place: str, evaluation_due: bool, means: dict[str, Any] | None) -> Callable[[], None]:
+    def _writing(
+        self,
+        name: str,
+        where: str,
+        evaluation_due: bool,
+        means: dict[str, Any] | None,
+        moments: dict[str, np.ndarray] | None = None,
+        averaged: dict[str, np.ndarray] | None = None,
+    ) -> Callable[[], None]:
         """Copy the current state and return the function that writes it, which may run while training continues.
 
         Args:
             name: the checkpoint's folder name.
-            place: epoch or step, for messages.
+            where: epoch or step, for messages.
             evaluation_due: see ``save_epoch``.
             means: see ``EpochMeans.state_dict``.
+            moments: the optimizer's state of all ranks; None: this rank has all of it.
+            averaged: the averages of all ranks; None: this rank has all of them.
         """
-        state, record, on_saved = self._state, self._record, self._on_saved
-        weights: Tensors = state.model.state_dict()
-        averages: Tensors | None = None if state.ema is None else state.ema.state_dict()
+        state, run_log, on_saved = self._state, self._run_log, self._on_saved
+        saved_names = state.saved_names
+        weights: Tensors = _choose(state.model.state_dict(), saved_names)
+        ema_state = {} if state.ema is None else _choose(state.ema.state_dict(), saved_names)
+        averages: Tensors | None = None if state.ema is None else ema_state
+        if averaged is not None:
+            names = {key: tensor.name for key, tensor in weights.items()}
+            whole = {key: HostTensor(averaged[key], names[key]) for key in names if key in averaged}
+            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in ema_state.items()} | whole
         if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.copy("weights", weights)
-            averages = averages and self._copies.copy("averages", averages)
-            copies = self._copies.copy("optimizer", state.moments.tensors())
+            if averages is not None and averaged is None:
+                averages = self._copies.copy("averages", averages)
+        if moments is not None:
+            optimizer = moments
+        elif self._config.SAVE_IN_BACKGROUND:
+            copies = self._copies.copy("optimizer", state.optimizer_state.tensors())
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:
-            optimizer = state.moments.state_dict()
+            optimizer = state.optimizer_state.state_dict()
         position = state.position()
         described = describe(self._config, self._task, self._datasets)
+        if self._base is not None:
+            described[low_rank.KEY] = self._base._asdict()
         extra = {
             "scaler": state.precision.state_dict(),
             "best": self.best,
@@ -246,17 +291,17 @@ class Checkpointer:
             broken = not_finite(values)
             if broken:
                 raise UserError(
-                    f"weight '{broken}' is not finite after {place}: training has diverged and nothing was saved; "
+                    f"weight '{broken}' is not finite after {where}: training has diverged and nothing was saved; "
                     "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
                 )
             digest = weights_digest(values)
-            saved = checkpoints.RunState(position, optimizer, {**extra, "weights_digest": digest})
+            saved = checkpoint_store.RunState(position, optimizer, {**extra, "weights_digest": digest})
             about = {**described, "weights": digest}
-            directory = checkpoints.save(self.folder, name, weights, saved, averages, about, self._samples)
-            checkpoints.link(self.folder, "last", directory)
+            directory = checkpoint_store.save(self.folder, name, weights, saved, averages, about, self._samples)
+            checkpoint_store.link(self.folder, "last", directory)
             prune()
             with printing:
-                (record.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
+                (run_log.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
             on_saved(directory)
 
         return write
@@ -264,7 +309,7 @@ class Checkpointer:
     def _pruning(self, good: Path) -> Callable[[], None]:
         """Return the function that deletes checkpoints no longer needed, once the checkpoint ``good`` exists."""
         config, position = self._config, self._state.position()
-        return lambda: checkpoints.prune(
+        return lambda: checkpoint_store.prune(
             self.folder,
             self.should_save,
             position["update"],
@@ -290,6 +335,10 @@ class Checkpointer:
         problem = broadcast_object(None if failure is None else str(failure))
         if problem is not None:
             raise UserError(problem)
+
+
+def _choose(tensors: Mapping[str, paddle.Tensor], names: set[str]) -> dict[str, paddle.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name in names}
 
 
 def _values(tensors: Tensors) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 
 from .. import __version__
-from ..checkpoint import store as checkpoints
+from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import resolve_checkpoint
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
@@ -134,7 +134,7 @@ def epochs_by_size(config: RunSettings) -> int | None:
     resume, train = config.MODEL.RESUME, config.TRAIN
     if not resume or train.NUM_SAMPLES is None:
         return None
-    about = checkpoints.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
+    about = checkpoint_store.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
     before = ((about or {}).get("settings") or {}).get("TRAIN")
     if not isinstance(before, dict) or before.get("NUM_SAMPLES") != train.NUM_SAMPLES:
         return None
@@ -303,12 +303,12 @@ class CheckpointDiff:
 
     def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
         self.use, self.source, self.config, self.task = use, str(source), config, task
-        self._about = checkpoints.read_about(self.source)
+        self._about = checkpoint_store.read_about(self.source)
 
     @functools.cached_property
     def lists(self) -> dict[str, np.ndarray] | None:
         """The checkpoint's sample lists, see ``list_samples``; None if it has none."""
-        return checkpoints.read_samples(self.source)
+        return checkpoint_store.read_samples(self.source)
 
     def _get_section(self, part: str) -> dict[str, Any]:
         return (self._about or {}).get(part) or {}

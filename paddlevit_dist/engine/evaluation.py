@@ -13,7 +13,7 @@ from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, worl
 from ..intervals import ConfidenceInterval
 from ..logging.heartbeat import Heartbeat
 from ..logging.progress import ProgressBar
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics
 from ..tasks.protocols import get_sample_check
@@ -204,16 +204,16 @@ class Evaluator:
         """Return the remarks on values of samples with these groups."""
         return {**({} if groups is None or not self.intervals else {_GROUPS: str(groups)}), **self.facts}
 
-    def write_intervals(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+    def write_intervals(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write all intervals of the last evaluation to a JSON file in the record's folder, if there are any."""
         if self.intervals:
             groups = {} if self.groups is None else {_GROUPS: self.groups.to_dict()}
-            record.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
+            run_log.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
 
-    def write_sample_table(self, record: RunRecord, name: str, facts: dict[str, Any]) -> None:
+    def write_sample_table(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
-        if self.intervals and self.table is not None and record.writes and extension.has("compare"):
-            extension.write_evaluated(record.folder / name, self, facts)
+        if self.intervals and self.table is not None and run_log.writes and extension.has("compare"):
+            extension.write_evaluated(run_log.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:

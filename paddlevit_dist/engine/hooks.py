@@ -18,7 +18,7 @@ from ..logging.callbacks import CallbackList
 from ..logging.heartbeat import Heartbeat
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
 from ..logging.progress import ProgressBar, ReportField, build_fields
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.transfers import is_on_gpu
@@ -115,10 +115,10 @@ class TrainingLogger(Hook):
         config: the frozen configuration.
         task: names the samples.
         state: provides the position and the number of skipped steps.
-        start: the position and means that the run starts from.
+        resume_state: the position and means that the run starts from.
         loader: counts the seconds spent waiting for data.
-        evaluation: the evaluator, whose intervals are recorded.
-        record: receives log lines and metrics.
+        evaluator: the evaluator, whose intervals are recorded.
+        run_log: receives log lines and metrics.
         heartbeat: reports the position to the watchdog.
         callbacks: the users' callbacks, which get the reports and scores.
         last_epoch: the epoch that this run ends with.
@@ -130,23 +130,23 @@ class TrainingLogger(Hook):
         config: RunSettings,
         task: Task,
         state: TrainingState,
-        start: ResumeState,
+        resume_state: ResumeState,
         loader: DeviceLoader,
-        evaluation: Evaluator,
-        record: RunRecord,
+        evaluator: Evaluator,
+        run_log: RunLog,
         heartbeat: Heartbeat,
         callbacks: CallbackList,
         *,
         last_epoch: int,
         evaluations: int,
     ) -> None:
-        self._config, self._task, self._start = config, task, start
+        self._config, self._task, self._resume_state = config, task, resume_state
         self._sampler, self._nan_guard = state.sampler, state.nan_guard
-        self._loader, self._evaluation = loader, evaluation
-        self._record, self._heartbeat, self._callbacks = record, heartbeat, callbacks
+        self._loader, self._evaluator = loader, evaluator
+        self._run_log, self._heartbeat, self._callbacks = run_log, heartbeat, callbacks
         self._updates_per_epoch = self._sampler.updates_per_epoch
         updates = last_epoch * self._updates_per_epoch - self._sampler.updates_made
-        self._remaining = EtaEstimator(updates, evaluations + start.evaluation_due)
+        self._remaining = EtaEstimator(updates, evaluations + resume_state.evaluation_due)
         self._fields: list[ReportField] = []
         advice = self._sampler.dataset.reading_advice
         self._data_wait = DataWaitHint(loader.num_workers, world_size(), cpu_cores(), advice)
@@ -161,10 +161,10 @@ class TrainingLogger(Hook):
         """Reset meters and progress bar; in a resumed epoch, restore the meters."""
         self._epoch = epoch
         self._meters, self._pace = StepMeters(), ThroughputMeter(self._loader)
-        start = self._start
-        if done and start.means is not None and epoch == start.position["epoch"] + 1:
-            self._meters.load_state_dict(start.means)
-            self._pace.load_state_dict(start.means["pace"])
+        resume_state = self._resume_state
+        if done and resume_state.means is not None and epoch == resume_state.position["epoch"] + 1:
+            self._meters.load_state_dict(resume_state.means)
+            self._pace.load_state_dict(resume_state.means["pace"])
         self._continued = self._pace.updates
         updates = self._updates_per_epoch - done
         self._bar = ProgressBar(updates, f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS}", is_main())
@@ -189,7 +189,7 @@ class TrainingLogger(Hook):
             left = self._remaining.estimate_seconds(self._updates_per_epoch - update.made)
             if left > _SOON:  # otherwise the epoch's line follows soon and covers these steps
                 number = f"{update.made}/{self._updates_per_epoch}"
-                self._record.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
+                self._run_log.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
 
     def window(self) -> list[list[float]]:
         """Return this rank's sums since the last report, without waiting for the others (see ``StepMeters.window``)."""
@@ -216,16 +216,16 @@ class TrainingLogger(Hook):
         pace, skipped = self._pace, self._nan_guard.total
         means = self._meters.finish_epoch()
         seconds = pace.estimate_epoch_seconds()
-        self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
+        self._run_log.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
         rate = pace.updates * self._sampler.global_batch_size / max(seconds, 1e-9)
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
             f"{self._task.traits.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
             f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()})"
         )
         for line in self._task.finish_epoch() if isinstance(self._task, LogContributor) else ():
-            self._record.log_and_print(line)
+            self._run_log.log_and_print(line)
 
     def _place(self, num_done: int) -> str:
         return f"in epoch {self._epoch}, {num_done} of {self._updates_per_epoch} updates done"
@@ -237,7 +237,7 @@ class TrainingLogger(Hook):
         require_finite(means, f"in epoch {update.step.epoch} near update {number}")
         rate, waiting, seconds = self._pace.finish(self._sampler.global_batch_size)
         norm, skipped = update.gradient_norm, self._nan_guard.total
-        memory = memory_mib() if self._record.writes else None
+        memory = memory_mib() if self._run_log.writes else None
         values = {
             "epoch": update.step.epoch,
             "update": number,
@@ -249,11 +249,11 @@ class TrainingLogger(Hook):
             "data_wait_fraction": round(waiting, 4),
             **({} if memory is None else {"memory_mib": memory}),
         }
-        self._record.event("training", values)
+        self._run_log.event("training", values)
         self._callbacks.report(number, values)
         hint = self._data_wait.update(waiting, seconds)
         if hint is not None:
-            self._record.log_and_print(hint)
+            self._run_log.log_and_print(hint)
         self._fields = build_fields(values, means, self._task.traits.sample_name)
         self._show()
         return (
@@ -283,14 +283,14 @@ class TrainingLogger(Hook):
         """Log and record the evaluation with its intervals."""
         self._remaining.count_evaluation()
         name, _ = self._task.best_metric
-        facts = {"epoch": epoch, **self._evaluation.build_event(values)}
-        self._evaluation.write_intervals(self._record, "intervals.json", {"epoch": epoch})
-        self._evaluation.write_sample_table(self._record, "intervals.json", {"epoch": epoch})
-        self._evaluation.table = None  # 20 MB for COCO's val images
-        self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
+        facts = {"epoch": epoch, **self._evaluator.build_event(values)}
+        self._evaluator.write_intervals(self._run_log, "intervals.json", {"epoch": epoch})
+        self._evaluator.write_sample_table(self._run_log, "intervals.json", {"epoch": epoch})
+        self._evaluator.table = None  # 20 MB for COCO's val images
+        self._run_log.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
         self._callbacks.evaluated(update, epoch, {**values, **get_interval_ends(facts)})
-        self._record.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
+        self._run_log.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
 
 class EarlyStopping(Hook):
@@ -302,9 +302,9 @@ class EarlyStopping(Hook):
     Args:
         train: the section TRAIN of the configuration.
         metric: name of the value that counts, and whether larger ones are better.
-        start: the position that the run starts from, and the best evaluation before it.
-        evaluation: the evaluator; its intervals show which improvements may be chance.
-        record: receives log lines and the event of an early end.
+        resume_state: the position that the run starts from, and the best evaluation before it.
+        evaluator: the evaluator; its intervals show which improvements may be chance.
+        run_log: receives log lines and the event of an early end.
         last_epoch: the epoch that the run ends with otherwise.
     """
 
@@ -312,30 +312,30 @@ class EarlyStopping(Hook):
         self,
         train: TrainSection,
         metric: tuple[str, bool],
-        start: ResumeState,
-        evaluation: Evaluator,
-        record: RunRecord,
+        resume_state: ResumeState,
+        evaluator: Evaluator,
+        run_log: RunLog,
         last_epoch: int,
     ) -> None:
         self._patience, self._least, self._num_epochs = train.PATIENCE, train.MIN_IMPROVEMENT, train.NUM_EPOCHS
         self._name, self._more_is_better = metric
-        self._evaluation, self._record, self._last_epoch = evaluation, record, last_epoch
+        self._evaluator, self._run_log, self._last_epoch = evaluator, run_log, last_epoch
         self._epoch, self._value = 0, float("nan")  # epoch and value of the last improvement
         self._waited = 0  # evaluations since the last improvement
         self._has_logged_chance = False
-        for epoch, value in self._earlier(start):
+        for epoch, value in self._earlier(resume_state):
             self._count(epoch, value)
-        self._decide(start.position["epoch"])
+        self._decide(resume_state.position["epoch"])
 
     def after_evaluate(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """Count this evaluation, and end the training if it is one too many without an improvement."""
         before, gain, waited = self._epoch, self._gain(values[self._name]), self._waited
         if self._count(epoch, values[self._name]) and before:
-            self._log_chance(before, gain, waited, self._evaluation.intervals.get(self._name))
+            self._log_chance(before, gain, waited, self._evaluator.intervals.get(self._name))
         self._decide(epoch)
         if self.stop_reason and epoch < self._last_epoch:
-            self._record.event("ended_early", {"epoch": epoch, "improved": self._epoch})
-            self._record.log_and_print(self.stop_reason)
+            self._run_log.event("ended_early", {"epoch": epoch, "improved": self._epoch})
+            self._run_log.log_and_print(self.stop_reason)
 
     def _gain(self, value: float) -> float:
         """Return how much better a value is than the last improvement; NaN if there is none yet."""
@@ -372,24 +372,24 @@ class EarlyStopping(Hook):
             self._has_logged_chance = True
             change = f"{self._value - old:+.3g} since epoch {before}"
             ends = f"[{interval.low:.4g}, {interval.high:.4g}]"
-            self._record.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
+            self._run_log.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
 
-    def _earlier(self, start: ResumeState) -> list[tuple[int, float]]:
+    def _earlier(self, resume_state: ResumeState) -> list[tuple[int, float]]:
         """Return epoch and value of each evaluation before the position that this run resumes from.
 
         The best one comes from the checkpoint itself, because the record may be lost, start later or be in another
         folder.
         """
         evaluations = []
-        if start.directory is not None and is_main():
-            last = start.position["epoch"] - start.evaluation_due
-            for event in recorded_events(start.directory.resolve().parents[1]):
+        if resume_state.directory is not None and is_main():
+            last = resume_state.position["epoch"] - resume_state.evaluation_due
+            for event in recorded_events(resume_state.directory.resolve().parents[1]):
                 epoch, value = event.get("epoch"), event.get(self._name)
                 counts = event["kind"] == "evaluation" and "superseded" not in event
                 if counts and isinstance(epoch, int) and epoch <= last and isinstance(value, float | int):
                     evaluations.append((epoch, value))
         evaluations = broadcast_object(evaluations)
-        best = start.best
+        best = resume_state.best
         best_evaluation = {best["epoch"]: best["value"]} if best and best["name"] == self._name else {}
         return sorted({**best_evaluation, **dict(evaluations)}.items())
 

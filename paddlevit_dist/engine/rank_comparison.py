@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from .. import __version__
-from ..distributed import all_gather, world_size
+from ..distributed import all_gather
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -44,12 +44,12 @@ def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str
 
     Each machine has its own command line, package and copy of the data. A machine whose data lack a class would train
     without an error, and the score would be wrong. Ranks started by one parent process have everything from that
-    process, so nothing is compared then.
+    process, so nothing is compared then. A single process needs no call.
 
     Raises:
         UserError: a rank differs from rank 0; on every rank, with the rank, its machine and the differences.
     """
-    if world_size() == 1 or signals.has_parent():
+    if signals.has_parent():
         return
     all_facts = all_gather((socket.gethostname(), facts_from_machine(config, task, datasets)))
     first_host, expected = all_facts[0]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ..checkpoint import store as checkpoints
+from ..checkpoint import store as checkpoint_store
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
 from ..checkpoint.content import AVERAGED
 from ..checkpoint.finding import existing_run_error
@@ -13,7 +13,7 @@ from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weights import evaluated_weights, read_state
 from ..distributed import broadcast_object, is_main
-from ..logging.record import FOUND_LATER, RunRecord, supersede
+from ..logging.record import FOUND_LATER, RunLog, supersede
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
@@ -52,14 +52,14 @@ class StateLoader:
         task: describes the preprocessing and the data.
         datasets: samples by split.
         state: the parts of the training, which are restored.
-        record: receives log lines and the report on the loaded weights.
+        run_log: receives log lines and the report on the loaded weights.
     """
 
     def __init__(
-        self, config: RunSettings, task: Task, datasets: dict[str, Any], state: TrainingState, record: RunRecord
+        self, config: RunSettings, task: Task, datasets: dict[str, Any], state: TrainingState, run_log: RunLog
     ) -> None:
         self._config, self._task, self._datasets = config, task, datasets
-        self._state, self._record = state, record
+        self._state, self._run_log = state, run_log
         self._folder = Path(config.SAVE) / "checkpoints"
 
     def load(self) -> ResumeState:
@@ -80,12 +80,12 @@ class StateLoader:
             return self._continue_paddlevit(training)
         if path is not None:
             report = load_weights(self._state.model, str(path), strict=True)
-            self._record.log_and_print(
+            self._run_log.log_and_print(
                 f"resumed weights only from {path} ({report.summary()}): no optimizer state is read from such a file, "
                 f"so moments restart at epoch {last_epoch + 1} (-last_epoch)"
             )
         else:
-            if broadcast_object(is_main() and checkpoints.holds_any(self._folder)):
+            if broadcast_object(is_main() and checkpoint_store.holds_any(self._folder)):
                 raise existing_run_error(self._config.SAVE)
             if self._config.MODEL.PRETRAINED:
                 self._load_pretrained()
@@ -102,20 +102,20 @@ class StateLoader:
         path, problem = None, None
         if is_main():
             try:
-                path = checkpoints.resolve(source, self._folder, self._record.log_and_print)
+                path = checkpoint_store.resolve(source, self._folder, self._run_log.log_and_print)
             except UserError as error:
                 problem = str(error)
         path, problem = broadcast_object((path, problem))
         if problem is not None:
             raise UserError(problem)
         if path is None:
-            self._record.log_and_print(f"-resume=auto: no checkpoint in {self._folder}, starting from scratch")
+            self._run_log.log_and_print(f"-resume=auto: no checkpoint in {self._folder}, starting from scratch")
         return path
 
     # ---- weights alone ---------------------------------------------------------------------------------------
 
     def _load_pretrained(self) -> None:
-        model, log = self._config.MODEL, self._record.log_and_print
+        model, log = self._config.MODEL, self._run_log.log_and_print
         source = evaluated_weights(cast(str, model.PRETRAINED))
         minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
         names = self._class_names(source)
@@ -129,7 +129,7 @@ class StateLoader:
             lines += fits.classes(self._datasets["train"])
         for line in lines:
             log(line)
-        self._record.file("load_report.json", report.json())
+        self._run_log.file("load_report.json", report.json())
 
     def _class_names(self, source: str) -> ClassNames | None:
         """Return the class names of the weights and of this run, read by the main process; None if the data have none.
@@ -153,14 +153,14 @@ class StateLoader:
     # ---- a checkpoint of this package ------------------------------------------------------------------------
 
     def _load_checkpoint(self, directory: Path) -> ResumeState:
-        content, log = checkpoints.read(directory), self._record.log_and_print
+        content, log = checkpoint_store.read(directory), self._run_log.log_and_print
         diff = CheckpointDiff("resume", directory, self._config, self._task)
         changes = self._require_same_run(diff, content.extra["global_batch_size"])
         report = load_weights(self._state.model, str(directory), strict=True)
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
-        start = ResumeState(content.position, directory, changes, due, diff.lists, means, best)
-        log(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+        resume_state = ResumeState(content.position, directory, changes, due, diff.lists, means, best)
+        log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")
         for line in _changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
             log(line)
         sampler = self._state.sampler
@@ -168,11 +168,11 @@ class StateLoader:
             log(
                 f"note: {directory} has no training means: the means of epoch {sampler.epoch} cover the rest of it only"
             )
-        return start
+        return resume_state
 
     def _require_same_run(self, diff: CheckpointDiff, global_batch_size: int) -> list[FactDifference]:
         """Log how this run differs from the checkpoint's, and raise UserError if that alters the training."""
-        log = self._record.log_and_print
+        log = self._run_log.log_and_print
         for line in [*diff.input(), *diff.log_unlisted(self._datasets["val"])]:
             log(line)
         changes = diff.changes(self._datasets, (global_batch_size, self._state.sampler.global_batch_size))
@@ -193,7 +193,7 @@ class StateLoader:
             )
         return changes
 
-    def _restore(self, directory: Path, content: checkpoints.RunState) -> None:
+    def _restore(self, directory: Path, content: checkpoint_store.RunState) -> None:
         """Restore everything except the weights, including the position of the training."""
         state, extra = self._state, content.extra
         self._load_moments(f"-resume={directory}", content.optimizer)
@@ -201,18 +201,18 @@ class StateLoader:
         state.nan_guard.load_state_dict(extra["skipped_updates"])
         file = directory / AVERAGED
         if state.ema is None and file.is_file():
-            self._record.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
+            self._run_log.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
         else:
             self._continue_average(str(directory), read_state(file) if file.is_file() else None)
         state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})
         if is_main() and extra["best"] is not None:  # the run may have ended before it linked the best one
-            best = self._folder / checkpoints.epoch_name(extra["best"]["epoch"])
+            best = self._folder / checkpoint_store.epoch_name(extra["best"]["epoch"])
             if best.is_dir():
-                checkpoints.link(self._folder, "best", best)
+                checkpoint_store.link(self._folder, "best", best)
 
     def _load_moments(self, option: str, moments: dict[str, np.ndarray]) -> None:
         try:
-            self._state.moments.load_state_dict(moments)
+            self._state.optimizer_state.load_state_dict(moments)
         except ValueError as error:
             raise UserError(f"{option}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained") from error
 
@@ -226,7 +226,7 @@ class StateLoader:
         Raises:
             UserError: they do not fit the model.
         """
-        ema, log = self._state.ema, self._record.log_and_print
+        ema, log = self._state.ema, self._run_log.log_and_print
         if ema is None:
             if average is not None:
                 log(f"note: the average in {source} is not used: TRAIN.MODEL_EMA is off")
@@ -234,6 +234,8 @@ class StateLoader:
             log(f"note: {source} has no averaged weights; the average starts with the resumed ones")
             ema.restart()
         else:
+            frozen = self._state.model.state_dict().keys() - self._state.saved_names
+            average = {**average, **{n: self._state.model.state_dict()[n].numpy() for n in frozen}}
             try:
                 ema.load_state_dict(average)
             except ValueError as error:
@@ -256,7 +258,7 @@ class StateLoader:
         averaged = None if training.average is None else rename_for(state.model, training.average)
         self._continue_average(file, averaged)
         average = "" if state.ema is None or averaged is None else ", its average"
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the "
             "learning rate follows this run's schedule, and the settings and samples of the earlier run are unknown"
         )
@@ -272,29 +274,29 @@ def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[s
     return [f"note: {directory} applied weight decay differently to {names}; from here on this run's rule applies"]
 
 
-def log_resumption(start: ResumeState, record: RunRecord) -> None:
+def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
     """Log and record that training continues or restarts, and which steps it repeats; log nothing for a new run."""
-    if not record.writes:
+    if not run_log.writes:
         return
-    epoch, update = start.position["epoch"], start.position["update"]
-    history = supersede(record.folder, epoch, update, start.evaluation_due)
-    if start.directory is None and not history.last_epoch:
+    epoch, update = resume_state.position["epoch"], resume_state.position["update"]
+    history = supersede(run_log.folder, epoch, update, resume_state.evaluation_due)
+    if resume_state.directory is None and not history.last_epoch:
         return
-    is_newest = start.directory is None or checkpoints.is_newest(start.directory)
-    is_cut_off = history.last_epoch > epoch or start.evaluation_due
+    is_newest = resume_state.directory is None or checkpoint_store.is_newest(resume_state.directory)
+    is_cut_off = history.last_epoch > epoch or resume_state.evaluation_due
     if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
-        record.event("interruption", values)
-        record.log_and_print(
+        run_log.event("interruption", values)
+        run_log.log_and_print(
             f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
-            f"{_place(start.position)} is done again"
+            f"{_place(resume_state.position)} is done again"
         )
     if history.evaluations:
         epochs = ", ".join(map(str, history.evaluations))
-        record.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
-    source = None if start.directory is None else str(start.directory)
-    changes = {change.name: [change.before, change.now] for change in start.changes}
-    record.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
+        run_log.log_and_print(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+    source = None if resume_state.directory is None else str(resume_state.directory)
+    changes = {change.name: [change.before, change.now] for change in resume_state.changes}
+    run_log.event("resume", {"epoch": epoch, "update": update, "from": source, "changes": changes})
 
 
 def _place(position: dict[str, int]) -> str:

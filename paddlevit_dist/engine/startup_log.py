@@ -9,7 +9,7 @@ from ..checkpoint.load import statistics_in
 from ..data.permutation import MOST_IN_MEMORY
 from ..distributed import world_size
 from ..launch import gpu, tuning
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..registry import find_package
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
@@ -49,9 +49,9 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
     return lines
 
 
-def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: dict[str, Any]) -> None:
+def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: dict[str, Any]) -> None:
     """Write configuration and run record, replacing earlier ones; called once the run is sure to continue."""
-    if not record.writes:
+    if not run_log.writes:
         return
     tuned = None
     if config.CPU_TUNING:
@@ -63,10 +63,10 @@ def start_record(config: RunSettings, record: RunRecord, task: Task, datasets: d
         "seed": config.SEED,
         "effective_batch": effective_batch_size(config, world_size()),
         "product_check": tuned,
-        device_kinds.GPU: gpu.settings(),
+        device_kinds.GPU: gpu.settings() if is_on_gpu() else None,
         "data": {split: _facts(task, samples) for split, samples in datasets.items()},
     }
-    record.start(dump_yaml(config), facts, config.EVAL)
+    run_log.start(dump_yaml(config), facts, config.EVAL)
 
 
 def _facts(task: Task, samples: Any) -> dict[str, Any]:

@@ -24,10 +24,11 @@ from ..distributed import (
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.heartbeat import Heartbeat
-from ..logging.record import RunRecord
+from ..logging.record import RunLog
 from ..registry import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
+from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts
@@ -41,7 +42,7 @@ from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRec
 from .precision import EvaluationPrecision
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
-from .startup_log import format_first_lines, format_training, start_record
+from .startup_log import format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_model, build_sampler, build_training_state
 
@@ -55,22 +56,22 @@ class Trainer:
     Args:
         config: the frozen configuration.
         task: the task, built in the parent process together with its datasets.
-        datasets: samples by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
+        datasets: datasets by split: "train" and "val" for training ("val" is optional if nothing is evaluated), or
             DATA.SPLIT alone for an evaluation.
         notices: log lines in addition to the notices of the task and the datasets.
         callbacks: the user's callbacks, in addition to the services in LOG_TO. Only the main process calls them.
-        record: receives log lines and metrics; None: a new record in the folder SAVE.
+        run_log: receives log lines and metrics; None: a new one in the folder SAVE.
 
     Attributes:
         model: the bare model, without the data-parallel wrapper.
-        evaluated: the samples that ``evaluation`` reads; missing if there is no such split.
-        evaluation: the evaluator of ``evaluated``.
+        eval_dataset: the dataset that ``evaluator`` reads; missing if there is no such split.
+        evaluator: the evaluator of ``eval_dataset``.
         heartbeat: reports to the watchdog what this rank is doing.
         folder: the folder of the checkpoints.
         state: the parts that a checkpoint holds; ``sampler``, ``schedule``, ``precision``, ``optimizer``, ``ema`` and
             ``nan_guard`` are some of them. This and all that follow are set by ``prepare_training``.
         loader: batches of training samples on the device.
-        start: the position and state that -resume and -pretrained give.
+        resume_state: the position and state that -resume and -pretrained give.
         checkpointer: saves ``state``.
         step: runs one optimizer step.
         batch_norm: "sync" or "local".
@@ -80,8 +81,8 @@ class Trainer:
         logger: the hook that logs progress.
     """
 
-    evaluated: Any
-    evaluation: Evaluator
+    eval_dataset: Any
+    evaluator: Evaluator
     logger: TrainingLogger
 
     def __init__(
@@ -91,7 +92,7 @@ class Trainer:
         datasets: dict[str, Any],
         notices: Sequence[str] = (),
         callbacks: Sequence[Any] = (),
-        record: RunRecord | None = None,
+        run_log: RunLog | None = None,
     ) -> None:
         self.config = config
         self.task = require_derived(task, Task)
@@ -101,26 +102,28 @@ class Trainer:
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))
-        self.record = RunRecord(Path(config.SAVE), is_main()) if record is None else record
-        named = find_callbacks(config.LOG_TO if self.record.writes and not config.EVAL else ())
+        self.run_log = RunLog(Path(config.SAVE), is_main()) if run_log is None else run_log
+        named = find_callbacks(config.LOG_TO if self.run_log.writes and not config.EVAL else ())
         local_callbacks = [*(make() for make in named.values()), *callbacks] if is_main() else []
-        self.callbacks = CallbackList(local_callbacks, self.record.log_and_print)
+        self.callbacks = CallbackList(local_callbacks, self.run_log.log_and_print)
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*format_first_lines(config, task, datasets), *dict.fromkeys(notices)]:
-            self.record.log_and_print(line)
-        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
-        assert_same_on_all_ranks(config, self.task, self.datasets)
-        self.heartbeat = Heartbeat(self.record.log_and_print, shown=self.record.writes)
+            self.run_log.log_and_print(line)
+        if is_on_gpu():
+            gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
+        if world_size() > 1:
+            assert_same_on_all_ranks(config, self.task, self.datasets)
+        self.heartbeat = Heartbeat(self.run_log.log_and_print, shown=self.run_log.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
             is_exported = bool(config.get("EXPORTED"))
             self.model = extension.load_exported_layer(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
-            self.record.log_and_print(line)
+            self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
         if split in self.datasets:
-            self.evaluated = self.datasets[split]
-            self.evaluation = Evaluator(config, task, self.model, self.evaluated, precision, self.heartbeat)
+            self.eval_dataset = self.datasets[split]
+            self.evaluator = Evaluator(config, task, self.model, self.eval_dataset, precision, self.heartbeat)
         self.hooks: list[Hook] = []
         self._is_prepared = False
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
@@ -129,22 +132,22 @@ class Trainer:
 
     def prepare_training(self) -> None:
         """Build sampler, loader, optimizer and the other parts, then load what -resume or -pretrained names."""
-        config, task, record, train = self.config, self.task, self.record, self.config.TRAIN
+        config, task, run_log, train = self.config, self.task, self.run_log, self.config.TRAIN
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         local_batch = config.DATA.BATCH_SIZE
         self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.traits.batch_norm, world_size(), local_batch)
         if has_batch_norm(self.model) and world_size() > 1:
             size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
-            record.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
+            run_log.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
         samples = self.datasets["train"]
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         explain = [self._explain_not_finite] if extension.has("debug") else []
-        self.state = build_training_state(config, task, self.model, self.sampler, record.log_and_print, explain)
+        self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
-        self.resume()
+        self.restore()
         self.step = TrainStep(
             task,
             data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
@@ -159,45 +162,45 @@ class Trainer:
         )
         self._is_prepared = True
 
-    def resume(self) -> None:
-        """Load what -resume or -pretrained names, and continue from there. Every rank must call this.
+    def restore(self) -> None:
+        """Load what -resume or -pretrained names, if anything, and build the checkpointer. Every rank must call this.
 
         Raises:
             UserError: the checkpoint cannot be loaded, or its settings differ in a way that alters the training.
         """
-        parts = self.config, self.task, self.datasets, self.state, self.record
-        self.start = StateLoader(*parts).load()
-        self.checkpointer = Checkpointer(*parts, self.start, self.callbacks.note_saved)
+        parts = self.config, self.task, self.datasets, self.state, self.run_log
+        self.resume_state = StateLoader(*parts).load()
+        self.checkpointer = Checkpointer(*parts, self.resume_state, self.callbacks.queued_saves.append)
         self._update_saved = self.schedule.update  # the last one saved; at first, the one that the run starts from
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
         if isinstance(self.task, FeatureCaching):
-            features = FeatureCache(self.config, self.task, self.record.log_and_print, self.heartbeat)
+            features = FeatureCache(self.config, self.task, self.run_log.log_and_print, self.heartbeat)
             self.task.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
         """Build the hooks, in the order in which they are called."""
-        train, evaluations = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
+        train, epochs_left = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
         self.logger = TrainingLogger(
             self.config,
             self.task,
             self.state,
-            self.start,
+            self.resume_state,
             self.loader,
-            self.evaluation,
-            self.record,
+            self.evaluator,
+            self.run_log,
             self.heartbeat,
             self.callbacks,
             last_epoch=self.last_epoch,
-            evaluations=sum(map(self.should_evaluate, evaluations)),
+            evaluations=sum(map(self.should_evaluate, epochs_left)),
         )
         if self.task.traits.empty_cache_freq:
             self.hooks.append(EmptyingCache(self.task.traits.empty_cache_freq))
         self.hooks.append(self.logger)
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
-            self.hooks.append(EarlyStopping(train, metric, self.start, self.evaluation, self.record, end))
+            self.hooks.append(EarlyStopping(train, metric, self.resume_state, self.evaluator, self.run_log, end))
         self.hooks.extend(extension.build_hooks(self))
 
     # ---- epochs ----------------------------------------------------------------------------------------------
@@ -218,7 +221,7 @@ class Trainer:
                 self.prepare_training()
             self.on_weights_loaded()
             self._add_hooks()
-            with self.until_the_end():
+            with self.notifying_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
                 signals.record_only()
@@ -230,7 +233,7 @@ class Trainer:
                     self.checkpointer.settle()  # finish writing a checkpoint, also after an error
 
     @contextlib.contextmanager
-    def until_the_end(self) -> Iterator[None]:
+    def notifying_end(self) -> Iterator[None]:
         """Notify the callbacks how the run ended: finished, stopped or failed."""
         outcome = FAILED
         try:
@@ -250,14 +253,14 @@ class Trainer:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         nothing_left = f"epoch {first - 1} of {self.last_epoch} is already done" if first > self.last_epoch else ""
         nothing_left = nothing_left or self._stop_reason
-        if nothing_left and not self.start.evaluation_due:
-            self.record.log_and_print(f"nothing to do: {nothing_left}")
+        if nothing_left and not self.resume_state.evaluation_due:
+            self.run_log.log_and_print(f"nothing to do: {nothing_left}")
             return {}
         self._log_start()
         values: dict[str, float] = {}
         line = ""
-        if self.start.evaluation_due:
-            if not self.checkpointer.is_own(first - 1, self.start.directory):
+        if self.resume_state.evaluation_due:
+            if not self.checkpointer.is_own(first - 1, self.resume_state.directory):
                 self.save(evaluation_due=True, epoch=first - 1)
             values, line = self.evaluate(first - 1)
         # Close the loader before an exception propagates: its threads must not run when the process exits.
@@ -267,7 +270,7 @@ class Trainer:
                 is_evaluated = self.should_evaluate(epoch)
                 if is_evaluated or self.checkpointer.should_save(epoch):
                     self.save(evaluation_due=is_evaluated, epoch=epoch)
-                if self.checkpointer.agreement.should_stop(self.schedule.update):
+                if self.checkpointer.sync_point.should_stop(self.schedule.update):
                     self._stop()
                 if is_evaluated:
                     values, line = self.evaluate(epoch)
@@ -279,18 +282,18 @@ class Trainer:
             for hook in self.hooks:
                 hook.after_train()
             for result in self._format_results(line):
-                self.record.log_and_print(result)
+                self.run_log.log_and_print(result)
         return values
 
     def _log_start(self) -> None:
         """Log and record the run's settings and size, once training is sure to begin."""
-        config, record = self.config, self.record
-        start_record(config, record, self.task, self.datasets)
-        log_resumption(self.start, record)
+        config, run_log = self.config, self.run_log
+        start_run_log(config, run_log, self.task, self.datasets)
+        log_resumption(self.resume_state, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
-        self.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), True, *sizes))
+        self.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), True, *sizes))
         for line in format_training(config, self.task, self.model, self.sampler, self.precision):
-            record.log_and_print(line)
+            run_log.log_and_print(line)
 
     def _format_results(self, line: str) -> list[str]:
         """Format the last log lines: the last evaluation, then the best one, whose line ``evaluate`` prints again."""
@@ -313,19 +316,19 @@ class Trainer:
             Stopped: the run was asked to stop, and its state is saved.
         """
         self.model.train()
-        agreement, updates = self.checkpointer.agreement, self.sampler.updates_left
+        sync_point, updates = self.checkpointer.sync_point, self.sampler.updates_left
         num_done = self.updates_per_epoch - updates  # before the resumed checkpoint
         is_due = is_complete = False
         try:
             for hook in self.hooks:
                 hook.before_epoch(epoch, num_done)
             for group in synchronized_groups(self.loader, batches, self.config.TRAIN.ACCUM_ITER, updates):
-                agreement.poll(self.schedule.update)
+                sync_point.poll(self.schedule.update)
                 num_done += 1
-                self.train_step(group, epoch, num_done)
+                self.train_update(group, epoch, num_done)
                 is_last = num_done == self.updates_per_epoch
-                is_due = self.checkpointer.is_due()
-                should_stop = agreement.should_stop(self.schedule.update)
+                is_due = self.checkpointer.should_save_update()
+                should_stop = sync_point.should_stop(self.schedule.update)
                 if is_last or is_due or should_stop:
                     self._report(self.step.flush())
                 if is_due and not is_last:
@@ -342,13 +345,13 @@ class Trainer:
         if is_due:  # after the epoch's means are logged, because later checkpoints do not hold them
             self.save(evaluation_due=self.should_evaluate(epoch))
 
-    def train_step(self, batches: list[Any], epoch: int, number: int) -> None:
+    def train_update(self, batches: list[Any], epoch: int, number: int) -> None:
         """Launch one optimizer step, report the steps that have completed, and count it.
 
         Args:
             batches: the step's micro-batches of this rank.
             epoch: the epoch, from 1.
-            number: number of the step in the epoch, from 1.
+            number: position of the step in the epoch, from 1.
         """
         left = self.config.TRAIN.NUM_EPOCHS - epoch
         position = StepPosition(epoch, self.schedule.update, self.schedule.total_updates, epochs_left=left)
@@ -366,7 +369,8 @@ class Trainer:
 
     def _report(self, results: list[StepResult]) -> None:
         """Call the hooks for the steps that have completed, oldest first."""
-        self.callbacks.deliver_saved()
+        if self.callbacks.queued_saves:
+            self.callbacks.deliver_saved()
         for result in results:
             update = self._pending.popleft()(**result._asdict())
             for hook in self.hooks:
@@ -401,7 +405,8 @@ class Trainer:
         self._update_saved = self.schedule.update
 
     def _share_statistics(self) -> None:
-        # With "local", ranks have different statistics; Paddle's synchronized ones differ with the rows per rank.
+        # With TRAIN.BATCH_NORM local, running statistics differ between ranks; with Paddle's SyncBatchNorm, if ranks
+        # have unequal inputs.
         broadcast_statistics(self.model)
 
     def _stop(self) -> NoReturn:
@@ -413,10 +418,10 @@ class Trainer:
         if self.schedule.update != self._update_saved:
             self.save(evaluation_due=False)
         self.checkpointer.finish()
-        raise Stopped(stops.reason(), self.checkpointer.describe_last(self.start.position["update"]))
+        raise Stopped(stops.reason(), self.checkpointer.describe_last(self.resume_state.position["update"]))
 
     def evaluate(self, epoch: int) -> tuple[dict[str, float], str]:
-        """Evaluate the weights, and the averaged weights if there are any, whose values then count.
+        """Evaluate the weights, then the EMA weights if there are any; the last evaluated choose the best checkpoint.
 
         Hooks, such as early stopping, may end the training after it. Every rank must call this.
 
@@ -445,21 +450,21 @@ class Trainer:
         if self.ema is None:
             return self._evaluate_once(epoch, label, when, True)
         values, line = self._evaluate_once(epoch, label, when, False)
-        event = {"epoch": epoch, **self.evaluation.build_event(values)}
-        self.record.event("evaluation_without_average", event)
-        self.record.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
+        event = {"epoch": epoch, **self.evaluator.build_event(values)}
+        self.run_log.event("evaluation_without_average", event)
+        self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()
             return self._evaluate_once(epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True)
 
-    def _evaluate_once(self, epoch: int, label: str, when: str, counts: bool) -> tuple[dict[str, float], str]:
+    def _evaluate_once(self, epoch: int, label: str, when: str, chooses_best: bool) -> tuple[dict[str, float], str]:
         """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.
 
-        ``when`` names the evaluation in that error; ``counts``: its values choose the best checkpoint.
+        ``when`` names the evaluation in that error; ``chooses_best``: its values choose the best checkpoint.
         """
-        is_last = counts and epoch == self.last_epoch
+        is_last = chooses_best and epoch == self.last_epoch
         observers = list(filter(None, [hook.before_evaluate(is_last) for hook in self.hooks]))
-        values, line = self.evaluation(label, epoch=epoch, observers=observers)
+        values, line = self.evaluator(label, epoch=epoch, observers=observers)
         try:
             require_finite(values, when)
         except UserError:

@@ -246,16 +246,16 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     lines = [function.note] if function.note else []
     about = task.export_parts().about
     lines += _compare_descriptions(model, about, config)
-    lines += _compare_names(model, about.get("landmarks") or task.signature(run.evaluated).get("classes"), config)
+    lines += _compare_names(model, about.get("landmarks") or task.signature(run.eval_dataset).get("classes"), config)
     if model.gives_probabilities:
         lines.append(f"note: {model.source} gives probabilities: the loss uses their logarithms as logits")
     if model.compared_with is not None:
         weights, more = load_evaluated_weights(run, model.trained)
         model.weights = str(weights)
         lines += more
-    run.model = run.evaluation.model = task.evaluated_model(model)
+    run.model = run.evaluator.model = task.evaluated_model(model)
     devices = dict.fromkeys(all_gather(function.computed_by))
-    run.evaluation.facts["computed_by"] = " and ".join(devices)
+    run.evaluator.facts["computed_by"] = " and ".join(devices)
     return model.source, lines
 
 
@@ -322,7 +322,7 @@ class ExportComparison(EvaluationObserver):
         self._exported = next(
             layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, ExportedLayer)
         )
-        self._is_labeled = run.evaluated.labeled
+        self._is_labeled = run.eval_dataset.labeled
         self._metrics = run.task.build_metrics()
         self._replayed = _ReplayLayer()
         self._trained = require_exportable(run.task).evaluated_model(self._replayed)
@@ -366,7 +366,7 @@ class ExportComparison(EvaluationObserver):
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Log the difference between both models over all ranks."""
-        exported, run, record = self._exported, self._run, self._run.record
+        exported, run, run_log = self._exported, self._run, self._run.run_log
         if exported.pairs is None:
             return
         exported.pairs = None
@@ -380,22 +380,22 @@ class ExportComparison(EvaluationObserver):
         if self._has_class_scores:
             differences["changed"] = changed
             messages.insert(
-                0, f"{changed:,} of {len(run.evaluated):,} {run.task.traits.sample_name} have another answer"
+                0, f"{changed:,} of {len(run.eval_dataset):,} {run.task.traits.sample_name} have another answer"
             )
         event = {**facts, "trained": exported.weights, **differences}
         if self._is_labeled:
             values, (score, _) = self._metrics.compute(state), run.task.best_metric
-            record.log_and_print(f"trained weights: {self._metrics.summary(values)}")
+            run_log.log_and_print(f"trained weights: {self._metrics.summary(values)}")
             event["trained_values"] = values
-            if score in values and score in run.evaluation.values:
-                messages.insert(0, f"{score} {round(run.evaluation.values[score] - values[score], 6) + 0.0:+.4g}")
-        record.event("difference_of_export", event)
-        record.log_and_print(f"after the export: {'; '.join(messages)}")
+            if score in values and score in run.evaluator.values:
+                messages.insert(0, f"{score} {round(run.evaluator.values[score] - values[score], 6) + 0.0:+.4g}")
+        run_log.event("difference_of_export", event)
+        run_log.log_and_print(f"after the export: {'; '.join(messages)}")
         precision = (
             "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision
         )  # TF32 has the digits of float16
         if not difference.is_rounding(precision):
-            record.log_and_print(
+            run_log.log_and_print(
                 f"note: rounding in {precision} does not explain this difference: check that {exported.source} was "
                 "exported from these weights, and that both have the same preprocessing"
             )

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from .. import extension
-from ..checkpoint import store as checkpoints
+from ..checkpoint import store as checkpoint_store
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import StopRequested, barrier, is_main, rank, world_size
 from ..engine.compatibility import CheckpointDiff
 from ..engine.precision import compile_model
-from ..engine.startup_log import start_record
+from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
 from ..runtime import signals
 from ..runtime.errors import UserError
@@ -38,50 +38,50 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     Raises:
         UserError: the weights do not exist, or do not fit the model or the data.
     """
-    with run.until_the_end():
-        config, record, labeled = run.config, run.record, run.evaluated.labeled
+    with run.notifying_end():
+        config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
         load = extension.load_comparison_weights if config.get("EXPORTED") else load_evaluated_weights
         source, lines = load(run, run.model)
-        start_record(config, record, run.task, run.datasets)
+        start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
         has_figures = is_reported and labeled and isinstance(run.task, Reportable)
-        recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluation)) if has_figures else None
-        run.callbacks.start(RunFacts(record.folder, config, dump_yaml(config), trains=False))
+        recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluator)) if has_figures else None
+        run.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), trains=False))
         for line in lines:
-            record.log_and_print(line)
+            run_log.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
         run.on_weights_loaded()
         observers = [*([recorder] if recorder else []), *extension.build_observers(run)]
         try:
             with run.heartbeat.at("evaluating"):
-                values, line = run.evaluation("evaluation", writer, observers=observers)
+                values, line = run.evaluator("evaluation", writer, observers=observers)
         except StopRequested as error:  # code that ignores exceptions ran when the signal came
             raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
         task_lines = run.task.evaluation_lines() if isinstance(run.task, LogContributor) else ()
         for message in [*(writer.finish() if writer else ()), *(task_lines if is_main() else ())]:
-            record.log_and_print(message)
+            run_log.log_and_print(message)
         split = config.DATA.SPLIT
         if not labeled:
-            number, folder = f"{len(run.evaluated):,} {run.task.traits.sample_name}", record.folder / "predictions"
+            number, folder = f"{len(run.eval_dataset):,} {run.task.traits.sample_name}", run_log.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
         warnings = [line for line in lines if line.startswith("note: ")]
         notes = {"notes": warnings} if warnings else {}
         facts = {"weights": weights, "split": split, **notes}
-        run.evaluation.write_intervals(record, _INTERVALS, facts)
-        event = run.evaluation.build_event(values)
-        record.event("evaluation", {**facts, **event})
+        run.evaluator.write_intervals(run_log, _INTERVALS, facts)
+        event = run.evaluator.build_event(values)
+        run_log.event("evaluation", {**facts, **event})
         run.callbacks.evaluated(0, 0, {**values, **get_interval_ends(event)})
         try:
-            table = run.evaluation.table
-            warning = table and table.small_sample_warning(run.evaluation.intervals, values)
+            table = run.evaluator.table
+            warning = table and table.small_sample_warning(run.evaluator.intervals, values)
             if warning:
-                record.log_and_print(f"note: {warning}")
+                run_log.log_and_print(f"note: {warning}")
             for observer in observers:
                 observer.after_evaluate({"of": weights, "split": split})
         finally:  # log the result of a long evaluation even if files cannot be written
-            record.log_and_print(line)
-        run.evaluation.write_sample_table(record, _INTERVALS, facts)
+            run_log.log_and_print(line)
+        run.evaluator.write_sample_table(run_log, _INTERVALS, facts)
         if is_reported:
             extension.write_evaluation_report(run, recorder, {"of": weights, "split": split})
         return values
@@ -92,7 +92,7 @@ def _find_source(run: Trainer) -> str | Path:
     model = run.config.MODEL
     source: str | Path | None = model.PRETRAINED
     if source is None:
-        source = checkpoints.resolve(cast(str, model.RESUME), run.folder, run.record.log_and_print)
+        source = checkpoint_store.resolve(cast(str, model.RESUME), run.folder, run.run_log.log_and_print)
         if source is None:
             raise UserError(f"-resume=auto: no checkpoint in {run.folder} to evaluate")
     return evaluated_weights(source)
@@ -112,20 +112,20 @@ def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[s
     lines = [*diff.settings(), *diff.input()]
     part, is_partial = config.MODEL.PRETRAINED_PART, config.ALLOW_CHANGES
     report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part)
-    lines += [*diff.classes(run.evaluated), *diff.files(config.DATA.SPLIT, run.evaluated)]
+    lines += [*diff.classes(run.eval_dataset), *diff.files(config.DATA.SPLIT, run.eval_dataset)]
     compile_model(config, task, model)
-    run.record.file("eval_load_report.json", report.json())
+    run.run_log.file("eval_load_report.json", report.json())
     return source, [f"weights {source}: {report.summary()}", *lines]
 
 
 def _build_prediction_writer(run: Trainer) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
     task = run.task
-    writer = task.prediction_writer(folder, run.evaluated) if isinstance(task, Predictable) else PredictionWriter()
+    writer = task.prediction_writer(folder, run.eval_dataset) if isinstance(task, Predictable) else PredictionWriter()
     if not writer.writes_evaluations:
         raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} does not write predictions; remove SAVE_PREDICTIONS")
     folder.mkdir(parents=True, exist_ok=True)
-    return SavedPredictions(writer, folder, run.evaluation.loader.sampler.indices())
+    return SavedPredictions(writer, folder, run.evaluator.loader.sampler.indices())
 
 
 class SavedPredictions:

@@ -15,9 +15,9 @@ from ..tasks.task import EvaluationStep, Records, Task
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
-def sample_indices(evaluation: Evaluator) -> list[int]:
+def sample_indices(evaluator: Evaluator) -> list[int]:
     """Return the indices of this rank's samples, in the order of their evaluation."""
-    return [key.index for keys in evaluation.loader.sampler for key in keys]
+    return [key.index for keys in evaluator.loader.sampler for key in keys]
 
 
 class FigureRecorder(EvaluationObserver):
@@ -52,14 +52,14 @@ class FigureRecorder(EvaluationObserver):
         else:
             self._records.append(records)
 
-    def evaluate(self, evaluation: Evaluator) -> None:
+    def evaluate(self, evaluator: Evaluator) -> None:
         """Evaluate this rank's samples to collect their records. Neither communicates nor raises exceptions."""
         was_training = self.model.training
         self.model.eval()
         try:
             step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
-            batches = contextlib.closing(evaluation.batches("evaluation for the report", step))
-            with paddle.no_grad(), evaluation.precision.patch_forward(self.model), batches as evaluated:
+            batches = contextlib.closing(evaluator.batches("evaluation for the report", step))
+            with paddle.no_grad(), evaluator.precision.patch_forward(self.model), batches as evaluated:
                 for batch, records in evaluated:
                     self.after_batch(batch, records)
         except StopRequested:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from .. import extension
 from .. import settings as configuration
 from ..checkpoint.class_rows import get_class_names
 from ..checkpoint.content import find_run_settings, fingerprint, read_weights_info
@@ -206,6 +207,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
+    if extension.has("cpu_kernels"):
+        extension.accelerate(model)
     model.eval()
     return model, report
 

@@ -105,19 +105,22 @@ def _run_in_place(
 ) -> None:
     import paddle
 
-    from . import group_watch, rendezvous
-
     tuning.use_threads()
     paddle.disable_signal_handler()  # its dump at SIGTERM looks like a crash
     signals.install()
     signals.poll_in_thread()
+    if plan.total_processes == 1:
+        paddle.set_device(plan.device)
+        worker(*arguments)
+        return
+
+    from . import group_watch, rendezvous
 
     def join() -> None:
         rendezvous.join_group(plan.device, spawned=False)
 
-    if plan.total_processes > 1:
-        process_exit.note_group()
-    if plan.total_processes > 1 and watchdog_seconds is not None:
+    process_exit.note_group()
+    if watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
     else:
         join()

@@ -56,28 +56,28 @@ class WithoutLeaks(EvaluationObserver):
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
-        run.evaluation.keeps_table = True
+        run.evaluator.keeps_table = True
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Compute the score without leaked samples, and record it."""
-        evaluation, record = self._run.evaluation, self._run.record
-        if not is_main() or not evaluation.samples.labeled:
+        evaluator, run_log = self._run.evaluator, self._run.run_log
+        if not is_main() or not evaluator.samples.labeled:
             return
-        total, listed, table = len(evaluation.samples), read_leaks(record.folder / FILE), evaluation.table
+        total, listed, table = len(evaluator.samples), read_leaks(run_log.folder / FILE), evaluator.table
         if not 0 < len(listed) < total:
             reason = "all samples are in the training set" if listed else "no sample is in the training set: same score"
-            record.log_and_print(f"without leaks: {reason}")
+            run_log.log_and_print(f"without leaks: {reason}")
             return
         without = {"without": f"without {len(listed):,} of {total:,} that are in the training set"}
         try:
             if table is None:
                 raise KeyError("score")
-            values, line = evaluation.scored(table.without(listed), without)
+            values, line = evaluator.scored(table.without(listed), without)
         except KeyError as missing:  # metrics of a user's task
-            record.log_and_print(
+            run_log.log_and_print(
                 f"without leaks: not known: the task's metrics have no {missing} for a part of the samples"
             )
             return
         counts = {"left_out": len(listed), "samples": total - len(listed)}
-        record.event("evaluation_without_leaks", {**facts, **counts, **values})
-        record.log_and_print(f"without leaks: {line}")
+        run_log.event("evaluation_without_leaks", {**facts, **counts, **values})
+        run_log.log_and_print(f"without leaks: {line}")

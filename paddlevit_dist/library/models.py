@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from .. import models
+from .. import extension, models
 from .. import settings as configuration
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.published import find_published_for
@@ -66,6 +66,8 @@ def create_model(
         model = load_trained(model_name, num_classes)
     else:
         model = _load_pretrained(model_name, pretrained, num_classes, image_size, options)
+    if extension.has("cpu_kernels"):
+        extension.accelerate(model)
     return FeatureMaps(model) if features_only else model
 
 

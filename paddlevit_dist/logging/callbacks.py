@@ -39,12 +39,15 @@ class CallbackList:
     Args:
         callbacks: of users; none on ranks other than 0.
         log: writes a line to terminal and log.
+
+    Attributes:
+        queued_saves: checkpoints on disk that no callback was told about yet; any thread may append one.
     """
 
     def __init__(self, callbacks: Iterable[Any] = (), log: Callable[[str], None] = lambda line: None) -> None:
         self._callbacks: list[Callback] = [require_derived(callback, Callback) for callback in callbacks]
         self._log = log
-        self._saved: collections.deque[Path] = collections.deque()
+        self.queued_saves: collections.deque[Path] = collections.deque()
         self._is_started = False
 
     def start(self, run: RunFacts) -> None:
@@ -67,14 +70,10 @@ class CallbackList:
             with self._shield(callback, "evaluated"):
                 callback.evaluated(update, epoch, dict(values))
 
-    def note_saved(self, path: Path) -> None:
-        """Queue a call of ``saved``; any thread may call this."""
-        self._saved.append(path)
-
     def deliver_saved(self) -> None:
         """Call ``saved`` of each callback for the queued checkpoints."""
-        while self._saved:
-            path = self._saved.popleft()
+        while self.queued_saves:
+            path = self.queued_saves.popleft()
             for callback in list(self._callbacks):
                 with self._shield(callback, "saved"):
                     callback.saved(path)

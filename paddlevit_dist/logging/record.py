@@ -31,7 +31,7 @@ _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
 _LOG_LOCK = threading.RLock()  # the saving thread also logs; log and terminal have the same order
 
 
-class RunRecord:
+class RunLog:
     """Log lines and metric events of one run; does nothing on ranks other than 0.
 
     Args:
@@ -278,16 +278,16 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
         reason, saved = f"asked to stop ({error.reason})", {"saved": error.saved}
     else:
         reason = str(error).partition("\n")[0] or type(error).__name__
-    record = RunRecord(folder, writes=True)
+    run_log = RunLog(folder, writes=True)
     facts = folder / "run.json"
     if not is_training or not facts.is_file() or facts.stat().st_mtime < began:
-        record.log(f"stopped: {reason}")
+        run_log.log(f"stopped: {reason}")
         return
     done = [event for event in recorded_events(folder) if event.get("kind") == "epoch" and "superseded" not in event]
-    record.event(
+    run_log.event(
         "interruption", {"epoch": max((event["epoch"] for event in done), default=0), "reason": reason, **saved}
     )
     if saved:
-        record.log(f"stopped: {error}")
+        run_log.log(f"stopped: {error}")
     else:
-        record.log(f"interrupted: {reason}; continue with -resume=auto")
+        run_log.log(f"interrupted: {reason}; continue with -resume=auto")

@@ -51,18 +51,18 @@ class ReportHook(Hook):
         self._report.write_page()
 
     def _new_recorder(self) -> FigureRecorder:
-        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluation))
+        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluator))
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:
             if not is_loaded:
-                self._run.record.log_and_print(
+                self._run.run_log.log_and_print(
                     f"note: the report has no figures, since some process cannot read {checkpoint}"
                 )
                 return
-            self._run.record.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
+            self._run.run_log.log_and_print(f"evaluating the best weights (epoch {best['epoch']}) again for the report")
             recorder = self._new_recorder()
-            recorder.evaluate(self._run.evaluation)
+            recorder.evaluate(self._run.evaluator)
             self._report.write_figures(recorder, _collect_facts(best))
 
 
@@ -71,7 +71,7 @@ class ReportWriter:
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
-        self._task, self._record, self._evaluation = run.task, run.record, run.evaluation
+        self._task, self._run_log, self._evaluator = run.task, run.run_log, run.evaluator
 
     def write_figures(self, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:
         """Build the figures and write them to the run's folder. Every rank must call this.
@@ -82,7 +82,7 @@ class ReportWriter:
         """
         if recorder is None:
             return
-        self._evaluation.heartbeat.at("building the report's figures")
+        self._evaluator.heartbeat.at("building the report's figures")
         records, problems = recorder.gather()
         if not is_main():
             return
@@ -92,53 +92,53 @@ class ReportWriter:
             try:
                 self._save_figures(self._task, records, facts)
             except UserError as error:
-                self._record.log_and_print(f"note: the report has no figures: {error}")
+                self._run_log.log_and_print(f"note: the report has no figures: {error}")
             except Exception:
                 self._log_failure("its figures could not be built", traceback.format_exc())
 
     def _save_figures(self, task: Reportable, records: IndexedRecords, facts: dict[str, Any]) -> None:
-        model, config, evaluation = self._run.model, self._run.config, self._evaluation
+        model, config, evaluator = self._run.model, self._run.config, self._evaluator
         was_training = model.training
         model.eval()
-        with paddle.no_grad(), evaluation.precision.patch_forward(model):
-            figures: Sequence[Figure] = task.figures(evaluation.samples, records, model)
+        with paddle.no_grad(), evaluator.precision.patch_forward(model):
+            figures: Sequence[Figure] = task.figures(evaluator.samples, records, model)
         if was_training:
             model.train()
         about = {
             "task": config.TASK,
             "data": config.DATA.DATASET,
-            "samples": len(evaluation.samples),
-            **evaluation.precision.facts,
+            "samples": len(evaluator.samples),
+            **evaluator.precision.facts,
             "time": time.time(),
             **facts,
         }
         name = store.EVALUATION if config.EVAL else store.TRAINING
         for line in store.save(Path(config.SAVE, name), figures, about):
-            self._record.log_and_print(f"note: {line}")
+            self._run_log.log_and_print(f"note: {line}")
 
     def write_page(self) -> None:
         """Write ``report.html`` from the run's folder."""
-        if not self._record.writes:
+        if not self._run_log.writes:
             return
         try:
             began = time.perf_counter()
-            page = write_page([self._record.folder], self._record.folder / PAGE)
+            page = write_page([self._run_log.folder], self._run_log.folder / PAGE)
             line = f"report: {page} ({time.perf_counter() - began:.1f} s)"
             # The last line that an evaluation prints is its score, which scripts read.
-            log = self._record.log if self._run.config.EVAL else self._record.log_and_print
+            log = self._run_log.log if self._run.config.EVAL else self._run_log.log_and_print
             log(line)
         except UserError as error:
-            self._record.log_and_print(f"note: no report was written: {error}")
+            self._run_log.log_and_print(f"note: no report was written: {error}")
         except Exception:
             self._log_failure("it could not be written", traceback.format_exc())
 
     def _log_failure(self, what: str, trace: str) -> None:
         reason = trace.strip().splitlines()[-1]
-        self._record.log_and_print(
+        self._run_log.log_and_print(
             f"note: the report: {what} ({reason}); the run is not affected, the traceback is in log.txt"
         )
         for line in trace.rstrip().splitlines():
-            self._record.log(f"  {line}")
+            self._run_log.log(f"  {line}")
 
 
 def write_evaluation_report(run: Trainer, recorder: FigureRecorder | None, facts: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import __version__
-from ..logging.record import COMPARED, RunRecord
+from ..logging.record import COMPARED, RunLog
 from ..runtime.files import atomic_file
 from ..runtime.metrics_file import METRICS
 from ..runtime.printing import one_line
@@ -67,7 +67,7 @@ def write_last_page(folder: Path, began: float) -> None:
         if file.is_file() and file.stat().st_mtime >= began:
             write_page([folder], folder / PAGE)
     except Exception as error:  # do not hide the error of the run itself
-        RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
+        RunLog(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
 def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:

@@ -15,6 +15,7 @@ from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "AnnotationMatching": "protocols",
+    "DatasetSaving": "protocols",
     "BadSample": "sample_checks",
     "Callback": "callback",
     "Chart": "figures",

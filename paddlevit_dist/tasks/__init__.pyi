@@ -10,6 +10,7 @@ from .protocols import (
     AnnotationMatching,
     Checkable,
     CheckpointMatching,
+    DatasetSaving,
     Drawable,
     Exportable,
     FeatureCaching,
@@ -29,6 +30,7 @@ from .task import EvaluationStep, LossTerm, StepPosition, Task, TaskTraits
 
 __all__ = [
     "AnnotationMatching",
+    "DatasetSaving",
     "BadSample",
     "Callback",
     "Chart",

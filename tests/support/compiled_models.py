@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_passes
 from paddlevit_dist.images.classification.figures import attention_rollout
@@ -28,6 +29,7 @@ def build(name: str, **options: Any) -> paddle.nn.Layer:
     paddle.seed(1)
     chosen = {"num_classes": 5, "image_size": 64, "drop_path": 0.5, **FAMILIES[name], **live, **options}
     model = create_model(name, **chosen)
+    accelerate(model)
     model.train()
     return model
 

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist import rank
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 from support import small_runs
@@ -68,8 +68,8 @@ def left_and_saved(
     trainer.checkpointer.finish()
     left = {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()}
     left.update({f"ema {name}": tensor.numpy() for name, tensor in trainer.ema.state_dict().items()})
-    left.update(trainer.state.moments.state_dict())
-    return message, left, _saved(Path(output, "checkpoints", checkpoints.update_name(at - 1)))
+    left.update(trainer.state.optimizer_state.state_dict())
+    return message, left, _saved(Path(output, "checkpoints", checkpoint_store.update_name(at - 1)))
 
 
 def poisoned_on_the_second_of_two(output: str, at: int) -> tuple[str, Arrays, Arrays]:
@@ -79,7 +79,7 @@ def poisoned_on_the_second_of_two(output: str, at: int) -> tuple[str, Arrays, Ar
 
 
 def _saved(directory: Path) -> Arrays:
-    saved = dict(checkpoints.read(directory).optimizer)
+    saved = dict(checkpoint_store.read(directory).optimizer)
     for prefix, file in (("", "model"), ("ema ", "model_ema")):
         state = paddle.load(str(directory / f"{file}.pdparams"))
         saved.update({f"{prefix}{name}": tensor.numpy() for name, tensor in state.items()})

@@ -79,4 +79,4 @@ def losses(output: str) -> list[float]:
 def evaluate(output: str, val_size: int, batch_size: int) -> dict[str, float]:
     """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
     trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
-    return trainer.evaluation("evaluation")[0]
+    return trainer.evaluator("evaluation")[0]

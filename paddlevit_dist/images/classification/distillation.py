@@ -9,6 +9,7 @@ from pathlib import Path
 import paddle
 import paddle.nn.functional as F
 
+from ... import extension
 from ...checkpoint.load import load_weights
 from ...models import create_model
 from ...registry import MODELS
@@ -40,6 +41,8 @@ class TeacherModel:
                 raise UserError(f"TRAIN.TEACHER_MODEL {name} needs its weights: set TRAIN.TEACHER_WEIGHTS")
             self.model = create_model(name, num_classes=num_classes, image_size=image_size, in_channels=in_channels)
             self.summary = load_weights(self.model, weights, strict=True).summary()
+            if extension.has("cpu_kernels"):
+                extension.accelerate(self.model)
         else:
             if not any(Path(name + end).is_file() for end in _EXPORTED):
                 raise UserError(

@@ -118,6 +118,10 @@ class ImageInputs(InputImages):
             return convert(self._frame(archive, index), self._mode, self._reading)
         return decode_image(self._encode(index), self.names[index], self._mode, self._reading)
 
+    def stored_bytes(self, index: int) -> bytes:
+        """Return the encoded content of image ``index``; empty for a frame of a video."""
+        return self._encode(index)
+
     def _archive(self, index: int) -> str | None:
         """Return the tar file or video that contains image ``index``; None if it is a file."""
         number = self._index.label(index)

@@ -24,6 +24,7 @@ from .data.transforms import DetectionEvaluationTransform, whole_view
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
 from .matched_names import match_categories, match_files, require_categories, require_images
+from .predicted_dataset import FOLDER, PredictedDataset
 from .windows import WindowPlan
 
 _NO_BOXES = np.zeros((0, 4))
@@ -86,6 +87,7 @@ class DetectionWriter(PredictionWriter):
         least_score: lowest score of a box that is drawn; files of results contain all.
         names_known: whether ``class_names`` are names, not numbers instead of names.
         image_ids: ids of the inputs from an annotation file; None: ids are made from the names of the inputs.
+        dataset: also writes images and boxes as a data set; None: not.
 
     """
 
@@ -100,6 +102,7 @@ class DetectionWriter(PredictionWriter):
         least_score: float,
         names_known: bool = True,
         image_ids: Sequence[Id] | None = None,
+        dataset: PredictedDataset | None = None,
     ) -> None:
         self.folder, self.samples, self.least_score = folder, samples, least_score
         self.class_names = list(class_names)
@@ -109,6 +112,7 @@ class DetectionWriter(PredictionWriter):
         if image_ids is None and isinstance(samples, InputSamples):
             self._ids = number_images(stems(samples.names)).tolist()
         self._images = AnnotatedImages(folder, samples)
+        self.dataset = dataset
 
     def write(self, index: int, prediction: DetectedObjects, truth: Any = None) -> Row:
         """Draw the boxes of an input image, and return the name of the drawing."""
@@ -118,6 +122,8 @@ class DetectionWriter(PredictionWriter):
             objects = shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks
             return Image.fromarray(draw_boxes(np.asarray(image), *objects))
 
+        if self.dataset is not None:
+            self.dataset.write(index, self._images.name(index), prediction)
         name = self._images.write(index, draw)
         return {} if name is None else {"picture": name}
 
@@ -132,16 +138,20 @@ class DetectionWriter(PredictionWriter):
             kind: build_coco_results(image_id, prediction, self.category_ids, kind, name, self._result_names)
             for kind in kinds
         }
-        return {_FILES[kind]: ",\n".join(map(json.dumps, entries)) for kind, entries in results.items()}
+        lines = {_FILES[kind]: ",\n".join(map(json.dumps, entries)) for kind, entries in results.items()}
+        return lines if self.dataset is None else {**lines, FOLDER: self.dataset.describe(index, prediction)}
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         """Write the files of results, and return lines on them."""
-        number, any_shown = 0, False
+        number, any_shown, described = 0, False, []
         with contextlib.ExitStack() as stack:
             files: dict[str, BinaryIO] = {}
             for entry in entries:
                 any_shown = any_shown or any(row["category"] is not None for row in entry.rows or ())
                 for name, lines in (entry.summary or {}).items():
+                    if name == FOLDER:
+                        described.append(lines)
+                        continue
                     if name not in files:
                         files[name] = stack.enter_context(atomic_file(self.folder / name))
                         files[name].write(b"[")
@@ -162,7 +172,8 @@ class DetectionWriter(PredictionWriter):
         drawn_message = f"{boxes} are in the tables and drawn on the images in {self.folder / IMAGES}"
         if not any_shown:
             drawn_message = f"there are no {boxes}, so the tables and the images in {self.folder / IMAGES} have none"
-        return [drawn_message, f"{message}; the images' ids are {ids}"]
+        more = [] if self.dataset is None else self.dataset.finish(described)
+        return [drawn_message, f"{message}; the images' ids are {ids}", *more]
 
 
 class AnnotationIds(NamedTuple):

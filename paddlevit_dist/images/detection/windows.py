@@ -135,7 +135,8 @@ def merge_images(
     merged = []
     for image, (height, width) in enumerate(sizes.tolist()):
         chosen = np.flatnonzero(rows[:, 0] == image).tolist()
-        parts = [ImagePart(*rows[row, 1:5].tolist(), bool(rows[row, 5])) for row in chosen]
+        places = (rows[row, 1:].tolist() for row in chosen)
+        parts = [ImagePart(top, left, down, across, bool(mirror)) for top, left, down, across, mirror in places]
         merged.append(merge_parts([results[row] for row in chosen], parts, (height, width), iou))
     return merged
 

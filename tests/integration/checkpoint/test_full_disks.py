@@ -12,15 +12,15 @@ import pytest
 from support.processes import ROOT, run_command
 from support.runs import DIGITS, STATE
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostTensor
 from paddlevit_dist.runtime.errors import UserError
 
 
 def save(folder: Path, epoch: int) -> Path:
     weights = {"weight": HostTensor(np.zeros(20_000, np.float32), "linear_0.w_0")}
-    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {}, STATE)
-    return checkpoints.save(folder, checkpoints.epoch_name(epoch), weights, state)
+    state = checkpoint_store.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {}, STATE)
+    return checkpoint_store.save(folder, checkpoint_store.epoch_name(epoch), weights, state)
 
 
 def test_a_limit_of_file_sizes_is_named(tmp_path):
@@ -64,4 +64,4 @@ def test_a_training_on_a_full_disk_ends_with_one_line_and_keeps_what_it_had(tmp_
     assert "No space left on device; free space, then -resume=auto" in lines[0]
     names = sorted(os.listdir(left))
     assert {"last"} < set(names) and not any(name.startswith(".") for name in names), names
-    checkpoints.verify((left / "last").resolve())
+    checkpoint_store.verify((left / "last").resolve())

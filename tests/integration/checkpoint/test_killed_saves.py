@@ -14,7 +14,7 @@ import pytest
 from support.runs import STATE
 
 from paddlevit_dist.checkpoint import array_files, content, finding, store
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostTensor
 from paddlevit_dist.runtime import files
 
@@ -25,12 +25,14 @@ BEST = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
 def save(folder: Path, epoch: int, value: float) -> None:
     """All that a run does for a checkpoint, from the first file to the removal of the one before."""
     weights = {"weight": HostTensor(np.full(2000, value, np.float32), "linear_0.w_0")}
-    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {"moment": np.ones(9)}, STATE)
-    directory = checkpoints.save(folder, checkpoints.epoch_name(epoch), weights, state, weights, {"input": {}})
-    checkpoints.link(folder, "last", directory)
-    checkpoints.write_evaluation(directory, BEST)
-    checkpoints.link(folder, "best", directory)
-    checkpoints.prune(folder, lambda epoch: False, update=epoch, keep_updates=1, epoch=epoch, good=directory)
+    state = checkpoint_store.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {"moment": np.ones(9)}, STATE)
+    directory = checkpoint_store.save(
+        folder, checkpoint_store.epoch_name(epoch), weights, state, weights, {"input": {}}
+    )
+    checkpoint_store.link(folder, "last", directory)
+    checkpoint_store.write_evaluation(directory, BEST)
+    checkpoint_store.link(folder, "best", directory)
+    checkpoint_store.prune(folder, lambda epoch: False, update=epoch, keep_updates=1, epoch=epoch, good=directory)
 
 
 class Lines:
@@ -73,11 +75,11 @@ def values(directory: Path) -> list[float]:
 
 
 def check(folder: Path, allowed: list[list[float]], always_linked: bool) -> None:
-    good = checkpoints.newest_good(folder, lambda line: None)
+    good = checkpoint_store.newest_good(folder, lambda line: None)
     assert good is not None, sorted(os.listdir(folder))
-    assert checkpoints.read(good).position["consumed"] == 0 and values(good) in allowed
+    assert checkpoint_store.read(good).position["consumed"] == 0 and values(good) in allowed
     if always_linked:
-        checkpoints.verify((folder / "last").resolve())
+        checkpoint_store.verify((folder / "last").resolve())
 
 
 def killed_at_lines(place: Path, way: str, points: int) -> None:
@@ -93,7 +95,7 @@ def killed_at_lines(place: Path, way: str, points: int) -> None:
         shutil.copytree(before, folder, symlinks=True)
         killed_at(line, lambda folder=folder: save(folder, epoch, 2.0))
         check(folder, [[1.0], [2.0]], always_linked=epoch == 2)
-        checkpoints.remove_leftovers(folder)
+        checkpoint_store.remove_leftovers(folder)
         check(folder, [[1.0], [2.0]], always_linked=True)
         save(folder, epoch, 3.0)
         assert sorted(os.listdir(folder)) == ["best", f"epoch_000{epoch}", "last"]

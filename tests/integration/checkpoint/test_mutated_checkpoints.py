@@ -14,7 +14,7 @@ import yaml
 from support import small_runs
 from support.runs import DIGITS, refused
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.runtime.errors import UserError
 
 RUN = ["-batch_size=64", "-epochs=2", "SAVE_FREQ", "1", "SAVE_EVERY_UPDATES", "3", "TRAIN.MODEL_EMA", "True"]
@@ -70,8 +70,8 @@ def resumed(folder: Path, capsys: Any) -> dict[str, Any]:
     except UserError as error:
         assert str(error).isprintable() and len(str(error)) < 1000, repr(str(error))
         return {"error": str(error)}
-    assert run.start.directory is not None, "it began again at epoch 1"
-    return {"position": run.start.position, "from": run.start.directory.name}
+    assert run.resume_state.directory is not None, "it began again at epoch 1"
+    return {"position": run.resume_state.position, "from": run.resume_state.directory.name}
 
 
 def mutate_tree(tree: Any, generator: random.Random) -> Any:
@@ -163,7 +163,7 @@ def test_a_last_that_is_no_link_to_a_checkpoint_is_passed_over_and_replaced(dama
     (folder / "last").unlink()
     LASTS[how](folder / "last")
     assert resumed(damaged, capsys)["from"] == "epoch_0002"
-    checkpoints.link(folder, "last", folder / "epoch_0001")
+    checkpoint_store.link(folder, "last", folder / "epoch_0001")
     assert os.readlink(folder / "last") == "epoch_0001"
     assert (folder / "last.folder").exists() == (how == "directory")
 
@@ -237,8 +237,8 @@ def test_leftovers_go_and_what_others_have_put_there_stays(damaged):
     half = folder / "epoch_0002" / "evaluation.json.4711.0123abcd.tmp"
     half.write_text("{")
     (folder / "epoch_0001").rename(folder / "epoch_0001.replaced")
-    removed = checkpoints.remove_leftovers(folder)
+    removed = checkpoint_store.remove_leftovers(folder)
     assert sorted(removed) == sorted([*ours, ".best.node-1.4711.0123abcd.tmp", f"epoch_0002/{half.name}"])
     assert set(os.listdir(folder)) == {*before, *theirs}
-    checkpoints.verify(folder / "epoch_0001")
-    assert checkpoints.remove_leftovers(folder / "absent") == []
+    checkpoint_store.verify(folder / "epoch_0001")
+    assert checkpoint_store.remove_leftovers(folder / "absent") == []

@@ -22,7 +22,7 @@ def test_an_evaluation_writes_its_table_with_and_without_intervals(tmp_path):
         values = evaluate_only(evaluated)
         assert (folder / "eval_intervals.json").exists() == (not words)
         rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
-        assert [row["name"] for row in rows] == [evaluated.evaluated.describe(index) for index in range(40)]
+        assert [row["name"] for row in rows] == [evaluated.eval_dataset.describe(index) for index in range(40)]
         assert 100 * np.mean([row["correct"] == "True" for row in rows]) == pytest.approx(values["top-1"])
         assert 100 * np.mean([int(row["rank"]) <= 5 for row in rows]) == pytest.approx(values["top-5"])
         assert np.mean([float(row["loss"]) for row in rows]) == pytest.approx(values["loss"], rel=1e-5)

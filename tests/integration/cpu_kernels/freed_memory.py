@@ -1,6 +1,7 @@
 """A training step of each kind of fast layer; prints the names of the models that made one."""
 
 from paddlevit_dist.cpu_kernels.accelerate import (
+    accelerate,
     is_available,
 )  # before Paddle, for 2.6's sake: see the package's __init__
 from paddlevit_dist.losses import resized_cross_entropy
@@ -22,6 +23,7 @@ if __name__ == "__main__":
     assert is_available()
     for name, options in MODELS.items():
         model = create_model(name, num_classes=2, **options)
+        accelerate(model)
         outputs = model(paddle.ones([1, 1, 8, 16, 16] if name == "unet3d" else [1, 3, 224, 224]))
         labels = paddle.ones([1, 224, 224], "int64")
         (resized_cross_entropy(outputs, labels, 255) if outputs.ndim == 4 else outputs.sum()).backward()

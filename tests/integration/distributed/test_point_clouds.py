@@ -67,7 +67,7 @@ def train(output: str, arguments: list) -> dict[str, Any]:
 
 def evaluate(output: str, arguments: list) -> dict[str, float]:
     trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2", *arguments)
-    return trainer.evaluation("evaluation")[0]
+    return trainer.evaluator("evaluation")[0]
 
 
 FRAGMENTS = ["POINTS.FRAGMENT_SIZE_M", "3", "POINTS.TEST_FLIPS", "true"]

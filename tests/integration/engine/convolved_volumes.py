@@ -6,6 +6,7 @@ It prints how the gradients of the weights lie in memory, and "equal" where all 
 import numpy as np
 import paddle
 
+from paddlevit_dist.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.models import prepare
@@ -23,7 +24,7 @@ def make_model() -> paddle.nn.Layer:
 class Volumes(Task):
     """Regression of volumes on volumes."""
 
-    traits = TaskTraits(counts_per_sample={"loss": 1})
+    traits = TaskTraits(normalizers_per_sample={"loss": 1})
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -47,6 +48,7 @@ def turn(gradient: paddle.Tensor) -> paddle.Tensor:
 
 def prepared() -> paddle.nn.Layer:
     model = prepare(make_model())
+    accelerate(model)
     for parameter in model.parameters():
         parameter.register_hook(turn)
     return model

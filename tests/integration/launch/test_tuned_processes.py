@@ -96,7 +96,7 @@ import hashlib, os
 from paddlevit_dist.launch import tuning
 import paddle
 tuning.use_threads()
-from paddlevit_dist.models import create_model
+from paddlevit_dist import create_model
 
 def threads():
     return len(os.listdir("/proc/self/task"))

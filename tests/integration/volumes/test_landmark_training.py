@@ -47,7 +47,7 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
 
 def evaluate(output: str) -> dict[str, float]:
     trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
-    return trainer.evaluation("evaluation")[0]
+    return trainer.evaluator("evaluation")[0]
 
 
 HERE = "integration.volumes.test_landmark_training"

@@ -10,7 +10,7 @@ import paddle
 import pytest
 from support.runs import STATE
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import resolve_checkpoint
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.runtime.errors import UserError
@@ -23,15 +23,15 @@ def model():
 
 def save(folder: Path, epoch: int, model) -> Path:
     position = {"epoch": epoch, "consumed": 0, "update": 10 * epoch}
-    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, {**STATE, "evaluation_due": True})
-    return checkpoints.save(folder, checkpoints.epoch_name(epoch), model.state_dict(), state)
+    state = checkpoint_store.RunState(position, {"moment1/weight": np.arange(6.0)}, {**STATE, "evaluation_due": True})
+    return checkpoint_store.save(folder, checkpoint_store.epoch_name(epoch), model.state_dict(), state)
 
 
 def save_update(folder: Path, update: int, model) -> Path:
     """In the middle of an epoch of 10 updates of 8 samples."""
     position = {"epoch": update // 10, "consumed": update % 10 * 8, "update": update}
-    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, STATE)
-    return checkpoints.save(folder, checkpoints.update_name(update), model.state_dict(), state)
+    state = checkpoint_store.RunState(position, {"moment1/weight": np.arange(6.0)}, STATE)
+    return checkpoint_store.save(folder, checkpoint_store.update_name(update), model.state_dict(), state)
 
 
 def damage(path: Path, how: str) -> None:
@@ -48,8 +48,8 @@ def damage(path: Path, how: str) -> None:
 def test_what_is_saved_is_read_back(tmp_path, model):
     directory = save(tmp_path, 4, model)
     assert directory.name == "epoch_0004"
-    checkpoints.verify(directory)
-    state = checkpoints.read(directory)
+    checkpoint_store.verify(directory)
+    state = checkpoint_store.read(directory)
     assert state.position == {"epoch": 4, "consumed": 0, "update": 40}
     np.testing.assert_array_equal(state.optimizer["moment1/weight"], np.arange(6.0))
     loaded = paddle.load(str(directory / "model.pdparams"))
@@ -63,10 +63,10 @@ def test_any_damage_to_any_file_is_noticed_and_the_one_before_is_used(tmp_path, 
         how = "truncated"
     good, bad = save(tmp_path, 1, model), save(tmp_path, 2, model)
     damage(bad / name, how)
-    with pytest.raises(checkpoints.DamagedCheckpointError, match=name):
-        checkpoints.verify(bad)
+    with pytest.raises(checkpoint_store.DamagedCheckpointError, match=name):
+        checkpoint_store.verify(bad)
     said = []
-    assert checkpoints.newest_good(tmp_path, said.append) == good
+    assert checkpoint_store.newest_good(tmp_path, said.append) == good
     assert len(said) == 1 and name in said[0]
 
 
@@ -89,13 +89,15 @@ def test_weights_are_compared_with_the_manifest_where_there_is_one_of_a_checkpoi
 
 @pytest.mark.parametrize("name", ["about.yaml", "samples.npz"])
 def test_what_a_checkpoint_says_of_itself_is_compared_with_the_manifest(tmp_path, model, name):
-    state = checkpoints.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, {})
+    state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, {})
     lists = {"train": np.arange(3, dtype=np.uint64)}
-    directory = checkpoints.save(tmp_path, "epoch_0001", model.state_dict(), state, None, {"input": {"a": 14}}, lists)
-    assert checkpoints.read_about(str(directory)) == {"input": {"a": 14}}
-    assert checkpoints.read_samples(str(directory))["train"].tolist() == [0, 1, 2]
+    directory = checkpoint_store.save(
+        tmp_path, "epoch_0001", model.state_dict(), state, None, {"input": {"a": 14}}, lists
+    )
+    assert checkpoint_store.read_about(str(directory)) == {"input": {"a": 14}}
+    assert checkpoint_store.read_samples(str(directory))["train"].tolist() == [0, 1, 2]
     damage(directory / name, "changed")
-    read = checkpoints.read_about if name == "about.yaml" else checkpoints.read_samples
+    read = checkpoint_store.read_about if name == "about.yaml" else checkpoint_store.read_samples
     with pytest.raises(UserError, match=f"{name} has changed since"):
         read(str(directory))
 
@@ -110,23 +112,23 @@ def test_a_crash_while_saving_leaves_the_earlier_checkpoint_and_no_rubbish_after
         patch.setattr(os, "fsync", crash)
         with pytest.raises(KeyboardInterrupt):
             save(tmp_path, 2, model)
-    assert checkpoints.newest_good(tmp_path, print) == first
+    assert checkpoint_store.newest_good(tmp_path, print) == first
     save(tmp_path, 3, model)
     assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "epoch_0003"]
 
 
 def test_links_are_relative_and_replaced(tmp_path, model):
     for epoch in (1, 2):
-        checkpoints.link(tmp_path, "last", save(tmp_path, epoch, model))
+        checkpoint_store.link(tmp_path, "last", save(tmp_path, epoch, model))
     assert os.readlink(tmp_path / "last") == "epoch_0002"
     assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "epoch_0002", "last"]
 
 
 def test_pruning_keeps_linked_and_wanted_checkpoints(tmp_path, model):
     paths = {epoch: save(tmp_path, epoch, model) for epoch in range(1, 7)}
-    checkpoints.link(tmp_path, "last", paths[5])
-    checkpoints.link(tmp_path, "best", paths[2])
-    checkpoints.prune(tmp_path, lambda epoch: epoch % 3 == 0, update=60, keep_updates=2)
+    checkpoint_store.link(tmp_path, "last", paths[5])
+    checkpoint_store.link(tmp_path, "best", paths[2])
+    checkpoint_store.prune(tmp_path, lambda epoch: epoch % 3 == 0, update=60, keep_updates=2)
     assert sorted(p.name for p in tmp_path.iterdir() if not p.is_symlink()) == [
         "epoch_0002",
         "epoch_0003",
@@ -137,11 +139,11 @@ def test_pruning_keeps_linked_and_wanted_checkpoints(tmp_path, model):
 
 def test_pruning_removes_nothing_where_no_good_one_would_be_left(tmp_path, model):
     paths = [save(tmp_path, epoch, model) for epoch in (1, 2, 3)]
-    checkpoints.link(tmp_path, "last", paths[2])
+    checkpoint_store.link(tmp_path, "last", paths[2])
     damage(paths[2] / "model.pdparams", "changed")
-    checkpoints.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2)
-    assert checkpoints.newest_good(tmp_path, lambda line: None) == paths[1]
-    checkpoints.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2, keep_epochs=2)
+    checkpoint_store.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2)
+    assert checkpoint_store.newest_good(tmp_path, lambda line: None) == paths[1]
+    checkpoint_store.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2, keep_epochs=2)
     assert sorted(os.listdir(tmp_path)) == ["epoch_0002", "epoch_0003", "last"]
 
 
@@ -149,8 +151,8 @@ def test_pruning_keeps_the_newest_updates_of_the_present_life(tmp_path, model):
     """What a run has left behind that was begun again at an earlier place counts for nothing."""
     for update in (13, 17, 21, 25, 99):
         save_update(tmp_path, update, model)
-    checkpoints.link(tmp_path, "last", save(tmp_path, 1, model))
-    checkpoints.prune(tmp_path, lambda epoch: False, update=25, keep_updates=2)
+    checkpoint_store.link(tmp_path, "last", save(tmp_path, 1, model))
+    checkpoint_store.prune(tmp_path, lambda epoch: False, update=25, keep_updates=2)
     assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "last", "update_00000021", "update_00000025"]
 
 
@@ -158,37 +160,37 @@ def test_the_newest_is_found_among_epochs_and_updates(tmp_path, model):
     ordered = [save_update(tmp_path, 7, model), save_update(tmp_path, 10, model), save(tmp_path, 1, model)]
     ordered += [save_update(tmp_path, 12, model), save(tmp_path, 2, model)]
     while ordered:
-        assert checkpoints.is_newest(ordered[-1]) and not any(map(checkpoints.is_newest, ordered[:-1]))
-        assert checkpoints.resolve("auto", tmp_path, print) == ordered[-1]
-        checkpoints.discard(ordered.pop())
-    assert checkpoints.resolve("auto", tmp_path, print) is None
+        assert checkpoint_store.is_newest(ordered[-1]) and not any(map(checkpoint_store.is_newest, ordered[:-1]))
+        assert checkpoint_store.resolve("auto", tmp_path, print) == ordered[-1]
+        checkpoint_store.discard(ordered.pop())
+    assert checkpoint_store.resolve("auto", tmp_path, print) is None
 
 
 def test_a_discarded_checkpoint_hands_the_link_on(tmp_path, model):
     first, second = save_update(tmp_path, 7, model), save(tmp_path, 1, model)
-    checkpoints.link(tmp_path, "last", second)
-    checkpoints.discard(second)
+    checkpoint_store.link(tmp_path, "last", second)
+    checkpoint_store.discard(second)
     assert os.readlink(tmp_path / "last") == first.name
-    checkpoints.discard(first)
+    checkpoint_store.discard(first)
     assert os.listdir(tmp_path) == []
 
 
 def test_an_evaluation_is_due_until_it_is_noted_with_the_best_one(tmp_path, model):
     directory = save(tmp_path, 1, model)
-    assert checkpoints.read(directory).extra == {**STATE, "evaluation_due": True}
+    assert checkpoint_store.read(directory).extra == {**STATE, "evaluation_due": True}
     best = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
-    checkpoints.write_evaluation(directory, best)
-    checkpoints.verify(directory)
-    assert checkpoints.read(directory).extra == {**STATE, "best": best}
+    checkpoint_store.write_evaluation(directory, best)
+    checkpoint_store.verify(directory)
+    assert checkpoint_store.read(directory).extra == {**STATE, "best": best}
 
 
 @pytest.mark.parametrize("name", STATE)
 def test_a_state_without_what_a_run_needs_is_told(tmp_path, name):
     extra = {key: value for key, value in STATE.items() if key != name}
-    state = checkpoints.RunState({"epoch": 1, "consumed": 0, "update": 2}, {}, extra)
-    directory = checkpoints.save(tmp_path, checkpoints.epoch_name(1), {}, state)
+    state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 2}, {}, extra)
+    directory = checkpoint_store.save(tmp_path, checkpoint_store.epoch_name(1), {}, state)
     with pytest.raises(UserError, match=f"`{name}`.*continue from another checkpoint"):
-        checkpoints.read(directory)
+        checkpoint_store.read(directory)
 
 
 @pytest.mark.parametrize(
@@ -199,37 +201,37 @@ def test_a_state_without_what_a_run_needs_is_told(tmp_path, name):
 def test_every_spelling_of_resume_finds_the_checkpoint(tmp_path, model, monkeypatch, spelling):
     folder = tmp_path / "run" / "checkpoints"
     save(folder, 1, model)
-    checkpoints.link(folder, "last", save(folder, 2, model))
+    checkpoint_store.link(folder, "last", save(folder, 2, model))
     monkeypatch.chdir(tmp_path / "run" if spelling == "." else tmp_path)
-    found = checkpoints.resolve(spelling, tmp_path / "elsewhere", print)
+    found = checkpoint_store.resolve(spelling, tmp_path / "elsewhere", print)
     assert found.resolve() == folder / "epoch_0002"
 
 
 def test_weights_alone_are_a_file(tmp_path, model):
     paddle.save(model.state_dict(), str(tmp_path / "weights.pdparams"))
-    assert checkpoints.resolve(str(tmp_path / "weights"), tmp_path, print) == tmp_path / "weights.pdparams"
+    assert checkpoint_store.resolve(str(tmp_path / "weights"), tmp_path, print) == tmp_path / "weights.pdparams"
 
 
 def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path, model):
     good, bad = save(tmp_path, 1, model), save(tmp_path, 2, model)
     damage(bad / "model.pdparams", "changed")
     said = []
-    assert checkpoints.resolve(str(bad), tmp_path, said.append) == good
+    assert checkpoint_store.resolve(str(bad), tmp_path, said.append) == good
     assert any("continuing from" in line for line in said)
 
 
 def test_nothing_usable_is_the_users_to_mend(tmp_path, model):
     with pytest.raises(UserError, match="no such file or folder"):
-        checkpoints.resolve(str(tmp_path / "typo"), tmp_path, print)
+        checkpoint_store.resolve(str(tmp_path / "typo"), tmp_path, print)
     for impossible in ("x" * 5000, "null\0byte", "~nobody/run", "/no/such\nfolder"):
         with pytest.raises(UserError, match="^-resume=.*: no such file or folder"):
-            checkpoints.resolve(impossible, tmp_path, print)
+            checkpoint_store.resolve(impossible, tmp_path, print)
     damage(save(tmp_path / "only", 1, model) / "state.json", "missing")
     with pytest.raises(UserError, match="damaged"):
-        checkpoints.resolve(str(tmp_path / "only"), tmp_path, print)
+        checkpoint_store.resolve(str(tmp_path / "only"), tmp_path, print)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="manifest.json cannot be read"):
-        checkpoints.resolve(str(tmp_path / "empty"), tmp_path, print)
+        checkpoint_store.resolve(str(tmp_path / "empty"), tmp_path, print)
 
 
 def test_the_manifest_lists_size_and_sha256(tmp_path, model):
@@ -252,9 +254,9 @@ def test_a_copy_without_links_means_the_best_that_is_recorded(tmp_path, model):
     folder = tmp_path / "run" / "checkpoints"
     best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50"}
     for epoch in (1, 2, 3):
-        checkpoints.write_evaluation(save(folder, epoch, model), {**best, "epoch": min(epoch, 2)})
-    checkpoints.link(folder, "best", folder / "epoch_0002")
-    checkpoints.link(folder, "last", folder / "epoch_0003")
+        checkpoint_store.write_evaluation(save(folder, epoch, model), {**best, "epoch": min(epoch, 2)})
+    checkpoint_store.link(folder, "best", folder / "epoch_0002")
+    checkpoint_store.link(folder, "last", folder / "epoch_0003")
     copy = copied_without_links(tmp_path / "run", tmp_path / "copy")
     assert not (copy / "checkpoints" / "best").is_symlink()
     assert resolve_checkpoint(copy) == copy / "checkpoints" / "epoch_0002"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.runs import STATE
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostTensor
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.runtime.files import atomic_file
@@ -30,8 +30,8 @@ ADVICE = {
 
 def save(folder: Path, epoch: int) -> Path:
     weights = {"weight": HostTensor(np.zeros(20_000, np.float32), "linear_0.w_0")}
-    state = checkpoints.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {}, STATE)
-    return checkpoints.save(folder, checkpoints.epoch_name(epoch), weights, state)
+    state = checkpoint_store.RunState({"epoch": epoch, "consumed": 0, "update": epoch}, {}, STATE)
+    return checkpoint_store.save(folder, checkpoint_store.epoch_name(epoch), weights, state)
 
 
 def make_message(act: Callable[[], object]) -> str:
@@ -58,7 +58,7 @@ def test_each_error_comes_with_its_own_advice(tmp_path, monkeypatch, name):
         assert os.strerror(number) in message and ADVICE[name] in message and str(tmp_path) in message
         assert ("free space" in message) == (name == "ENOSPC")
     assert "epoch_0002" in told[0] and "-resume=auto" in told[0]
-    checkpoints.verify(tmp_path / "epoch_0001")
+    checkpoint_store.verify(tmp_path / "epoch_0001")
     assert os.listdir(tmp_path) == ["epoch_0001"]
 
 

@@ -214,9 +214,9 @@ def written(folder: Path, names: list[str], columns: dict, suffix: str = ".csv")
     )
     run = SimpleNamespace(
         config=SimpleNamespace(PER_SAMPLE=str(target)),
-        evaluated=SimpleNamespace(name=names.__getitem__, labeled=True),
-        evaluation=SimpleNamespace(table=table),
-        record=SimpleNamespace(log_and_print=said.append),
+        eval_dataset=SimpleNamespace(name=names.__getitem__, labeled=True),
+        evaluator=SimpleNamespace(table=table),
+        run_log=SimpleNamespace(log_and_print=said.append),
         task=SimpleNamespace(traits=TaskTraits(sample_name="images"), build_metrics=Own),
     )
     PerSampleWriter(run).after_evaluate({})
@@ -291,13 +291,13 @@ def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, s
 def test_metrics_that_know_no_samples_and_samples_without_labels_are_refused():
     task = SimpleNamespace(build_metrics=Metrics)
     settings = SimpleNamespace(PER_SAMPLE="a.csv", TASK="counting", DATA=SimpleNamespace(SPLIT="test"))
-    run = SimpleNamespace(config=settings, task=task, evaluation=SimpleNamespace(table=None))
-    run.evaluated = SimpleNamespace(labeled=True)
+    run = SimpleNamespace(config=settings, task=task, evaluator=SimpleNamespace(table=None))
+    run.eval_dataset = SimpleNamespace(labeled=True)
     with pytest.raises(UserError, match="the metrics of task counting have no results for each sample"):
         PerSampleWriter(run)
-    run.evaluated = SimpleNamespace(labeled=False)
+    run.eval_dataset = SimpleNamespace(labeled=False)
     with pytest.raises(UserError, match="the samples of test have no labels"):
         PerSampleWriter(run)
-    run.evaluated, run.task.build_metrics = SimpleNamespace(labeled=True), Own
+    run.eval_dataset, run.task.build_metrics = SimpleNamespace(labeled=True), Own
     with pytest.raises(UserError, match="have no results for each sample"):
         PerSampleWriter(run).after_evaluate({})

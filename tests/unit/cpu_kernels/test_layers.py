@@ -496,6 +496,7 @@ MODELS = {
 def test_whole_models(name):
     paddle.seed(0)
     model = create_model(name, num_classes=7, image_size=112, **MODELS[name])
+    accelerate(model)
     values = np.random.default_rng(0).standard_normal((2, 3, 112, 112)).astype(np.float32)
     with plain_layers():
         expected = computed(model, values)

@@ -15,7 +15,7 @@ import pytest
 from support import small_runs
 from support.full_disks import fill_disk_after
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
 from paddlevit_dist.engine.background_worker import BackgroundWorker
 from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
@@ -47,7 +47,7 @@ def build(output: Path, before_update: Callable[[int], None], *arguments: str, t
 
 def content(directory: Path) -> dict[str, Any]:
     """Everything in a checkpoint that counts, with arrays as their bytes."""
-    state = checkpoints.read(directory)
+    state = checkpoint_store.read(directory)
     arrays = {f"optimizer {name}": array for name, array in state.optimizer.items()}
     for file in ("model", "model_ema"):
         loaded = paddle.load(str(directory / f"{file}.pdparams"))
@@ -84,7 +84,7 @@ def test_the_training_goes_on_while_its_state_of_before_is_written(tmp_path, dis
     assert names == ["best", "epoch_0001", "last", *(f"update_{update:08d}" for update in (3, 6, 9))]
     for name in names:
         background, waiting = (tmp_path / way / "checkpoints" / name for way in ("background", "waiting"))
-        checkpoints.verify(background)
+        checkpoint_store.verify(background)
         assert content(background) == content(waiting), name
 
 
@@ -97,7 +97,7 @@ def test_what_a_training_is_writing_is_on_disk_when_an_error_has_ended_it(tmp_pa
     with pytest.raises(ArithmeticError):
         build(tmp_path, before_update, "-epochs=1").train()
     assert os.readlink(tmp_path / "checkpoints" / "last") == "update_00000003"
-    checkpoints.verify(tmp_path / "checkpoints" / "last")
+    checkpoint_store.verify(tmp_path / "checkpoints" / "last")
 
 
 @pytest.mark.parametrize("way", ["True", "False"], ids=["in the background", "waiting"])
@@ -107,7 +107,7 @@ def test_a_write_that_fails_ends_the_training_with_the_reason(tmp_path, monkeypa
     with pytest.raises(UserError, match=f"{'epoch_0001' if first == 4 else 'update_00000006'}: No space left.*free sp"):
         build(tmp_path, lambda made: None, "-epochs=1", "SAVE_IN_BACKGROUND", way).train()
     assert os.readlink(tmp_path / "checkpoints" / "last") == kept
-    checkpoints.verify(tmp_path / "checkpoints" / "last")
+    checkpoint_store.verify(tmp_path / "checkpoints" / "last")
     assert not list((tmp_path / "checkpoints").glob(".*"))
     assert not (tmp_path / "checkpoints" / "best").is_symlink()
 

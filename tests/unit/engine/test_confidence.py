@@ -15,7 +15,7 @@ from paddlevit_dist.settings import load
 
 
 def make_names(folder: Path) -> list[str]:
-    samples = small_runs.build(str(folder), val_size=200).evaluation.samples
+    samples = small_runs.build(str(folder), val_size=200).evaluator.samples
     return list(map(samples.name, range(200)))
 
 
@@ -91,13 +91,13 @@ def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(tmp_path
 @pytest.mark.parametrize("words", [["off"], ["False"], ["99", "EVALUATION.RESAMPLES", "300"]])
 def test_the_key_says_which_interval(tmp_path, words):
     trainer = small_runs.build(str(tmp_path), "-epochs=1", "-batch_size=64", "EVALUATION.INTERVAL", *words, val_size=64)
-    values, line = trainer.evaluation("evaluation")
+    values, line = trainer.evaluator("evaluation")
     if words[0] == "99":
-        assert trainer.evaluation.confidence == (99, 300) and " [" in line and trainer.evaluation.intervals
-        assert trainer.evaluation.build_event(values)["interval"]["percent"] == 99
+        assert trainer.evaluator.confidence == (99, 300) and " [" in line and trainer.evaluator.intervals
+        assert trainer.evaluator.build_event(values)["interval"]["percent"] == 99
     else:
-        assert re.fullmatch(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+", line) and not trainer.evaluation.intervals
-        assert "interval" not in trainer.evaluation.build_event(values)
+        assert re.fullmatch(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+", line) and not trainer.evaluator.intervals
+        assert "interval" not in trainer.evaluator.build_event(values)
 
 
 def test_the_keys_take_what_they_say():
@@ -111,8 +111,8 @@ def test_the_keys_take_what_they_say():
 
 def test_of_one_sample_the_rate_has_an_exact_interval_and_the_loss_none(tmp_path):
     trainer = small_runs.build(str(tmp_path), "-epochs=1", "-batch_size=1", val_size=1)
-    values, line = trainer.evaluation("evaluation")
+    values, line = trainer.evaluator("evaluation")
     low, high = (20.7, 100.0) if values["top-1"] else (0.0, 79.3)
     assert re.fullmatch(rf"top-1 [\d.]+ \[{low}, {high}\] top-5 [\d.]+ loss [\d.]+", line)
-    interval = trainer.evaluation.build_event(values)["interval"]
+    interval = trainer.evaluator.build_event(values)["interval"]
     assert interval["top-1"] == pytest.approx([low, high], abs=0.05) and interval["loss"] is None

@@ -42,14 +42,14 @@ def run(tmp_path):
         signature=dict,
         collate=lambda rows: {"rows": np.stack(rows)},
     )
-    record, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
-    return SimpleNamespace(config=config, task=task, record=record, heartbeat=heartbeat, said=said)
+    run_log, heartbeat = SimpleNamespace(log_and_print=said.append), SimpleNamespace(at=lambda place: None)
+    return SimpleNamespace(config=config, task=task, run_log=run_log, heartbeat=heartbeat, said=said)
 
 
 def keep(run, rows, scale=1.0):
     network = paddle.nn.Linear(3, 3)
     network.weight.set_value(scale * paddle.eye(3))
-    features = FeatureCache(run.config, run.task, run.record.log_and_print, run.heartbeat)
+    features = FeatureCache(run.config, run.task, run.run_log.log_and_print, run.heartbeat)
     return features("train", NumberSamples(rows), network, lambda batch: network(batch["rows"]))
 
 

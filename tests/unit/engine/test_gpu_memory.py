@@ -94,4 +94,4 @@ def test_an_evaluation_is_told_of_its_own_batch(tmp_path):
     made = small_runs.build(str(tmp_path), "-batch_size=16", "-batch_size_eval=24")
     made.model.forward = no_memory
     with pytest.raises(UserError, match=r"rank 0.*; lower DATA.BATCH_SIZE_EVAL \(24\)$"):
-        made.evaluation("evaluation")
+        made.evaluator("evaluation")

@@ -75,7 +75,7 @@ def test_a_training_calls_its_hooks_in_order(tmp_path):
             expected += [("before_step", update), ("after_step", update, number + 1, number == 4)]
         expected.append(("after_epoch", epoch, True))
     assert diary.calls == [*expected, ("before_evaluate", True), ("after_evaluate", 2, True), ("after_train",)]
-    assert diary.batches == len(trainer.evaluation.loader)
+    assert diary.batches == len(trainer.evaluator.loader)
 
 
 def test_a_hook_ends_the_training_after_an_evaluation(tmp_path):

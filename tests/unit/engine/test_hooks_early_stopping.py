@@ -36,7 +36,7 @@ def make_stopping(
     epoch: int = 0,
     best: dict[str, Any] | None = None,
     evaluation: Any = None,
-    record: Record | None = None,
+    run_log: Record | None = None,
 ) -> EarlyStopping:
     """Build the early stopping of a run of 100 epochs."""
     return EarlyStopping(
@@ -44,7 +44,7 @@ def make_stopping(
         ("score", more),
         ResumeState({"epoch": epoch}, directory, best=best),
         evaluation or SimpleNamespace(intervals={}),
-        Record() if record is None else record,
+        Record() if run_log is None else run_log,
         100,
     )
 
@@ -101,15 +101,15 @@ def test_a_checkpoint_without_a_record_knows_its_best(tmp_path):
 
 
 def test_an_improvement_within_the_interval_is_told_first_and_where_the_training_goes_on_because_of_it():
-    evaluation, record = SimpleNamespace(intervals={}), Record()
-    stopping = make_stopping(3, 0.0, evaluation=evaluation, record=record)
+    evaluation, run_log = SimpleNamespace(intervals={}), Record()
+    stopping = make_stopping(3, 0.0, evaluation=evaluation, run_log=run_log)
     told = []
     for epoch, score in enumerate([80.0, 90.0, 90.5, 91.0, 90.0, 91.5], 1):
         evaluation.intervals = {"score": ConfidenceInterval(score, score - 2, score + 2)}
         stopping.after_evaluate(epoch, {"score": score}, "", False)
-        told += [epoch] * len(record)
-        last = list(record)
-        record.clear()
+        told += [epoch] * len(run_log)
+        last = list(run_log)
+        run_log.clear()
     assert told == [3, 6]  # 2 is far better, 4 is like 3, 5 is worse
     assert last == ["note: score +0.5 since epoch 4 is within the interval [89.5, 93.5]: may be chance"]
 

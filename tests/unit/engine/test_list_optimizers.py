@@ -13,7 +13,7 @@ CHOICES = {"Lion": ["TRAIN.BASE_LR", "1e-4"], "LAMB": [], "Muon": ["TRAIN.LAYER_
 
 
 def state(trainer) -> dict[str, np.ndarray]:
-    tensors = {**trainer.model.state_dict(), **trainer.state.moments.tensors()}
+    tensors = {**trainer.model.state_dict(), **trainer.state.optimizer_state.tensors()}
     averages = {f"average {name}": tensor for name, tensor in trainer.ema.state_dict().items()}
     return {name: tensor.numpy() for name, tensor in {**tensors, **averages}.items()}
 

@@ -11,7 +11,7 @@ import pytest
 from support import small_runs
 from support.runs import events
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.queued_step import QueuedStep
 from paddlevit_dist.registry import resolve
@@ -44,9 +44,9 @@ def train(output: Path, updates: set[int], *arguments: str, on_host: bool = True
 
 def state_after(output: Path, update: int) -> dict[str, np.ndarray]:
     """Weights and moments, as they were saved."""
-    directory = output / "checkpoints" / checkpoints.update_name(update)
+    directory = output / "checkpoints" / checkpoint_store.update_name(update)
     weights = paddle.load(str(directory / "model.pdparams"))
-    return {**checkpoints.read(directory).optimizer, **{name: value.numpy() for name, value in weights.items()}}
+    return {**checkpoint_store.read(directory).optimizer, **{name: value.numpy() for name, value in weights.items()}}
 
 
 def are_equal(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
@@ -133,7 +133,7 @@ def test_on_a_gpu_the_next_passes_are_queued_before_the_host_looks_and_nothing_e
         states.append(
             (
                 {path.name: paddle.load(str(path)) for path in last.glob("*.pd*")},
-                checkpoints.read(last).optimizer,
+                checkpoint_store.read(last).optimizer,
                 [{key: value for key, value in event.items() if key not in times} for event in told],
             )
         )

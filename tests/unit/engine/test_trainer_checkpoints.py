@@ -12,7 +12,7 @@ from support import small_runs
 from support.killed_runs import kill_in_evaluation
 from support.poisoned_runs import left_and_saved, require_unchanged
 
-from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import fingerprint
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
@@ -57,7 +57,7 @@ def test_a_run_that_ends_in_an_evaluation_does_that_first_when_it_is_resumed(tmp
     tops = [event["top-1"] for event in events(tmp_path, "evaluation")]
     best = len(tops) - int(np.argmax(tops[::-1]))  # of equal ones the later
     assert link(tmp_path, "best") == f"epoch_000{best}" and values["top-1"] == tops[-1]
-    state = checkpoints.read(tmp_path / "checkpoints" / "epoch_0002")
+    state = checkpoint_store.read(tmp_path / "checkpoints" / "epoch_0002")
     assert state.extra["best"].pop("line").startswith(f"top-1 {tops[best - 1]:.2f} ")
     assert state.extra["best"] == {"name": "top-1", "value": tops[best - 1], "epoch": best}
     assert not state.extra["evaluation_due"]
@@ -71,7 +71,7 @@ def test_an_evaluation_that_the_checkpoint_of_an_update_owes_is_done_under_its_e
     build(tmp_path, *arguments, "-resume=auto").train()
     assert names(tmp_path) == {"epoch_0001", "update_00000010"}
     assert link(tmp_path, "last") == link(tmp_path, "best") == "epoch_0001"
-    checkpoints.verify(tmp_path / "checkpoints" / "epoch_0001")
+    checkpoint_store.verify(tmp_path / "checkpoints" / "epoch_0001")
     assert len(events(tmp_path, "evaluation")) == 1
 
 
@@ -80,8 +80,8 @@ def test_the_newest_updates_stay_beside_the_epochs(tmp_path):
     updates = {f"update_{update:08d}" for update in (12, 15, 18)}
     assert names(tmp_path) == {"epoch_0001", "epoch_0002", *updates}
     directory = tmp_path / "checkpoints" / "update_00000012"
-    checkpoints.verify(directory)
-    assert checkpoints.read(directory).position == {"epoch": 1, "consumed": 64, "update": 12}
+    checkpoint_store.verify(directory)
+    assert checkpoint_store.read(directory).position == {"epoch": 1, "consumed": 64, "update": 12}
     assert (directory / "about.yaml").is_file() and link(tmp_path, "last") == "epoch_0002"
 
 

@@ -176,8 +176,8 @@ def test_an_evaluation_writes_its_score_before_anything_of_the_report(tmp_path, 
     def log(text: str) -> None:
         existing[text.partition(" ")[0]] = {path.name for path in (tmp_path / "scored").iterdir()}
 
-    monkeypatch.setattr(evaluated.record, "log_and_print", log)
-    monkeypatch.setattr(evaluated.record, "log", log)
+    monkeypatch.setattr(evaluated.run_log, "log_and_print", log)
+    monkeypatch.setattr(evaluated.run_log, "log", log)
     evaluate_only(evaluated)
     written = {"report.html", store.EVALUATION, "eval_scored_samples.npz"}
     assert list(existing)[-2:] == ["top-1", "report:"]

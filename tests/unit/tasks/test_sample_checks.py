@@ -80,8 +80,8 @@ def refused_by_run(tmp_path, split, change):
         if split == "val":
             task = trainer.task
             loader = DeviceLoader(samples, sampler, task.collate, check=task.check_sample, num_workers=0, seed=0)
-            trainer.evaluation.loader = loader
-            trainer.evaluation("evaluation")
+            trainer.evaluator.loader = loader
+            trainer.evaluator("evaluation")
         else:
             trainer.datasets["train"] = samples
             trainer.train()

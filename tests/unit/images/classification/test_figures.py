@@ -166,7 +166,7 @@ def test_what_is_looked_at_stays_bright():
 
 def test_an_evaluation_keeps_records_of_what_it_predicts(tmp_path):
     trainer = build(str(tmp_path), "-batch_size=16", val_size=16)
-    batch = next(iter(trainer.evaluation.loader))
+    batch = next(iter(trainer.evaluator.loader))
     trainer.model.eval()
     step = EvaluationStep(trainer.task.build_metrics(), keeps_records=True)
     with paddle.no_grad():

@@ -1,0 +1,166 @@
+"""Data sets of predicted boxes, which labelling tools and this package's readers open: COCO, YOLO and Pascal VOC.
+
+A folder contains the images and the boxes of at least a score. All images form the split "train".
+"""
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from PIL import Image
+
+from ...runtime.files import atomic_file
+from ..data.data_warnings import count
+from ..data.inputs import ImageInputs, InputImages
+from ..data.reading import orientation
+from ..run_lengths import compress_runs, compute_area
+from .detections import DetectedObjects, corners_to_boxes
+
+COCO, YOLO, VOC = "coco", "yolo", "voc"
+LAYOUTS = (COCO, YOLO, VOC)
+FOLDER = "dataset"  # in the folder of a prediction
+_IMAGES = {COCO: "train", YOLO: "images/train", VOC: "JPEGImages"}
+_COPIED = {"JPEG": ".jpg", "PNG": ".png"}  # formats of files that are copied -> their suffix
+
+
+class PredictedDataset:
+    """Writes images with their boxes; each rank writes images and label files, the main process the lists.
+
+    Args:
+        folder: folder of the prediction.
+        samples: the images.
+        layout: one of ``LAYOUTS``.
+        class_names: names in the order of labels.
+        category_ids: ids in the order of labels, for COCO.
+        least_score: lowest score of a box that is written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        samples: InputImages,
+        layout: str,
+        class_names: Sequence[str],
+        category_ids: Sequence[int],
+        least_score: float,
+    ) -> None:
+        self.folder, self.samples, self.layout = folder / FOLDER, samples, layout
+        self.class_names, self.category_ids = list(class_names), list(map(int, category_ids))
+        self.least_score = least_score
+        self._written: dict[int, dict[str, Any]] = {}  # index -> file name and size, until ``describe``
+
+    def write(self, index: int, stem: str, prediction: DetectedObjects) -> None:
+        """Write an image and, for YOLO and VOC, its label file.
+
+        Args:
+            index: index of the input.
+            stem: unique name of its files.
+            prediction: detections in the image.
+        """
+        image = self.samples.image(index)
+        suffix, content = self._encode(index, image)
+        name = f"{stem}{suffix}"
+        self._write(f"{_IMAGES[self.layout]}/{name}", content)
+        width, height = image.size
+        self._written[index] = {"file_name": name, "height": height, "width": width}
+        shown = self._shown(prediction, (height, width))
+        if self.layout == YOLO:
+            self._write(f"labels/train/{stem}.txt", format_yolo(shown, (height, width)).encode())
+        elif self.layout == VOC:
+            text = format_voc(shown, (height, width), name, self.class_names)
+            self._write(f"Annotations/{stem}.xml", text)
+
+    def describe(self, index: int, prediction: DetectedObjects) -> str:
+        """Return what ``finish`` needs to know about an image that was written: JSON."""
+        image = self._written.pop(index)
+        shown = self._shown(prediction, (image["height"], image["width"]))
+        objects = []
+        for number, (box, label) in enumerate(zip(corners_to_boxes(shown.boxes).tolist(), shown.labels.tolist())):
+            entry = {"category_id": self.category_ids[label], "bbox": [round(value, 3) for value in box], "iscrowd": 0}
+            entry["area"] = round(entry["bbox"][2] * entry["bbox"][3], 3)
+            if shown.masks is not None:
+                entry["segmentation"] = shown.masks[number]
+                entry["area"] = compute_area(compress_runs(shown.masks[number], image["height"], image["width"]))
+            objects.append({**entry, "score": round(float(shown.scores[number]), 4)})
+        return json.dumps({**image, "objects": objects})
+
+    def finish(self, described: Iterable[str]) -> list[str]:
+        """Write the lists of images and classes, and return a line for the user."""
+        images: list[dict[str, Any]] = []
+        annotations: list[dict[str, Any]] = []
+        for number, text in enumerate(described, 1):
+            image = json.loads(text)
+            objects = image.pop("objects")
+            images.append({"id": number, **image})
+            annotations += [{"id": len(annotations) + k, "image_id": number, **own} for k, own in enumerate(objects, 1)]
+        if self.layout == COCO:
+            pairs = zip(self.category_ids, self.class_names)
+            categories = [{"id": id_, "name": name} for id_, name in pairs]
+            content = {"images": images, "annotations": annotations, "categories": categories}
+            self._write("annotations/instances_train.json", json.dumps(content).encode())
+        elif self.layout == YOLO:
+            names = "".join(f"  {label}: {json.dumps(name)}\n" for label, name in enumerate(self.class_names))
+            self._write("data.yaml", f"path: .\ntrain: images/train\nval: images/train\nnames:\n{names}".encode())
+        else:
+            self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())
+            stems = "".join(f"{image['file_name'].rpartition('.')[0]}\n" for image in images)
+            self._write("ImageSets/Main/train.txt", stems.encode())
+        return [
+            f"{count(len(images), 'image')} with {count(len(annotations), 'box')} of a score of at least "
+            f"{self.least_score:g} are in {self.folder}: -dataset={self.layout} -data_path={self.folder}"
+        ]
+
+    def _shown(self, prediction: DetectedObjects, size: tuple[int, int]) -> DetectedObjects:
+        """Return the boxes of a label that has a name and of at least the score, clipped to the image."""
+        prediction = prediction.finite()
+        boxes = np.clip(prediction.boxes.astype(np.float64), 0, [size[1], size[0]] * 2)
+        is_shown = (prediction.scores >= self.least_score) & (prediction.labels < len(self.category_ids))
+        is_shown &= (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        return prediction._replace(boxes=boxes).only(is_shown)
+
+    def _encode(self, index: int, image: Image.Image) -> tuple[str, bytes]:
+        """Return suffix and content of an image: the stored file if programs show what was seen, or PNG."""
+        stored = self.samples.stored_bytes(index) if isinstance(self.samples, ImageInputs) else b""
+        if stored:
+            with Image.open(io.BytesIO(stored)) as header:
+                if header.format in _COPIED and orientation(header) == 1 and getattr(header, "n_frames", 1) == 1:
+                    return _COPIED[header.format], stored
+        content = io.BytesIO()
+        image.save(content, "PNG", compress_level=3)
+        return ".png", content.getvalue()
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            file.write(content)
+
+
+def format_yolo(detections: DetectedObjects, size: tuple[int, int]) -> str:
+    """Return the lines of a label file: class, and x and y of the center, width, height as shares of the image."""
+    sides = np.array([size[1], size[0]], np.float64)
+    low, high = detections.boxes[:, :2] / sides, detections.boxes[:, 2:] / sides
+    rows = np.concatenate([(low + high) / 2, high - low], axis=1).tolist()
+    lines = (f"{label} {' '.join(f'{v:.7f}' for v in row)}\n" for label, row in zip(detections.labels.tolist(), rows))
+    return "".join(lines)
+
+
+def format_voc(detections: DetectedObjects, size: tuple[int, int], name: str, class_names: Sequence[str]) -> bytes:
+    """Return an XML file of annotations, with corners as VOC counts them: pixels from 1, inside the box."""
+    root = ElementTree.Element("annotation")
+    ElementTree.SubElement(root, "filename").text = name
+    sides = ElementTree.SubElement(root, "size")
+    for key, value in (("width", size[1]), ("height", size[0]), ("depth", 3)):
+        ElementTree.SubElement(sides, key).text = str(value)
+    for label, (left, top, right, low) in zip(detections.labels.tolist(), detections.boxes.tolist()):
+        entry = ElementTree.SubElement(root, "object")
+        ElementTree.SubElement(entry, "name").text = class_names[label]
+        ElementTree.SubElement(entry, "difficult").text = "0"
+        box = ElementTree.SubElement(entry, "bndbox")
+        for key, value in (("xmin", left + 1), ("ymin", top + 1), ("xmax", right), ("ymax", low)):
+            ElementTree.SubElement(box, key).text = f"{value:.3f}"
+    return ElementTree.tostring(root, encoding="utf-8")

@@ -1,0 +1,108 @@
+"""A data set of predictions is read back by the readers of its layout with the same images, boxes and names."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import small_detections
+
+from paddlevit_dist import settings as config
+from paddlevit_dist.images.detection.data.coco import Coco
+from paddlevit_dist.images.detection.data.voc import Voc
+from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.run_lengths import decode, encode
+from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.tasks.protocols import DatasetSaving
+from paddlevit_dist.tasks.task import make_task
+
+READERS = {"coco": Coco, "yolo": Yolo, "voc": Voc}
+NAMES = ("zebra & co", "dog", "owl")
+FOUND = [
+    DetectedObjects(
+        np.array([[1.25, 2, 5, 9.5], [-3, 0, 13, 30], [4, 4, 6, 8], [2, 2, 2, 5]], np.float32),
+        np.array([0.9, 0.6, 0.2, 0.9], np.float32),
+        np.array([2, 0, 1, 1]),
+    ),
+    DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)),
+    DetectedObjects(np.array([[0, 0, 4, 3]], np.float32), np.array([0.5], np.float32), np.array([1])),
+]
+EXPECTED = {  # input -> label and box x, y, width, height of scores of at least 0.5, inside the image
+    0: [(2, [1.25, 2, 3.75, 7.5]), (0, [0, 0, 12, 10])],
+    1: [],
+    2: [(1, [0, 0, 4, 3])],
+}
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Three images: a plain one, one of the same name that the camera turned, and a gray PNG file."""
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+    pixels = np.random.default_rng(0).integers(0, 255, (10, 12, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x" / "1.jpg")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels).save(tmp_path / "y" / "1.jpg", exif=exif)
+    Image.fromarray(pixels[:, :, 0]).save(tmp_path / "y" / "2.png")
+    task = make_task(config.load([*small_detections.SHAPES, "-eval", "-pretrained=x"]).values)
+    task.load_meta(CheckpointMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
+    return task, task.open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
+
+
+def save(task, samples, folder, layout, found=FOUND):
+    task.save_predictions_as(layout)
+    writer = task.prediction_writer(folder, samples)
+    entries = []
+    for index, prediction in enumerate(found):
+        writer.write(index, prediction)
+        entries.append(PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, prediction)))
+    return task.prediction_writer(folder, samples).finish(entries)  # of another process
+
+
+@pytest.mark.parametrize("layout", READERS)
+def test_the_reader_of_the_layout_reads_the_same_images_and_boxes(opened, tmp_path, layout):
+    task, samples = opened
+    out = tmp_path / "out"
+    out.mkdir()
+    lines = save(task, samples, out, layout)
+    root = out / "dataset"
+    assert lines[-1].startswith("3 images with 3 boxes of a score of at least 0.5 are in ")
+    assert lines[-1].endswith(f": -dataset={layout} -data_path={root}")
+    words = ["-dataset=" + layout, f"-data_path={root}"]
+    read = READERS[layout].open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
+    assert list(read.class_names) == list(NAMES) and len(read) == 3
+    by_stem = {read.describe(index).rpartition("/")[2].rpartition(".")[0]: index for index in range(3)}
+    assert set(by_stem) == {"1", "1_2", "2"}
+    for index, stem in enumerate(("1", "1_2", "2")):
+        image, annotations = read.read(by_stem[stem])
+        assert np.array_equal(np.asarray(image), np.asarray(samples.image(index)))
+        expected = EXPECTED[index]
+        assert annotations.labels.tolist() == [label for label, _ in expected]
+        np.testing.assert_allclose(annotations.boxes, np.reshape([box for _, box in expected], (-1, 4)), atol=2e-3)
+        assert not annotations.is_crowd.any()
+    if layout == "coco":
+        content = json.loads((root / "annotations" / "instances_train.json").read_text())
+        assert [one["category_id"] for one in content["annotations"]] == [8, 3, 7]
+        assert [one["score"] for one in content["annotations"]] == [0.9, 0.6, 0.5]
+    is_stored = [(root / folder / "1.jpg").is_file() for folder in ("train", "images/train", "JPEGImages")]
+    assert sum(is_stored) == 1 and len(list(root.rglob("1_2.png"))) == 1  # a turned image is stored as it was seen
+
+
+def test_masks_are_kept_for_coco(opened, tmp_path):
+    task, samples = opened
+    mask = np.zeros((10, 12), np.uint8)
+    mask[2:9, 1:5] = 1
+    found = [FOUND[2]._replace(boxes=np.array([[1, 2, 5, 9]], np.float32), masks=[encode(mask)]), *FOUND[1:2] * 2]
+    found[1:] = [one._replace(masks=[]) for one in found[1:]]
+    save(task, samples, tmp_path, "coco", found)
+    words = ["-dataset=coco", f"-data_path={tmp_path / 'dataset'}"]
+    read = Coco.open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
+    annotations = next(read.read(index)[1] for index in range(3) if len(read.read(index)[1].labels))
+    assert np.array_equal(decode(annotations.masks[0], 10, 12), mask) and annotations.areas.tolist() == [28]
+
+
+def test_only_tasks_with_boxes_save_data_sets():
+    boxes, digits = (make_task(config.load(words).values) for words in (small_detections.SHAPES, ["-cfg=vit_digits"]))
+    assert isinstance(boxes, DatasetSaving) and not isinstance(digits, DatasetSaving)

@@ -85,7 +85,7 @@ class Detection(
     image_size_key = "DETECTION.EXPORT_SIZE"
     traits = replace(
         BackboneTask.traits,
-        rank_local_options={
+        selftest_overrides={
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
             "TRAIN.DETECTION_NORMALIZER": "global",
             "TRAIN.RANDOM_SAMPLING": False,
@@ -237,13 +237,13 @@ class Detection(
         opened = list(self._turned.values())
         return opened[-1] if opened else super().turns
 
-    def mismatch_hint(self, name: str, theirs: Any) -> str:
+    def mismatch_hint(self, name: str, trained_value: Any) -> str:
         """Return how to resolve a difference from a checkpoint's setting."""
         if name in self._turned:
-            return f"set DATA.EXIF_ROTATE {str(theirs).lower()} to read images as in training"
-        return super().mismatch_hint(name, theirs)
+            return f"set DATA.EXIF_ROTATE {str(trained_value).lower()} to read images as in training"
+        return super().mismatch_hint(name, trained_value)
 
-    def classes_in(self, sample: DetectionSample) -> np.ndarray | None:
+    def labels_in(self, sample: DetectionSample) -> np.ndarray | None:
         """Return the labels of the objects in a sample."""
         return np.asarray(sample.labels, dtype=np.int64)
 
@@ -265,14 +265,14 @@ class Detection(
         """
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Return the images of a training batch as the model receives them, with boxes, and captions."""
         from .drawing import draw_batch
 
         facts = host_facts(batch)
         return draw_batch(batch, facts["sizes"], facts["box_counts"], self.class_names)
 
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Return images as in an evaluation with all annotations, and captions; crowds are gray."""
         from .drawing import draw_annotations
         from .prediction import DetectionInput
@@ -317,13 +317,13 @@ class Detection(
             losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
             self.traits = replace(
-                self.traits, count_names=criterion.count_names, communicates_in_step=criterion.communicates
+                self.traits, normalizer_names=criterion.normalizer_names, communicates_in_step=criterion.communicates
             )
         return self._criterion
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""
-        return dict(self.criterion.counts(batch))
+        return dict(self.criterion.loss_normalizers(batch))
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
         """Return whether a parameter has weight decay."""

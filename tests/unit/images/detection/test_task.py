@@ -71,8 +71,8 @@ def as_tensors(batch):
 def test_an_image_of_one_pixel_trains_and_is_evaluated(trainer):
     task, model = trainer.task, trainer.model
     batch = task.collate([sample(1, 1), sample(32, 24, 0)])
-    counts = task.counts(batch)
-    assert counts["box"] == 0 and set(counts) == set(task.traits.count_names)
+    counts = task.loss_normalizers(batch)
+    assert counts["box"] == 0 and set(counts) == set(task.traits.normalizer_names)
     terms = task.train_step(model, as_tensors(batch), StepPosition(1, 0, 1))
     total = sum(term.sum * term.weight for term in terms.values())
     total.backward()

@@ -101,8 +101,8 @@ class TrainingSampler(DistributedBatchSampler):
     With ``repeats`` above 1 (repeated augmentation), each index of the permutation occurs that many times in a row,
     each time with another repeat number. Rank ``r`` takes every ``world_size``-th position of ``G`` from ``r`` on, so
     that the repeats of a sample go to different ranks. An epoch keeps its length, so it contains about 1 / ``repeats``
-    of the samples. Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; epoch length and assignment to ranks
-    as in DeiT's RASampler, arXiv 2012.12877.
+    of the samples. Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; epoch length and assignment
+    to ranks as in DeiT's RASampler, arXiv 2012.12877.
 
     If ``TransformedDataset.draw_order`` returns indices, they replace the permutation: one for each sample of an epoch,
     some perhaps several times. If an index occurs several times, each occurrence has different repeat numbers,

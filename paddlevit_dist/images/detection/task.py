@@ -61,6 +61,7 @@ from .detector import (
     zero_padding,
 )
 from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
+from .evaluation.operating_points import WishedRates
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 from .windows import merge_images
 
@@ -177,6 +178,10 @@ class Detection(
     @property
     def _max_detections(self) -> int | None:
         return self.config.DETECTION.MAX_DETECTIONS
+
+    @property
+    def _wished(self) -> WishedRates:
+        return WishedRates(self.config.DETECTION.WISHED_PRECISION, self.config.DETECTION.WISHED_RECALL)
 
     def _note_crowded(self, dataset: DetectionDataset, split: str, max_detections: int | None = None) -> list[str]:
         if not self.config.DATA.DATA_PATH:  # synthetic images have few objects
@@ -377,10 +382,11 @@ class Detection(
         from .metrics import DetectionMetrics
 
         if self.evaluated is None:
-            return DetectionMetrics(self.class_names, max_detections=self._max_detections)
+            return DetectionMetrics(self.class_names, max_detections=self._max_detections, wished=self._wished)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
         least_score = self.config.DETECTION.SCORE_THRESHOLD
-        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least_score, self._max_detections)
+        limits = with_masks, least_score, self._max_detections, self._wished
+        return DetectionMetrics(self.class_names, len(self.evaluated), *limits)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Detect objects in a batch, and add them to metrics, records and files of results."""
@@ -405,14 +411,20 @@ class Detection(
         if not records or not isinstance(samples, DetectionSamples):
             return []
         from .figures import detection_figures
+        from .suspicious_labels import build_suspect_table, list_suspects, write_suspects
 
         def predict(index: int) -> DetectedObjects:
             return self.predict_again(samples, index, model).finite()
 
         least_score = self.config.DETECTION.SCORE_THRESHOLD
-        return detection_figures(
-            samples, records, self.class_names, least_score, predict, resolve_detection_limits(self._max_detections)
+        rows = list_suspects(
+            [record.suspects for _, record in records], [samples.name(index) for index, _ in records], self.class_names
         )
+        file = Path(self.config.SAVE) / ("eval_suspicious_labels.csv" if self.config.EVAL else "suspicious_labels.csv")
+        write_suspects(file, rows)
+        limits = resolve_detection_limits(self._max_detections)
+        figures = detection_figures(samples, records, self.class_names, least_score, predict, limits, self._wished)
+        return [*figures, *build_suspect_table(rows, file.name)]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""

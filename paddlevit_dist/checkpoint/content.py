@@ -415,11 +415,18 @@ class _SplitRecord(msgspec.Struct):
     classes: list[Any] | None = None
 
 
+class _LowRankRecord(msgspec.Struct):
+    source: str
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    scale: _Positive
+
+
 class _CheckpointInfo(msgspec.Struct):
     input: dict[str, Any] | None = None
     data: dict[str, _SplitRecord | None] | None = None
     settings: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
+    lora: _LowRankRecord | None = None
 
 
 _Checked = TypeVar("_Checked", bound=msgspec.Struct)

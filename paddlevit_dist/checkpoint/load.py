@@ -15,6 +15,7 @@ from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import as_model
+from . import low_rank
 from .class_rows import OUTPUT_AXES, ClassNames, follow_names
 from .content import find_run_settings, is_run_checkpoint, read_weights_info
 from .weights import SourceWeights, read_weights, weights_from_mapping
@@ -170,6 +171,8 @@ def load_weights(
             running statistics.
     """
     weights = _get_weights(source, part, sha256)
+    if any(map(low_rank.is_factor, weights.state)):
+        return _load_with_base(model, weights)
     state, origin, notices = _in_our_names_and_layout(model, weights)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
     values = _plan(model, state, report, class_names)
@@ -181,10 +184,47 @@ def load_weights(
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
     _require_statistics(report)
-    targets = model.state_dict()
-    for parameter_name, value in values.items():
-        _assign(targets[parameter_name], value)
+    _assign_all(model, values)
     return report
+
+
+def _load_with_base(model: paddle.nn.Layer, weights: SourceWeights) -> LoadReport:
+    """Load the base of low-rank matrices, and add them to it, or put them where the model has such matrices, too.
+
+    Raises:
+        UserError: the base cannot be read or is another one, or an entry does not fit the model.
+    """
+    base = low_rank.read_base(weights.name)
+    own = _get_weights(base.source, None, None)
+    state, _, _ = _in_our_names_and_layout(model, own)
+    values = _plan(model, state, LoadReport(own.name, ""))
+    targets, layers = model.state_dict(), low_rank.list_layers(weights.state)
+    matrices = {layer: values[f"{layer}.weight"] for layer in layers if f"{layer}.weight" in values}
+    low_rank.require_base(weights.name, base, matrices)
+    for layer, matrix in matrices.items():
+        first, second = (f"{layer}.{factor}" for factor in low_rank.FACTORS)
+        factors = weights.state[first], weights.state[second]
+        if first in targets:
+            values.update(zip((first, second), factors))
+        else:
+            values[f"{layer}.weight"] = low_rank.merge(matrix, factors, base.scale)
+    values.update({name: value for name, value in weights.state.items() if not low_rank.is_factor(name)})
+    unfit = [
+        name
+        for name in sorted(values.keys() | targets.keys())
+        if name not in values or name not in targets or tuple(targets[name].shape) != values[name].shape
+    ]
+    if unfit:
+        raise UserError(f"{weights.name} with its base {base.source} does not fit this model: {_some(unfit)}")
+    _assign_all(model, values)
+    origin = f"matrices of low rank for {len(layers)} layers of {base.source}"
+    return LoadReport(weights.name, origin, loaded=list(values), loaded_fraction=1.0, notices=[origin])
+
+
+def _assign_all(model: paddle.nn.Layer, values: Mapping[str, np.ndarray]) -> None:
+    targets = model.state_dict()
+    for name, value in values.items():
+        _assign(targets[name], value)
 
 
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
@@ -246,7 +286,9 @@ def _plan(
     model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport, class_names: ClassNames | None = None
 ) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without changing the model."""
-    targets, interface = model.state_dict(), as_model(model)
+    interface = as_model(model)
+    # Matrices of low rank are new at the start of a run, also where weights are loaded.
+    targets = {name: t for name, t in model.state_dict().items() if name in state or not low_rank.is_factor(name)}
     matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
     matched_names = frozenset() if matched_rows is None else matched_rows.names
     fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)

@@ -87,7 +87,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     for name in dict.fromkeys(names):
         try:
             if name in places:
-                ((drawn[name], _),) = task.evaluation_images(samples, [places[name]])
+                ((drawn[name], _),) = task.visualize_eval_samples(samples, [places[name]])
         except (UserError, OSError):  # the sample has become unreadable; show the others
             continue
     return drawn

@@ -17,6 +17,7 @@ _NAMES = {
     "all_reduce_sum": "collectives",
     "barrier": "collectives",
     "batch_norm_kind": "wrapping",
+    "broadcast_flat": "collectives",
     "broadcast_object": "collectives",
     "broadcast_statistics": "batch_norm",
     "build_zero": "wrapping",

@@ -10,7 +10,15 @@ from .batch_norm import (
     set_batch_norm_momentum,
     unbias_running_variance,
 )
-from .collectives import all_gather, all_reduce_sum, barrier, broadcast_object, host_barrier, reduce_dict
+from .collectives import (
+    all_gather,
+    all_reduce_sum,
+    barrier,
+    broadcast_flat,
+    broadcast_object,
+    host_barrier,
+    reduce_dict,
+)
 from .stops import StopRequested, SyncPoint
 from .world import is_main, rank, world_size
 from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, without_synchronization
@@ -23,6 +31,7 @@ __all__ = [
     "all_reduce_sum",
     "barrier",
     "batch_norm_kind",
+    "broadcast_flat",
     "broadcast_object",
     "broadcast_statistics",
     "build_zero",

@@ -105,6 +105,23 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     return tensor
 
 
+def broadcast_flat(values: paddle.Tensor | None, size: int, owner: int) -> paddle.Tensor:
+    """Return the owner's values on every rank. Every rank must call this.
+
+    It is meant for training steps: on a GPU the host does not wait. On CPUs it waits for late ranks first.
+
+    Args:
+        values: float32 (size,); None on all ranks but the owner.
+        size: number of values.
+        owner: the rank that has them.
+    """
+    flat = paddle.empty([size], "float32") if values is None else values
+    if flat.place.is_cpu_place():
+        host_barrier()
+    dist.broadcast(flat, src=owner)
+    return flat
+
+
 def gather_float64(tensor: paddle.Tensor) -> list[paddle.Tensor]:
     """Return every rank's float64 tensor, all of one shape, in rank order. Every rank must call this.
 

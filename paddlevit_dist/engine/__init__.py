@@ -7,7 +7,8 @@
 - ``checkpointing``: saves, with ``background_worker``; ``resume``: restores; ``compatibility``: compares a run with a
   checkpoint; ``rank_comparison``: compares the machines
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: checks of their keys
-- ``fused_optimizers``, ``multi_tensor``: update all parameters at once
+- ``fused_optimizers``, ``list_optimizers``, ``multi_tensor``: update all parameters at once; ``sharding``: each rank a
+  share of them; ``low_rank_layers``: LoRA
 - ``startup_log``: the first log lines of a run; ``feature_cache``: features of frozen layers; ``gpu_memory``
 """
 

@@ -2,15 +2,17 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import paddle
 
+from ..checkpoint import low_rank
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
+from ..checkpoint.weights import evaluated_weights
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.heartbeat import printing
 from ..logging.record import RunLog
@@ -71,7 +73,7 @@ class Checkpointer:
     ) -> None:
         self._config, self._task, self._datasets = config, task, datasets
         self._state, self._run_log, self._on_saved = state, run_log, on_saved
-        self._earlier_samples = resume_state.samples
+        self._earlier_samples, self._resumed = resume_state.samples, resume_state.directory
         self.folder = Path(config.SAVE) / "checkpoints"
         self.best = resume_state.best
         self.sync_point = SyncPoint()
@@ -84,6 +86,21 @@ class Checkpointer:
     def _samples(self) -> dict[str, np.ndarray]:
         """List the samples as ``checkpoint_store.read_samples`` returns them; computed in the writing thread."""
         return list_samples(self._datasets, self._earlier_samples)
+
+    @functools.cached_property
+    def _base(self) -> low_rank.LowRankBase | None:
+        """The frozen weights that TRAIN.LORA adds to, read on the first save; None without TRAIN.LORA."""
+        state = self._state.model.state_dict()
+        layers = low_rank.list_layers(state)
+        if not layers:
+            return None
+        lora, source = self._config.TRAIN.LORA, str(self._resumed or "")
+        if not source:
+            source = evaluated_weights(str(self._config.MODEL.PRETRAINED))
+        if Path(source).exists():
+            source = low_rank.find_source(Path(source).absolute())
+        digest = low_rank.digest_matrices({layer: state[f"{layer}.weight"].numpy() for layer in layers})
+        return low_rank.LowRankBase(source, digest, lora.ALPHA / lora.RANK)
 
     def should_save(self, epoch: int) -> bool:
         """Return whether the checkpoint of that epoch is kept."""
@@ -201,13 +218,27 @@ class Checkpointer:
                     f"weights differ between ranks after {where}: {digests}; nothing was saved. If ranks skip "
                     "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
                 )
+        shards, ema = self._state.shards, self._state.ema
+        moments = averages = None
+        if shards is not None:
+            moments = shards.collect(self._state.optimizer_state.tensors())
+            averages = None if ema is None else shards.collect(ema.state_dict())
         if is_main():
-            self._background.do(self._writing(name, where, evaluation_due, means.state_dict(windows)))
+            write = self._writing(name, where, evaluation_due, means.state_dict(windows), moments, averages)
+            self._background.do(write)
         if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
 
-    def _writing(self, name: str, where: str, evaluation_due: bool, means: dict[str, Any] | None) -> Callable[[], None]:
+    def _writing(
+        self,
+        name: str,
+        where: str,
+        evaluation_due: bool,
+        means: dict[str, Any] | None,
+        moments: dict[str, np.ndarray] | None = None,
+        averaged: dict[str, np.ndarray] | None = None,
+    ) -> Callable[[], None]:
         """Copy the current state and return the function that writes it, which may run while training continues.
 
         Args:
@@ -215,19 +246,33 @@ class Checkpointer:
             where: epoch or step, for messages.
             evaluation_due: see ``save_epoch``.
             means: see ``EpochMeans.state_dict``.
+            moments: the optimizer's state of all ranks; None: this rank has all of it.
+            averaged: the averages of all ranks; None: this rank has all of them.
         """
         state, run_log, on_saved = self._state, self._run_log, self._on_saved
-        weights: Tensors = state.model.state_dict()
-        averages: Tensors | None = None if state.ema is None else state.ema.state_dict()
+        saved_names = state.saved_names
+        weights: Tensors = _choose(state.model.state_dict(), saved_names)
+        ema_state = {} if state.ema is None else _choose(state.ema.state_dict(), saved_names)
+        averages: Tensors | None = None if state.ema is None else ema_state
+        if averaged is not None:
+            names = {key: tensor.name for key, tensor in weights.items()}
+            whole = {key: HostTensor(averaged[key], names[key]) for key in names if key in averaged}
+            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in ema_state.items()} | whole
         if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.copy("weights", weights)
-            averages = averages and self._copies.copy("averages", averages)
+            if averages is not None and averaged is None:
+                averages = self._copies.copy("averages", averages)
+        if moments is not None:
+            optimizer = moments
+        elif self._config.SAVE_IN_BACKGROUND:
             copies = self._copies.copy("optimizer", state.optimizer_state.tensors())
             optimizer = {key: copy.array for key, copy in copies.items()}
         else:
             optimizer = state.optimizer_state.state_dict()
         position = state.position()
         described = describe(self._config, self._task, self._datasets)
+        if self._base is not None:
+            described[low_rank.KEY] = self._base._asdict()
         extra = {
             "scaler": state.precision.state_dict(),
             "best": self.best,
@@ -290,6 +335,10 @@ class Checkpointer:
         problem = broadcast_object(None if failure is None else str(failure))
         if problem is not None:
             raise UserError(problem)
+
+
+def _choose(tensors: Mapping[str, paddle.Tensor], names: set[str]) -> dict[str, paddle.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name in names}
 
 
 def _values(tensors: Tensors) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ import paddle
 
 from .. import extension
 from .multi_tensor import MovingAverages
+from .sharding import Shards
 
 
 class ModelEma:
@@ -25,18 +26,27 @@ class ModelEma:
         warmup: time constant in steps over which the decay rises: ``decay * (1 - exp(-n / warmup))`` at step n, as in
             YOLOv5, RT-DETR and D-FINE; 0: the decay is constant.
         made: returns the number of steps completed before the current one.
+        shards: the float32 state whose average this rank keeps, see ``sharding``; None: all.
     """
 
     def __init__(
-        self, model: paddle.nn.Layer, decay: float, warmup: int = 0, made: Callable[[], int] = lambda: 0
+        self,
+        model: paddle.nn.Layer,
+        decay: float,
+        warmup: int = 0,
+        made: Callable[[], int] = lambda: 0,
+        shards: Shards | None = None,
     ) -> None:
-        self.model = model
+        self.model, self._shards = model, shards
         self.decay, self.warmup, self._made = decay, warmup, made
         self.restart()
 
     def restart(self) -> None:
         """Restart the average from the model's current weights."""
         state = self.model.state_dict()
+        if self._shards is not None:
+            owned = self._shards.owned
+            state = {name: t for name, t in state.items() if name in owned or t.dtype != paddle.float32}
         self._names = list(state)
         self._shapes = {name: tuple(t.shape) for name, t in state.items() if t.dtype == paddle.float32}
         # The averages of all float32 tensors as one vector, (values,): a GPU updates it with four operations.
@@ -71,7 +81,10 @@ class ModelEma:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Swap the averaged weights into the model for the duration of the block."""
+        """Swap the averaged weights into the model for the duration of the block.
+
+        With shards, every rank must call this.
+        """
         self._exchange()
         try:
             yield
@@ -84,13 +97,15 @@ class ModelEma:
         averages = self.state_dict()
         flat = _in_a_row([state[name] for name in self._shapes])
         others = {name: state[name].detach().clone() for name in self._others}
-        for name, tensor in state.items():
-            paddle.assign(averages[name], output=tensor)  # on the device: set_value goes through the host in Paddle 2.6
+        for name, average in averages.items():
+            paddle.assign(average, output=state[name])  # on the device: set_value goes through the host in Paddle 2.6
+        if self._shards is not None:
+            self._shards.exchange_state()
         self._flat, self._others = flat, others
 
     @paddle.no_grad()
     def state_dict(self) -> dict[str, paddle.Tensor]:
-        """Return the averages by the model's names."""
+        """Return the averages by the model's names; with shards, this rank's."""
         averages, begin = dict(self._others), 0
         for name, shape in self._shapes.items():
             end = begin + math.prod(shape)
@@ -105,6 +120,8 @@ class ModelEma:
             ValueError: its names or shapes are not the model's.
         """
         averages = self.state_dict()
+        if self._shards is not None:
+            state = {name: value for name, value in state.items() if name in averages}
         differing = sorted(set(state) ^ set(averages))
         if differing:
             raise ValueError(f"the averaged weights do not fit: {differing[0]} and {len(differing) - 1} more differ")

@@ -14,6 +14,7 @@ from ..settings.every_run import OptimizerSection
 from ..tasks.model import as_model
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
+from .sharding import ShardedOptimizer, Shards
 
 _SEPARATOR = "/"
 
@@ -156,6 +157,7 @@ def build_optimizer(
     layer_decay: float | None = None,
     log: Callable[[str], None] = lambda text: None,
     momentum_now: Callable[[], float] | None = None,
+    shards: Shards | None = None,
 ):
     """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups of ``model``.
 
@@ -169,6 +171,7 @@ def build_optimizer(
         layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.
         log: receives log lines.
         momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
+        shards: the parameters that this rank updates; None: all.
 
     Returns:
         A Paddle optimizer, or one with its methods, with learning rate 0; each step sets it.
@@ -176,10 +179,25 @@ def build_optimizer(
     Raises:
         UserError: the optimizer does not apply to this model.
     """
-    parameters = dict(model.named_parameters())
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
         groups = layer_decay_groups(groups, as_model(model).layer_groups(), layer_decay)
+    if shards is not None:
+        owned = [{**g, "names": [name for name in g["names"] if name in shards.owned]} for g in groups]
+        groups = [group for group in owned if group["names"]]
+    optimizer = _build(settings, model, groups, weight_decay, log, momentum_now)
+    return optimizer if shards is None else ShardedOptimizer(optimizer, model, shards)
+
+
+def _build(
+    settings: OptimizerSection,
+    model: paddle.nn.Layer,
+    groups: list[dict[str, Any]],
+    weight_decay: float,
+    log: Callable[[str], None],
+    momentum_now: Callable[[], float] | None,
+) -> Any:
+    parameters = dict(model.named_parameters())
     decays = {parameters[name].name: group["weight_decay"] for group in groups for name in group["names"]}
     if settings.NAME == "Muon":
         return _build_muon(settings, model, groups, decays, log, momentum_now)
@@ -242,7 +260,7 @@ def _build_muon(
     for chosen in (True, False):
         split = [{**g, "names": [n for n in g["names"] if (n in matrices) is chosen]} for g in groups]
         shares.append([group for group in split if group["names"]])
-    if not shares[0]:
+    if not any(not parameters[name].stop_gradient for name in matrices):
         raise UserError(
             "TRAIN.OPTIMIZER.NAME Muon: this model has no trained matrices in numbered blocks, which Muon is for; use "
             "AdamW"
@@ -254,7 +272,9 @@ def _build_muon(
     )
     now = momentum_now or (lambda: settings.MOMENTUM)
     common = {"learning_rate": 0.0, "weight_decay": 0.0}
-    optimizers = [ListOptimizer(muon(now), decays, parameters=_paddle_groups(parameters, shares[0]), **common)]
+    optimizers: list[Any] = []
+    if shares[0]:
+        optimizers.append(ListOptimizer(muon(now), decays, parameters=_paddle_groups(parameters, shares[0]), **common))
     if shares[1]:
         options = {"beta1": settings.BETAS[0], "beta2": settings.BETAS[1], "epsilon": settings.EPS, **common}
         optimizers.append(FusedAdamW(decays, log, parameters=_paddle_groups(parameters, shares[1]), **options))
@@ -280,13 +300,14 @@ class OptimizerState:
     Args:
         optimizer: a Paddle optimizer.
         model: the model whose parameters it updates.
+        shards: the parameters that this rank updates; None: all. ``load_state_dict`` ignores the others' state.
     """
 
-    def __init__(self, optimizer: Any, model: paddle.nn.Layer) -> None:
-        self._optimizer, self._model = optimizer, model
+    def __init__(self, optimizer: Any, model: paddle.nn.Layer, shards: Shards | None = None) -> None:
+        self._optimizer, self._model, self._shards = optimizer, model, shards
 
     def tensors(self) -> dict[str, paddle.Tensor]:
-        """Return the accumulators themselves."""
+        """Return the accumulators themselves; with shards, this rank's."""
         names = {p.name: name for name, p in self._model.named_parameters()}
         return {
             f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
@@ -305,6 +326,9 @@ class OptimizerState:
             ValueError: a name, shape or dtype differs from this optimizer's.
         """
         paddle_versions.create_accumulators(self._optimizer)
+        if self._shards is not None:
+            owned = self._shards.owned
+            state = {key: value for key, value in state.items() if key.partition(_SEPARATOR)[2] in owned}
         targets, problem = self.tensors(), "the saved optimizer state does not fit"
         differing = sorted(set(targets) ^ set(state))
         if differing:

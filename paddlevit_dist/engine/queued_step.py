@@ -16,6 +16,7 @@ from ..runtime.transfers import constant, read_later
 from .list_optimizers import JointStep
 from .model_ema import ModelEma
 from .multi_tensor import GradientList, MultiTensorStep, zero_where
+from .sharding import ShardedStep
 
 
 class QueuedStep:
@@ -34,7 +35,7 @@ class QueuedStep:
     def __init__(
         self,
         gradients: GradientList,
-        step: MultiTensorStep | JointStep,
+        step: MultiTensorStep | JointStep | ShardedStep,
         *,
         scale: float,
         clip: float | None,

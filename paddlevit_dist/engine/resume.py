@@ -234,6 +234,8 @@ class StateLoader:
             log(f"note: {source} has no averaged weights; the average starts with the resumed ones")
             ema.restart()
         else:
+            frozen = self._state.model.state_dict().keys() - self._state.saved_names
+            average = {**average, **{n: self._state.model.state_dict()[n].numpy() for n in frozen}}
             try:
                 ema.load_state_dict(average)
             except ValueError as error:

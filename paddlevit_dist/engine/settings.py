@@ -79,6 +79,15 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
     if pretrained and resume:
         notices.append(f"{view['MODEL.RESUME']} wins over {view['MODEL.PRETRAINED']} if it finds a checkpoint")
     _check_momentum(values.TRAIN, view)
+    if values.TRAIN.LORA.RANK and not (pretrained or resume):
+        raise UserError(
+            f"{view['TRAIN.LORA.RANK']}: it trains a few values for frozen weights; name these with -pretrained=WEIGHTS"
+        )
+    if values.TRAIN.LORA.RANK and values.TO_STATIC:
+        raise UserError(
+            f"{view['TRAIN.LORA.RANK']} and {view['TO_STATIC']}: compiled models take no such matrices; set one of "
+            "them to 0 or False"
+        )
     momentum = values.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and momentum < _MIN_PLAUSIBLE_MOMENTUM:
         notices.append(
@@ -178,6 +187,9 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         names = ("TRAIN.WARMUP_START_LR", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM")
         yield IgnoredKeys(names, steps, "there is no warm-up: {}")
+    if not train.LORA.RANK:
+        reason = "it is for matrices of low rank, and {}"
+        yield IgnoredKeys(("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), "TRAIN.LORA.RANK", reason)
     if not train.MODEL_EMA:
         names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
         yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
@@ -205,7 +217,7 @@ TABLE = KeyTable(
             *("DATA.BATCH_SIZE", "DATA.GLOBAL_BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "TRAIN.ACCUM_ITER"),
             *("TRAIN.NUM_SAMPLES", "TRAIN.EPOCH_LIMITS", "TRAIN.STOP_AFTER_EPOCH", "TRAIN.MAX_SKIPPED_UPDATES"),
             *("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT"),
-            *("TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE"),
+            *("TRAIN.BUCKET_MEGABYTES", "TRAIN.FIND_UNUSED_PARAMETERS", "TRAIN.RECOMPUTE", "TRAIN.SHARDING"),
             *("TRAIN.OPTIMIZER.FUSED", "SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND"),
             *("KEEP_EPOCHS", "KEEP_UPDATES", "STOP_AFTER_SECONDS", "VALIDATE_FREQ", "REPORT_FREQ", "DETERMINISTIC"),
             *("EVALUATION.", "SAVE_PREDICTIONS", "EVAL_AMP", "TO_STATIC"),

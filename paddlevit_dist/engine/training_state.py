@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import paddle
 
 from .. import extension
+from ..checkpoint.low_rank import is_factor
 from ..data.sampler import TrainingSampler
 from ..distributed import rank, recompute_layers, set_batch_norm_momentum, world_size
 from ..models import prepare
@@ -13,11 +14,13 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.protocols import ParameterGrouping, Recomputable
 from ..tasks.task import Task
+from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
 from .optimizer import OptimizerState, build_optimizer, decay_groups, freeze, params_without_weight_decay
 from .precision import TrainingPrecision, compile_model
 from .schedule import RateSchedule, build_schedule
+from .sharding import Shards
 
 
 class TrainingState(NamedTuple):
@@ -32,6 +35,7 @@ class TrainingState(NamedTuple):
         sampler: the order of the training samples, and the position in it.
         schedule: the learning rate of every step.
         undecayed: names of parameters with two or more axes that have no weight decay.
+        shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
     """
 
     model: paddle.nn.Layer
@@ -42,11 +46,20 @@ class TrainingState(NamedTuple):
     sampler: TrainingSampler
     schedule: RateSchedule
     undecayed: list[str]
+    shards: Shards | None = None
 
     @property
     def optimizer_state(self) -> OptimizerState:
         """The optimizer's state by structured names."""
-        return OptimizerState(self.optimizer, self.model)
+        return OptimizerState(self.optimizer, self.model, self.shards)
+
+    @property
+    def saved_names(self) -> set[str]:
+        """Names of the model's state that checkpoints contain: all, but with TRAIN.LORA no frozen weights."""
+        state = self.model.state_dict()
+        if not any(map(is_factor, state)):
+            return set(state)
+        return set(state) - {name for name, p in self.model.named_parameters() if p.stop_gradient}
 
     def position(self) -> dict[str, int]:
         """Return "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update"."""
@@ -126,14 +139,17 @@ def build_training_state(
     undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
     first = train.OPTIMIZER.WARMUP_MOMENTUM
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
+    shards = Shards(model) if train.SHARDING and world_size() > 1 else None
+    if train.SHARDING:
+        log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process" if shards is None else shards.describe())
     optimizer = build_optimizer(
-        train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log=log, momentum_now=momentum_now
+        train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log, momentum_now, shards
     )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
-    ema = ModelEma(model, *averaging) if train.MODEL_EMA else None
+    ema = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None
     has_scaler = precision.scaler is not None
     nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
-    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed)
+    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, shards)
 
 
 def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedule:
@@ -148,6 +164,9 @@ def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedu
 
 def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log: Callable[[str], None]) -> None:
     train = config.TRAIN
+    if train.LORA.RANK:
+        paddle.seed(config.SEED)
+        add_low_rank_terms(model, train.LORA.RANK, train.LORA.ALPHA, train.LORA.TARGETS, log)
     frozen = freeze(model, train.FREEZE)
     if frozen:
         log(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")

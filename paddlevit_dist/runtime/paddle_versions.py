@@ -100,12 +100,15 @@ def fused_adamw(
 
 def create_accumulators(optimizer: Any) -> None:
     """Create an optimizer's moments before its first step, so that saved ones can be loaded."""
+    if hasattr(optimizer, "optimizers"):  # it has others in place of accumulators
+        for each in optimizer.optimizers:
+            create_accumulators(each)
+        return
     block = paddle.static.default_main_program().global_block()
-    for each in getattr(optimizer, "optimizers", [optimizer]):  # of a JointOptimizer
-        if getattr(each, "helper", None) is None:  # 2.6 only creates it in step()
-            each.helper = paddle.base.layer_helper.LayerHelper(type(each).__name__)
-        for group in each._param_groups:
-            each._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])
+    if getattr(optimizer, "helper", None) is None:  # 2.6 only creates it in step()
+        optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
+    for group in optimizer._param_groups:
+        optimizer._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])
 
 
 def values_in_place(tensor: paddle.Tensor) -> np.ndarray | None:

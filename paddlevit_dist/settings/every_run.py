@@ -90,6 +90,18 @@ class OptimizerSection(Section):
     )
 
 
+class LoraSection(Section):
+    """Keys of TRAIN.LORA."""
+
+    RANK: int = key(
+        0, "rank of the matrices that are trained for frozen weights, together with the head; 0: none", AT_LEAST_0
+    )
+    ALPHA: float = key(16.0, "factor of the product of the matrices, times RANK", ABOVE_0)
+    TARGETS: list[str] = key(
+        ["qkv", "proj", "mlp"], "parts of the names of the linear layers in blocks that get such matrices"
+    )
+
+
 class TrainSection(Section):
     """Keys of TRAIN."""
 
@@ -176,12 +188,18 @@ class TrainSection(Section):
         Range(low=0, high=1, low_open=True),
     )
     FREEZE: list[str] = key([], "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*")
+    SHARDING: Literal["optimizer"] | None = key(
+        None,
+        "optimizer: each device keeps the optimizer's state and the averaged weights of its share of the parameters "
+        "only, and broadcasts the share after each update; None: all devices keep all",
+    )
     RECOMPUTE: bool = key(
         False, "recompute blocks in the backward pass instead of storing activations: less memory, more time"
     )
     REPEATED_AUGMENT: int = key(
         1, "repeated augmentation: copies of each sample in an epoch of unchanged length", AT_LEAST_1
     )
+    LORA: LoraSection
     LR_SCHEDULER: LrSchedulerSection
     OPTIMIZER: OptimizerSection
 

@@ -11,6 +11,7 @@ from ...settings.key import (
     AT_LEAST_0,
     AT_LEAST_1,
     SHARE,
+    SHARE_ABOVE_0,
     SHARE_BELOW_1,
     ConfigView,
     IgnoredKeys,
@@ -134,6 +135,18 @@ class DetectionSection(Section):
     )
     SCORE_THRESHOLD: float = key(
         0.5, "lowest score of the boxes that predict lists and draws; results.json contains all", SHARE
+    )
+    WISHED_PRECISION: float | None = key(
+        None,
+        "evaluation: also find, for each category, the lowest score from which on this share of the boxes is right at "
+        "an IoU of 0.5",
+        SHARE_ABOVE_0,
+    )
+    WISHED_RECALL: float | None = key(
+        None,
+        "evaluation: also find, for each category, the highest score from which on this share of the annotations is "
+        "found at an IoU of 0.5",
+        SHARE_ABOVE_0,
     )
     MAX_DETECTIONS: int | None = key(
         None,
@@ -282,6 +295,7 @@ TABLE = KeyTable(
     _KEYS,
     effects={
         "training": ("DETECTION.PAD_TO_BATCH_MAX", "DETECTION.SCORE_THRESHOLD"),
+        "neutral": ("DETECTION.WISHED_PRECISION", "DETECTION.WISHED_RECALL"),
         "score": (
             *("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
             *("DETECTION.WINDOW", "DETECTION.WINDOW_OVERLAP", "DETECTION.FLIP", "DETECTION.MERGE_IOU"),

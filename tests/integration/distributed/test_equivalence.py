@@ -32,16 +32,19 @@ def runs(tmp_path_factory):
         return run_together({"evaluation": evaluation, **named}, processes)
 
     quarter = ["-batch_size=4", "-accum_iter=2", *SGD]
+    lora = [*ADAMW, "TRAIN.LORA.RANK", "4", f"-pretrained={folder / '1 whole SGD'}"]
     both = {"accumulated": ["-batch_size=8", "-accum_iter=2"], "whole": ["-batch_size=16"]}
     return {
         1: calls(
             1,
             **{f"{name} {kind}": [*words, *rule] for kind, rule in RULES for name, words in both.items()},
             **{f"whole {kind}": ["-batch_size=16", *rule] for kind, rule in LISTS.items()},
+            **{"whole LoRA": ["-batch_size=16", *lora]},
         ),
         2: calls(
             2,
             **{f"whole {kind}": ["-batch_size=8", *rule] for kind, rule in LISTS.items()},
+            **{"whole LoRA": ["-batch_size=8", *lora]},
             **{f"whole {kind}": ["-batch_size=8", *rule] for kind, rule in RULES},
             accumulated=quarter,
             recomputed=[*quarter, "-recompute"],
@@ -105,13 +108,15 @@ def test_with_adamw_and_clipping_the_losses_agree(runs):
         assert np.abs(np.array(reference) - np.array(other)).max() < 1e-4
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [*LISTS, "LoRA"])
 def test_with_other_optimizers_the_losses_agree_and_ranks_have_the_same_weights(runs, name):
     first, second = runs[2][f"whole {name}"]
     assert largest_difference(first["weights"], second["weights"]) == 0.0
     (alone,) = runs[1][f"whole {name}"]
     assert np.abs(np.array(first["losses"]) - np.array(alone["losses"])).max() < 1e-4
-    assert min(np.abs(alone["initial"][key] - alone["weights"][key]).max() for key in alone["weights"]) > 1e-5
+    moved = {key: np.abs(value - alone["weights"][key]).max() for key, value in alone["initial"].items()}
+    trained = ["head.weight", "head.bias"] if name == "LoRA" else list(moved)
+    assert min(moved[key] for key in trained) > 1e-5
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from paddlevit_dist import rank, settings, world_size
 from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.distributed.exchange import StoreChannel
 from paddlevit_dist.distributed.stops import SyncPoint
+from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import COUNTS, TrainStep
@@ -72,19 +73,21 @@ class CountedTask:
 
     def __init__(self, task: Any) -> None:
         self._task = task
-        self.traits = TaskTraits(count_names=("loss",))
+        self.traits = TaskTraits(normalizer_names=("loss",))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
 
-def count_updates(megabytes: int, words: list[str], counted: bool = False) -> dict[str, Any]:
+def count_updates(megabytes: int, words: list[str], counted: bool = False, rank_of_lora: int = 0) -> dict[str, Any]:
     """What three updates of float16 at O1 exchange, the third counted."""
     plain = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()
     values = settings.load([*words, *plain]).values
     task = resolve("task", "classification")(values)
     paddle.seed(0)
     model = task.build_model()
+    if rank_of_lora:
+        add_low_rank_terms(model, rank_of_lora, 8.0, ["qkv", "proj", "mlp"], print)
     precision = TrainingPrecision(True, "float16", on_gpu=True)
     precision.enabled = False  # a CPU has no kernels for it; the scale is kept
     with seen_messages() as messages:
@@ -137,7 +140,8 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
         "sent": sent,
         "calls": calls,
         "reads": reads if is_queued else None,
-        "bytes": 4 * sum(one.size for one in model.parameters()),
+        "bytes": 4 * sum(one.size for one in model.parameters() if not one.stop_gradient),
+        "whole": 4 * sum(one.size for one in model.parameters()),
         "weights": [one.numpy() for one in model.parameters()],
     }
 
@@ -146,7 +150,14 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False) -> di
 def of_two() -> dict[str, list[dict[str, Any]]]:
     target = f"{MODULE}:count_updates"
     calls: dict[str, tuple] = {f"{megabytes} MiB": (target, (megabytes, VIT_TI)) for megabytes in BUCKETS}
-    return run_together({**calls, "known": (target, (25, TINY)), "counted": (target, (25, TINY, True))})
+    return run_together(
+        {
+            **calls,
+            "known": (target, (25, TINY)),
+            "counted": (target, (25, TINY, True)),
+            "lora": (target, (25, VIT_TI, False, 4)),
+        }
+    )
 
 
 @pytest.mark.parametrize("megabytes, number, largest_after", [(1, 19, None), (10, 3, 0.94), (25, 2, 0.94)])
@@ -174,6 +185,11 @@ def test_between_ranks_a_step_has_no_barrier_and_the_host_reads_nothing_but_the_
         assert found["bytes"] <= found["sent"] < found["bytes"] + 4096
     first, second = (found["weights"] for found in of_two[kind])
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_with_lora_only_the_gradients_of_trained_parameters_travel(of_two):
+    for found in of_two["lora"]:
+        assert found["bytes"] <= found["sent"] < 1.02 * found["bytes"] < 0.06 * found["whole"]
 
 
 def test_a_weight_that_is_cast_to_half_precision_has_a_gradient_of_float32():

@@ -1,0 +1,90 @@
+"""TRAIN.LORA: frozen layers with trained matrices of low rank in addition to their weights."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import paddle
+
+from ..checkpoint.low_rank import FACTORS
+from ..runtime import autocast
+from ..runtime.errors import UserError
+from ..tasks.model import as_model
+
+
+class LowRankTerm:
+    """Mixin that adds ``scale * (x @ lora_a) @ lora_b`` to a linear layer's output.
+
+    ``lora_b`` starts at zero, so that the outputs do not change until it is trained.
+
+    Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685, section 4.1.
+    """
+
+    lora_scale = 1.0
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map (..., in) to (..., out)."""
+        own = super().forward(x)  # type: ignore[misc]
+        inner = autocast.linear(x, self.lora_a, None)  # type: ignore[attr-defined]
+        return own + autocast.linear(inner * self.lora_scale, self.lora_b, None)  # type: ignore[attr-defined]
+
+
+def add_low_rank_terms(
+    model: paddle.nn.Layer, rank: int, alpha: float, targets: Sequence[str], log: Callable[[str], None]
+) -> None:
+    """Freeze a model apart from its head, and add trained matrices to linear layers of its blocks, in place.
+
+    Args:
+        model: the model with its initial weights; names of its parameters stay.
+        rank: inner size of the matrices, at least 1.
+        alpha: the term's factor is ``alpha / rank``.
+        targets: parts of layer names: a layer is chosen if one of the parts between dots of its name is among them.
+        log: receives a line with the number of trained parameters.
+
+    Raises:
+        UserError: the model has no such layers, or does not call them.
+    """
+    groups = as_model(model).layer_groups()
+    inner, head = {name for group in groups[1:-1] for name in group}, set(groups[-1]) if len(groups) > 1 else set()
+    chosen = {
+        name: layer
+        for name, layer in model.named_sublayers()
+        if isinstance(layer, paddle.nn.Linear) and f"{name}.weight" in inner and set(name.split(".")) & set(targets)
+    }
+    wanted = ", ".join(targets)
+    if not chosen:
+        raise UserError(
+            f"TRAIN.LORA: this model has no linear layers named {wanted} in numbered blocks; set TRAIN.LORA.TARGETS to "
+            "parts of the names of its layers, or RANK to 0"
+        )
+    owners = dict(model.named_sublayers())
+    for name in chosen:
+        owner, _, own_name = name.rpartition(".")
+        if own_name == "qkv" and getattr(owners.get(owner), "q_bias", None) is not None:
+            raise UserError(
+                f"TRAIN.LORA.TARGETS: {name} of this model is computed together with separate biases and takes no "
+                f"term; leave qkv out of {wanted}"
+            )
+    for name, parameter in model.named_parameters():
+        parameter.stop_gradient = name not in head
+    for layer in chosen.values():
+        _add_term(layer, rank, alpha / rank)
+    parameters = dict(model.named_parameters())
+    terms = sum(parameters[f"{name}.{factor}"].size for name in chosen for factor in FACTORS)
+    in_head = sum(parameters[name].size for name in head)
+    total = sum(parameter.size for parameter in parameters.values())
+    log(
+        f"LoRA: {terms + in_head:,} of {total:,} parameters are trained: matrices of rank {rank} for {len(chosen)} "
+        f"layers ({terms:,}) and the head ({in_head:,})"
+    )
+
+
+def _add_term(layer: Any, rank: int, scale: float) -> None:
+    kind = type(layer)
+    width, out = layer.weight.shape
+    bound = 1.0 / math.sqrt(width)
+    start = paddle.nn.initializer.Uniform(-bound, bound)
+    layer.lora_a = layer.create_parameter([width, rank], default_initializer=start)
+    layer.lora_b = layer.create_parameter([rank, out], default_initializer=paddle.nn.initializer.Constant(0.0))
+    layer.lora_scale = scale
+    layer.__class__ = type(kind.__name__, (LowRankTerm, kind), {})

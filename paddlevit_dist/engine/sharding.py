@@ -1,0 +1,175 @@
+"""TRAIN.SHARDING: each rank keeps the optimizer's state and the average of its share of the weights only.
+
+Every rank computes all gradients, which data parallelism averages as usual. Then it updates its share of the parameters
+and broadcasts them. Weights are therefore equal on all ranks, and equal to the weights without sharding to rounding.
+
+Source: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054,
+stage 1. Paddle's own engine for it, fleet, replaces launch, data parallelism and the optimizer's state by its own; this
+needs one broadcast.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..distributed import all_gather, broadcast_flat, rank, world_size
+from ..runtime.errors import UserError
+from .list_optimizers import JointStep
+from .multi_tensor import MultiTensorStep, flatten
+
+_BUCKET_VALUES = 16 << 20  # float32 values that are broadcast together: 64 MiB
+
+
+class Shards:
+    """Assigns each float32 tensor of a model's state to the rank that updates it.
+
+    Parameters go to the rank with the fewest values so far, the largest first. Running statistics belong to rank 0,
+    whose statistics are saved.
+
+    Args:
+        model: the bare model, with its frozen parameters.
+
+    Attributes:
+        owned: names of this rank's tensors.
+
+    Raises:
+        UserError: there are fewer trained parameters than ranks, or one is not float32.
+    """
+
+    def __init__(self, model: paddle.nn.Layer) -> None:
+        self._model = model
+        parameters = dict(model.named_parameters())
+        trained = [name for name, p in parameters.items() if not p.stop_gradient]
+        if len(trained) < world_size():
+            raise UserError(
+                f"TRAIN.SHARDING: {len(trained)} trained parameters are fewer than {world_size()} processes; remove it"
+            )
+        if any(parameters[name].dtype != paddle.float32 for name in trained):
+            raise UserError("TRAIN.SHARDING: expected float32 parameters; remove it")
+        frozen = [name for name in parameters if parameters[name].stop_gradient]
+        self._owners = {name: 0 for name, t in model.state_dict().items() if t.dtype == paddle.float32}
+        for names in (trained, frozen):
+            sizes = [0] * world_size()
+            for name in sorted(names, key=lambda name: (-parameters[name].size, name)):
+                self._owners[name] = int(np.argmin(sizes))
+                sizes[self._owners[name]] += parameters[name].size
+        self._trained = trained
+        self.owned = {name for name, owner in self._owners.items() if owner == rank()}
+
+    def describe(self) -> str:
+        """Format how much this rank keeps in one line."""
+        sizes = {name: p.size for name, p in self._model.named_parameters() if name in set(self._trained)}
+        own = sum(size for name, size in sizes.items() if name in self.owned)
+        return f"TRAIN.SHARDING: this process keeps the optimizer's state of {own:,} of {sum(sizes.values()):,} values"
+
+    def exchange_trained(self) -> None:
+        """Broadcast the trained parameters from their owners. Every rank must call this."""
+        self._exchange(self._trained)
+
+    def exchange_state(self) -> None:
+        """Broadcast the model's float32 state from its owners. Every rank must call this."""
+        self._exchange(list(self._owners))
+
+    @paddle.no_grad()
+    def _exchange(self, names: Sequence[str]) -> None:
+        state = self._model.state_dict()
+        for owner in range(world_size()):
+            for bucket in _buckets({name: state[name].size for name in names if self._owners[name] == owner}):
+                tensors = [state[name] for name in bucket]
+                flat = broadcast_flat(flatten(tensors) if owner == rank() else None, _count(tensors), owner)
+                if owner != rank():
+                    for tensor, values in zip(tensors, paddle.split(flat, [tensor.size for tensor in tensors])):
+                        paddle.assign(values.reshape(tensor.shape), output=tensor)
+
+    @paddle.no_grad()
+    def collect(self, tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
+        """Return the tensors of all ranks on rank 0, and an empty dictionary elsewhere. Every rank must call this.
+
+        Args:
+            tensors: this rank's tensors, by name; those that are not float32 are skipped.
+        """
+        tensors = {name: tensor for name, tensor in tensors.items() if tensor.dtype == paddle.float32}
+        small = {name: tensor.numpy().copy() for name, tensor in tensors.items() if tensor.size == 1}
+        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor.size > 1}
+        collected: dict[str, np.ndarray] = {}
+        for owner, (their_shapes, their_small) in enumerate(all_gather((shapes, small))):
+            collected.update(their_small)
+            sizes = {name: int(np.prod(shape)) for name, shape in their_shapes.items()}
+            for bucket in _buckets(sizes):
+                own = flatten([tensors[name] for name in bucket]) if owner == rank() else None
+                flat = broadcast_flat(own, sum(sizes[name] for name in bucket), owner)
+                if rank() == 0:
+                    ends = np.cumsum([sizes[name] for name in bucket])[:-1]
+                    for name, values in zip(bucket, np.split(flat.numpy(), ends)):
+                        collected[name] = values.reshape(their_shapes[name])
+        return collected if rank() == 0 else {}
+
+
+def _buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield names in order, in lists of at most ``_BUCKET_VALUES`` values or one name."""
+    bucket: list[str] = []
+    total = 0
+    for name, size in sizes.items():
+        if bucket and total + size > _BUCKET_VALUES:
+            yield bucket
+            bucket, total = [], 0
+        bucket.append(name)
+        total += size
+    if bucket:
+        yield bucket
+
+
+def _count(tensors: Sequence[paddle.Tensor]) -> int:
+    return sum(tensor.size for tensor in tensors)
+
+
+class ShardedStep:
+    """A step of this rank's share by lists, and the exchange after it; see ``MultiTensorStep`` for its methods."""
+
+    def __init__(self, step: MultiTensorStep | JointStep, shards: Shards) -> None:
+        self._step, self._shards = step, shards
+        self.gradients: Callable[[], Any] = step.gradients
+        self.takes: Callable[[Any], bool] = step.takes
+        self.copies: Callable[[Any], Callable[[], None]] = step.copies
+
+    def make(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
+        """Make a step and broadcast its weights."""
+        self._step.make(rate, gradients, share)
+        self._shards.exchange_trained()
+
+
+class ShardedOptimizer:
+    """An optimizer of this rank's share, whose steps end with the exchange of weights.
+
+    Args:
+        optimizer: the optimizer of the parameters in ``shards.owned``.
+        model: the bare model.
+        shards: says which rank updates what.
+    """
+
+    def __init__(self, optimizer: Any, model: paddle.nn.Layer, shards: Shards) -> None:
+        self.optimizers = [optimizer]
+        self._inner, self._shards = optimizer, shards
+        self._parameters = [p for p in model.parameters() if not p.stop_gradient]
+        self.get_lr, self.set_lr = optimizer.get_lr, optimizer.set_lr
+
+    @property
+    def _accumulators(self) -> dict[str, dict[str, paddle.Tensor]]:
+        return self._inner._accumulators
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Clear the gradients of all parameters, also of other ranks' shares."""
+        for parameter in self._parameters:
+            parameter.clear_gradient(set_to_zero)
+
+    def step(self) -> None:
+        """Update this rank's share and exchange the weights. Every rank must call this."""
+        self._inner.step()
+        self._shards.exchange_trained()
+
+    def foreach_step(self) -> ShardedStep | None:
+        """Return the function that updates the share by lists, or None if there is none."""
+        step = self._inner.foreach_step() if hasattr(self._inner, "foreach_step") else None
+        return ShardedStep(step, self._shards) if isinstance(step, (MultiTensorStep, JointStep)) else None

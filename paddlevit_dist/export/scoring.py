@@ -36,7 +36,7 @@ _SUMS = {"float32": 1e-3, "float16": 2e-2}  # tolerance of the sum of probabilit
 
 
 class ExportedLayer(paddle.nn.Layer):
-    """Exported model as a layer with the interface of ``Task.exported_model``.
+    """Exported model as a layer with the interface of ``Exportable.exported_model``.
 
     Each rank computes its samples with its own session.
 

@@ -486,7 +486,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
 
 
 def known_tables(task: str | None = None) -> list[Any]:
-    """Return the tables whose keys a configuration of ``task`` contains: its own and those of all users' names.
+    """Return the tables whose keys a configuration of ``task`` contains: its own and all of users' names.
 
     All tables are returned for None, and for a task of a user: the rules of a table may read keys of others.
     """
@@ -496,7 +496,7 @@ def known_tables(task: str | None = None) -> list[Any]:
 
 
 def iterate_tables() -> Iterator[Any]:
-    """Yield every table once, those of every run first; each is imported when it is reached."""
+    """Yield every table once, the tables of every run first; each is imported when it is reached."""
     yield from common_tables()
     of_tasks = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
     yield from map(_table, dict.fromkeys(of_tasks))

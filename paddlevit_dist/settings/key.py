@@ -348,7 +348,7 @@ def key(
         default: value when neither a file nor the command line sets the key.
         meaning: what the key sets, in one line.
         within: the numbers allowed, None for any finite one.
-        training_only: an evaluation does not read the key; None: only those of TRAIN.
+        training_only: an evaluation does not read the key; None: only a key of TRAIN is.
         effect: what another value changes, and so whether a run may resume with it: one of ``EFFECTS``; empty: by its
             section, see ``Key``.
         flag: the flag that also sets the key, if any.

@@ -138,7 +138,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
 
 
 def _named_task(settings: Sequence[KeySetting]) -> str | None:
-    """Return the last value of TASK, as it is spelled; None if it is not set."""
+    """Return the last value of TASK, in the given spelling; None if it is not set."""
     return next((str(setting.value) for setting in reversed(settings) if setting.name == "TASK"), None)
 
 

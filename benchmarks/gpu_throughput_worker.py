@@ -180,7 +180,7 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     generator = np.random.default_rng(0)
     chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]
     arrays = task.collate(chosen)
-    counts = {name: max(1.0, float(count)) for name, count in task.counts(arrays).items()}
+    counts = {name: max(1.0, float(count)) for name, count in task.loss_normalizers(arrays).items()}
     # What is no array stays with the host: sizes and names of samples.
     batch = {name: paddle.to_tensor(a) if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
     return lambda model: compute_loss(task.train_step(model, dict(batch), StepPosition(1, 0, 1)), counts, 1, 1)

@@ -136,7 +136,7 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
         given = [on_device[key] for key in ("boxes", "labels", "sizes")]
         targets = DetectionTargets(*given, np.array(counts), denoising=noise)
         terms = criterion.terms(model(images, given[2], targets), targets)
-        return compute_loss(terms, criterion.counts(batch), 1, 1)
+        return compute_loss(terms, criterion.loss_normalizers(batch), 1, 1)
 
     return loss
 

@@ -19,7 +19,7 @@ _SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # pixels of a sheet: a laptop shows it at full size
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # minimum and maximum
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
-Labeled = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
+CaptionedImage = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 
 
@@ -50,13 +50,13 @@ def _draw(values: RunSettings, target: Path) -> None:
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
     names = legend(task.image_legend(), _TALLEST)
-    evaluated = enlarge(task.evaluation_images(samples, order[: _ROWS[1]]))
+    evaluated = enlarge(task.visualize_eval_samples(samples, order[: _ROWS[1]]))
     rows, epochs = _fit_sheet(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
-        columns.append((f"epoch {epoch}", enlarge(task.images(samples, task.collate(readings), epoch))))
+        columns.append((f"epoch {epoch}", enlarge(task.visualize_batch(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *format_note(samples.class_names or ())]:
         print(one_line(notice))
@@ -88,7 +88,7 @@ def _cell_size(images: list[Shown]) -> tuple[int, int]:
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def enlarge(images: list[Labeled]) -> list[Shown]:
+def enlarge(images: list[CaptionedImage]) -> list[Shown]:
     """Enlarge small images by a whole factor without interpolation, and shrink large ones."""
     shown = []
     for pixels, caption in images:

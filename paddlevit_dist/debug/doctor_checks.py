@@ -321,7 +321,7 @@ def _check_sample(task: Any, samples: Any, index: int, seed: int) -> Any:
     try:
         sample = samples.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
         get_sample_check(task)(sample)
-        classes = task.classes_in(sample) if samples.labeled and isinstance(task, Checkable) else None
+        classes = task.labels_in(sample) if samples.labeled and isinstance(task, Checkable) else None
     except (Exception, SystemExit) as error:  # a user's dataset may raise anything
         return failures.reason(error).partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
@@ -331,7 +331,7 @@ def check_labels(context: CheckContext) -> CheckResult:
     """Check that both splits contain all classes: among all samples if the dataset lists them, else the opened ones."""
     task = context.task
     all_classes = {
-        split: task.get_classes(samples) if isinstance(task, Checkable) else None
+        split: task.get_labels(samples) if isinstance(task, Checkable) else None
         for split, samples in context.samples.items()
     }
     about = task.signature(context.samples["train"])

@@ -349,7 +349,7 @@ def run(configuration: Any) -> None:
 
 def _make_deterministic(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     """Return the configuration without options that are random on each rank, and these options."""
-    rank_local = make_task(config).traits.rank_local_options
+    rank_local = make_task(config).traits.selftest_overrides
     others, settings = {**_COMMON, **rank_local}, dict(leaves(config))
     off = [
         f"{name} {settings[name]}"

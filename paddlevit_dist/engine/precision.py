@@ -198,7 +198,7 @@ def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> st
     """
     if not config.TO_STATIC:
         return ""
-    if not task.traits.compiles:
+    if not task.traits.supports_to_static:
         raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; remove TO_STATIC")
     in_half = is_on_gpu() and (config.EVAL_AMP or (config.AMP and not config.EVAL))
     if in_half and not paddle_versions.compiles_half(config.AMP_DTYPE, config.AMP_LEVEL):

@@ -35,7 +35,7 @@ from .precision import TrainingPrecision
 from .queued_step import QueuedStep
 from .sharding import ShardedOptimizer, ShardedStep
 
-COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the order of the task's ``count_names``
+COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the order of the task's ``normalizer_names``
 
 
 class CountingCollate:
@@ -51,9 +51,9 @@ class CountingCollate:
     def __call__(self, samples: Sequence[Any]) -> dict[str, Any]:
         """Collate samples and add their normalizers under the key ``COUNTS``, if they differ between batches."""
         batch = self.task.collate(samples)
-        if self.task.traits.counts_per_sample is None:
-            counts = self.task.counts(batch)
-            batch[COUNTS] = np.array([counts[name] for name in self.task.traits.count_names], dtype=np.float64)
+        if self.task.traits.normalizers_per_sample is None:
+            counts = self.task.loss_normalizers(batch)
+            batch[COUNTS] = np.array([counts[name] for name in self.task.traits.normalizer_names], dtype=np.float64)
         return batch
 
 
@@ -151,7 +151,7 @@ class TrainStep:
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
         # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
-        exchanges = self._forward_communicates or task.traits.counts_per_sample is None
+        exchanges = self._forward_communicates or task.traits.normalizers_per_sample is None
         self._waits_in_forward = exchanges and not self.on_host
         self.finite = True
         self.gradient_norm = 0.0
@@ -179,7 +179,7 @@ class TrainStep:
         Raises:
             UserError: too many consecutive steps were not finite (TRAIN.MAX_SKIPPED_UPDATES).
         """
-        counts = self._global_counts(batches)
+        counts = self._global_normalizers(batches)
         pending = self._run_passes(batches, step, counts)
         results = self.flush()
         if results and (not results[0].is_finite or pending.scale != self.precision.scale):
@@ -215,16 +215,16 @@ class TrainStep:
             norm = queued.wait()
         return [self._finish(norm, pending)]
 
-    def _global_counts(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
+    def _global_normalizers(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
         """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
-        if self.task.traits.counts_per_sample is not None:
-            return {name: n * self.samples_per_update for name, n in self.task.traits.counts_per_sample.items()}
+        if self.task.traits.normalizers_per_sample is not None:
+            return {name: n * self.samples_per_update for name, n in self.task.traits.normalizers_per_sample.items()}
         self._wait_for_ranks(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = all_reduce_sum(total)
         # Not max(total, 1): class weights may sum to less than 1.
         total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
-        return {name: total[position] for position, name in enumerate(self.task.traits.count_names)}
+        return {name: total[position] for position, name in enumerate(self.task.traits.normalizer_names)}
 
     def _run_passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]

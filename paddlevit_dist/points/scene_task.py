@@ -81,7 +81,7 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
         self._should_check_unit = False
         return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
 
-    def classes_in(self, sample: VoxelizedSample) -> np.ndarray | None:
+    def labels_in(self, sample: VoxelizedSample) -> np.ndarray | None:
         """Return the classes of all labeled points."""
         return sample.scene.semantic[sample.scene.semantic != IGNORED]
 

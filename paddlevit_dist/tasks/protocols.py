@@ -38,7 +38,7 @@ from .sample_checks import require_finite
 from .step_types import ExportParts
 from .task import Task
 
-Labeled = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
+CaptionedImage = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]), and its caption
 SAME_SETTINGS = "use the same settings"  # what to do about other preprocessing
 
 
@@ -115,7 +115,8 @@ class ParameterGrouping(Task, ABC):
             model: the bare model.
 
         Returns:
-            Groups ``{"names": [...], "weight_decay": float, "learning_rate": factor}``.
+            Groups ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; ``learning_rate`` multiplies
+            the scheduled rate (timm's ``lr_scale``).
         """
 
 
@@ -170,7 +171,7 @@ class ModelChecking(Task, ABC):
         """Check the configured model without data, weights or memory; called by -show_config.
 
         Returns:
-            Lines about files that a run still needs.
+            Log lines about what a run still lacks.
 
         Raises:
             UserError: ``build_model`` would reject the configuration.
@@ -186,12 +187,12 @@ class CheckpointMatching(Task, ABC):
     #: names of other tasks whose trained weights this task can load
     compatible_tasks: tuple[str, ...] = ()
 
-    def mismatch_hint(self, name: str, theirs: Any) -> str:
+    def mismatch_hint(self, name: str, trained_value: Any) -> str:
         """Return what the user can do if weights were trained with another value in ``signature``.
 
         Args:
             name: name of the setting.
-            theirs: the value that the weights were trained with.
+            trained_value: the value that the weights were trained with.
         """
         return SAME_SETTINGS
 
@@ -382,7 +383,7 @@ class Drawable(Task, ABC):
     """
 
     @abstractmethod
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
+    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Draw the model's input for each sample of a batch.
 
         Args:
@@ -392,7 +393,7 @@ class Drawable(Task, ABC):
         """
 
     @abstractmethod
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
+    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[CaptionedImage]:
         """Draw samples as an evaluation prepares them.
 
         Args:
@@ -415,11 +416,11 @@ class Checkable(Task, ABC):
     Asked for in ``debug/doctor_checks.py``.
     """
 
-    def get_classes(self, samples: Any) -> np.ndarray | None:
+    def get_labels(self, samples: Any) -> np.ndarray | None:
         """Return the class of each sample, int (samples,), if it is known without reading samples."""
         return None
 
-    def classes_in(self, sample: Any) -> np.ndarray | None:
+    def labels_in(self, sample: Any) -> np.ndarray | None:
         """Return the classes in a sample that was read.
 
         Returns:
@@ -428,7 +429,7 @@ class Checkable(Task, ABC):
         return None
 
     def expected_losses(self) -> dict[str, float]:
-        """Return the loss terms of an untrained model, which prefers no class, by name."""
+        """Return the expected loss terms at initialization (uniform predictions), by name."""
         return {}
 
 

@@ -19,25 +19,25 @@ class TaskTraits:
         compiles: whether ``paddle.jit.to_static`` can trace the models.
         fixed_shapes: whether all batches except an epoch's last have one shape, so that cuDNN may search for its
             fastest algorithms.
-        counts_per_sample: normalizers of loss terms per sample, by term name, if they are constant; they then need no
-            communication. None: ``Task.counts`` returns them for each batch.
-        count_names: names of the normalizers that ``Task.counts`` returns.
+        normalizers_per_sample: normalizer that each sample adds to a loss term, by term name, if it is the same for all
+            samples: no all-reduce is needed then. None: ``Task.loss_normalizers`` returns them for each batch.
+        normalizer_names: names of the normalizers that ``Task.loss_normalizers`` returns.
         communicates_in_step: whether ``Task.train_step`` itself communicates with the other ranks; then every rank must
             make the same steps.
-        rank_local_options: keys with the values that turn off random draws of each rank and losses over a rank's whole
-            batch, so that -selftest can compare different numbers of ranks.
+        selftest_overrides: key values for -selftest that turn off what depends on the rank (random draws, losses over a
+            rank's whole batch), so that it can compare different numbers of ranks.
         batch_norm: default of TRAIN.BATCH_NORM, "sync" or "local".
         empty_cache_freq: steps after which unused GPU memory is returned to the device, for batches that differ in
             size; 0: never.
     """
 
     sample_name: str = "samples"
-    compiles: bool = False
+    supports_to_static: bool = False
     fixed_shapes: bool = False
-    counts_per_sample: Mapping[str, int] | None = None
-    count_names: tuple[str, ...] = ()
+    normalizers_per_sample: Mapping[str, int] | None = None
+    normalizer_names: tuple[str, ...] = ()
     communicates_in_step: bool = False
-    rank_local_options: Mapping[str, Any] = field(default_factory=dict)
+    selftest_overrides: Mapping[str, Any] = field(default_factory=dict)
     batch_norm: str = "local"
     empty_cache_freq: int = 0
 

@@ -1,4 +1,4 @@
-"""The contract between a subject (images, points, volumes) and the engine; they use nothing else of each other."""
+"""The contract between a data modality (images, points, volumes) and the engine, which use only this of each other."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,12 +19,12 @@ class Task:
     """Base class of all tasks: what training and evaluation need.
 
     What one feature asks of a task in addition, such as a prediction or an export, are abilities (``protocols``).
-    Methods take arguments and return values, and no other code sets an attribute of a task.
+    Only a task's own methods set its attributes.
 
     A task is built in the parent process from the frozen configuration. There, ``build_dataset`` is called for each
     split and may store values that it derives from the data. Then the task is pickled to the workers, so it must be
     small. Each worker calls ``build_model`` once, then the steps. Its loader processes, which are forked from it, call
-    ``collate`` and ``counts``.
+    ``collate`` and ``loss_normalizers``.
 
     Args:
         config: the frozen configuration.
@@ -47,7 +47,7 @@ class Task:
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> TransformedDataset:
-        """Build the samples of a split, with remarks about them in ``notices``.
+        """Build the dataset of a split; log lines about it go to the dataset's ``notices``.
 
         Args:
             split: "train", "val", or another split to evaluate (DATA.SPLIT).
@@ -105,16 +105,16 @@ class Task:
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
         """Return the normalizers of loss terms that are known before the forward pass, for one batch.
 
-        Runs in the loader process. Not called if the traits have ``counts_per_sample``.
+        Runs in the loader process. Not called if the traits have ``normalizers_per_sample``.
 
         Args:
             batch: the batch, from ``collate``.
 
         Returns:
-            Numbers by term name, with the names in the traits' ``count_names`` for every batch.
+            Numbers by term name, with the names in the traits' ``normalizer_names`` for every batch.
         """
         raise NotImplementedError
 

@@ -52,7 +52,7 @@ class Losses(Task):
         sizes = (batches.CLASSES, batches.QUERIES, batches.LAYERS)
         self.criterion = CRITERIA[kind](*sizes, noise=batches.NOISE, **options)
         self.traits = TaskTraits(
-            count_names=self.criterion.count_names, communicates_in_step=self.criterion.communicates
+            normalizer_names=self.criterion.normalizer_names, communicates_in_step=self.criterion.communicates
         )
         super().__init__(None)
 
@@ -74,8 +74,8 @@ def make_share(kind: str, objects: Objects) -> tuple:
         name: paddle.to_tensor(array[batches.make_index(rows, name)].astype("float32"))
         for name, array in arrays.items()
     }
-    counts = task.criterion.counts({"labels": batch["labels"][rows]})
-    counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.count_names], np.float64))
+    counts = task.criterion.loss_normalizers({"labels": batch["labels"][rows]})
+    counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.normalizer_names], np.float64))
     return task, model, {"outputs": outputs, "targets": batches.make_targets(batch, rows), COUNTS: counts}
 
 
@@ -97,7 +97,7 @@ def told_of_a_rank(broken: int) -> list:
     look = FirstLayerFinder(run)
     look._get_sample_keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
     look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
-    return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.traits.count_names, 12))
+    return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.traits.normalizer_names, 12))
 
 
 def sample(task, number: int) -> DetectionSample:
@@ -122,8 +122,8 @@ def update_of_the_network(name: str) -> dict:
     model.eval()  # batch norms see the same
     share = IMAGES // world_size()
     batch = task.collate([sample(task, number) for number in range(rank() * share, (rank() + 1) * share)])
-    counts = task.counts(batch)
-    batch[COUNTS] = np.array([counts[name] for name in task.traits.count_names], np.float64)
+    counts = task.loss_normalizers(batch)
+    batch[COUNTS] = np.array([counts[name] for name in task.traits.normalizer_names], np.float64)
     given = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in batch.items()}
     return changes_of_an_update(task, model, [given], IMAGES)
 
@@ -135,7 +135,7 @@ class Regions(Task):
     """Mask R-CNN on images that are given."""
 
     criterion = MaskRCNN.criterion(mask_rcnn_batches.NAME, mask_rcnn_batches.CLASSES)
-    traits = TaskTraits(count_names=criterion.count_names)
+    traits = TaskTraits(normalizer_names=criterion.normalizer_names)
 
     def train_step(self, model, batch, step):
         images, targets = batch["images"], batch["targets"]
@@ -152,8 +152,8 @@ def update_of_mask_rcnn(micro_batches: int) -> dict:
     for micro in range(micro_batches):
         first = (rank() * micro_batches + micro) * share
         images, targets = mask_rcnn_batches.batch(arrays, slice(first, first + share))
-        counts = task.criterion.counts({"labels": targets.labels.numpy()})
-        counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.count_names], np.float64))
+        counts = task.criterion.loss_normalizers({"labels": targets.labels.numpy()})
+        counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.normalizer_names], np.float64))
         given.append({"images": images, "targets": targets, COUNTS: counts})
     return changes_of_an_update(task, model, given, len(OBJECTS_OF_REGIONS))
 
@@ -179,7 +179,7 @@ class OnlyLosses(Task):
     def __init__(self):
         super().__init__(None)
         self.criterion = Detr.criterion("detr_resnet18", 3, **SMALL_DETR)
-        self.traits = TaskTraits(count_names=self.criterion.count_names)
+        self.traits = TaskTraits(normalizer_names=self.criterion.normalizer_names)
 
     def train_step(self, model, batch, step):
         targets = DetectionTargets(batch["boxes"], batch["labels"], batch["sizes"])
@@ -198,8 +198,8 @@ def drawn_images() -> dict:
 
 def make_batch(part: slice, task: OnlyLosses) -> dict:
     arrays = {name: array[part] for name, array in drawn_images().items()}
-    counts = task.criterion.counts(arrays)
-    arrays[COUNTS] = np.array([counts[name] for name in task.traits.count_names])
+    counts = task.criterion.loss_normalizers(arrays)
+    arrays[COUNTS] = np.array([counts[name] for name in task.traits.normalizer_names])
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 

@@ -156,7 +156,7 @@ def make_criterion(model, normalizer):
 
 def total_loss(criterion, outputs, targets):
     """As the engine forms it on one device without accumulation."""
-    counts = criterion.counts({"labels": targets.labels.numpy()})
+    counts = criterion.loss_normalizers({"labels": targets.labels.numpy()})
     at_least_one = {name: max(count, 1) for name, count in counts.items()}
     return compute_loss(criterion.terms(outputs, targets), at_least_one, accumulation_steps=1, processes=1)
 
@@ -229,7 +229,7 @@ def require_assignment_losses_and_gradients(model, case):
             np.testing.assert_array_equal(losses.matches.object_of[layer, image], expected)
             np.testing.assert_array_equal(np.flatnonzero(losses.matches.weight_of[layer, image]), np.sort(columns))
 
-    counts = criterion.counts({"labels": targets.labels.numpy()})
+    counts = criterion.loss_normalizers({"labels": targets.labels.numpy()})
     last = len(losses.label) - 1
     for name, sums in (("class", losses.label), ("box", losses.box), ("giou", losses.giou)):
         theirs = {"class": "loss_ce", "box": "loss_bbox", "giou": "loss_giou"}[name]

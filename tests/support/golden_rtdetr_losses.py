@@ -153,7 +153,7 @@ def require_total_and_gradients(model: str, case: str) -> None:
         union_of = lambda *_: union  # noqa: E731
     for normalizer in ("global", "reference"):
         criterion = make_criterion(model, case, normalizer)
-        counts = criterion.counts({"labels": targets.labels.numpy()})
+        counts = criterion.loss_normalizers({"labels": targets.labels.numpy()})
         counts = {name: max(count, 1) for name, count in counts.items()}
         with mock.patch.object(fine_criterion, "unite_matchings", union_of):
             terms = criterion.terms(outputs, targets)

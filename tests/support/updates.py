@@ -57,9 +57,9 @@ def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, A
         gradient_clip=1.0,
         on_host=False,
     )
-    if task.traits.counts_per_sample is None:
-        counts = task.counts(collated)
-        collated = {**collated, COUNTS: np.array([counts[name] for name in task.traits.count_names], np.float64)}
+    if task.traits.normalizers_per_sample is None:
+        counts = task.loss_normalizers(collated)
+        collated = {**collated, COUNTS: np.array([counts[name] for name in task.traits.normalizer_names], np.float64)}
     batch = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in collated.items()}
     for update in range(2):
         with counted_waits() as waits:

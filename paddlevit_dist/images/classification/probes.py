@@ -171,11 +171,11 @@ class ProbeTask(Classification, FeatureCaching, CheckpointMatching):
     """Base class of probes: features of the samples are computed once the backbone has its weights."""
 
     config: ProbeSettings
-    traits = replace(Classification.traits, counts_per_sample={"loss": 1})
+    traits = replace(Classification.traits, normalizers_per_sample={"loss": 1})
     compatible_tasks = ("classification",)
     num_heads = 0
 
-    def trains_on(self, split: str) -> bool:
+    def is_augmented(self, split: str) -> bool:
         """Return False: all features are computed with the evaluation transform."""
         return False
 

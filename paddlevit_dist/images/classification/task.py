@@ -89,10 +89,10 @@ class Classification(
     notices: list[str]
     traits = TaskTraits(
         sample_name="images",
-        compiles=True,
+        supports_to_static=True,
         fixed_shapes=True,
-        counts_per_sample={"loss": 1, "distillation": 1},
-        rank_local_options={
+        normalizers_per_sample={"loss": 1, "distillation": 1},
+        selftest_overrides={
             **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
             "TRAIN.CUTMIX_MINMAX": None,
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
@@ -126,7 +126,7 @@ class Classification(
 
     # ---- data ----------------------------------------------------------------------------------------------------
 
-    def trains_on(self, split: str) -> bool:
+    def is_augmented(self, split: str) -> bool:
         """Return whether images of the split are augmented."""
         return is_training_split(self.config, split)
 
@@ -139,7 +139,7 @@ class Classification(
             check_labels(np.asarray(dataset.labels), num_classes, f"dataset {data.DATASET}", dataset.describe)
         if self._inspection is not None:
             notes += self._inspection.inspect(dataset, split, num_classes)
-        is_training = self.trains_on(split)
+        is_training = self.is_augmented(split)
         transform = self.training_transform(dataset.kind) if is_training else evaluation_transform(data, dataset.kind)
         samples = ClassificationSamples(dataset, transform, self.erasing if is_training else None)
         samples.notices = [*map(one_line, notes)]
@@ -267,12 +267,12 @@ class Classification(
             raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
         return self.num_classes
 
-    def get_classes(self, samples: Any) -> np.ndarray | None:
+    def get_labels(self, samples: Any) -> np.ndarray | None:
         """Return the label of each sample, int64 (samples,); None if they are not known."""
         labels = samples.dataset.labels if isinstance(samples, ClassificationSamples) else None
         return None if labels is None else np.asarray(labels, dtype=np.int64)
 
-    def classes_in(self, sample: Any) -> np.ndarray | None:
+    def labels_in(self, sample: Any) -> np.ndarray | None:
         """Return the class of a sample."""
         return np.asarray(sample[1], dtype=np.int64)
 
@@ -468,7 +468,7 @@ class Classification(
 
     # ---- images ------------------------------------------------------------------------------------------------
 
-    def images(
+    def visualize_batch(
         self, samples: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
     ) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
@@ -479,7 +479,9 @@ class Classification(
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
         return list(zip(self.normalizer.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
-    def evaluation_images(self, samples: ClassificationSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(
+        self, samples: ClassificationSamples, indices: Sequence[int]
+    ) -> list[tuple[np.ndarray, str]]:
         """Return the images as an evaluation sees them, with captions."""
         transform = evaluation_transform(self.config.DATA, samples.dataset.kind)
         readings = [samples.dataset.read(index) for index in indices]

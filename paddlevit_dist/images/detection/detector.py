@@ -115,7 +115,7 @@ class DetectionCriterion:
     """
 
     #: names of the normalizers that ``counts`` returns; other terms contain their count
-    count_names: tuple[str, ...] = ()
+    normalizer_names: tuple[str, ...] = ()
     #: whether ``terms`` exchanges sums between ranks, which must then call it together
     communicates: bool = False
     #: generator of the denoising queries of a batch; None: no denoising
@@ -132,8 +132,8 @@ class DetectionCriterion:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
-        """Return normalizers of a batch by term name, one for each of ``count_names``.
+    def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+        """Return normalizers of a batch by term name, one for each of ``normalizer_names``.
 
         The engine sums them over all ranks and micro-batches of an update. Runs in the loader process: numpy only.
 

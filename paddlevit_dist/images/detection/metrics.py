@@ -21,6 +21,14 @@ from .evaluation.accumulation import (
 )
 from .evaluation.images import build_image_columns
 from .evaluation.matching import CandidateDetections, ImageMasks, match, match_detections
+from .evaluation.operating_points import (
+    NO_WISHES,
+    ClassDetections,
+    WishedRates,
+    count_annotated,
+    find_thresholds,
+    split_by_class,
+)
 from .evaluation.resampling import DetectionCurves, named_scores
 
 _MASK_PREFIX = "mask "  # of the names of scores of masks
@@ -37,6 +45,7 @@ class DetectionMetrics(PerSampleMetrics):
         with_masks: also compare masks if both annotations and detections have them.
         least_score: lowest score of the detections counted in each image.
         max_detections: number of detections per image and class that count, COCO's maxDets; None: 100.
+        wished: precision and recall for which the score threshold of each class is computed, of boxes.
 
     Attributes:
         joined_tables: prefix of the names of scores -> matches of all ranks, set by ``compute``.
@@ -52,8 +61,10 @@ class DetectionMetrics(PerSampleMetrics):
         with_masks: bool = False,
         least_score: float = 0.0,
         max_detections: int | None = None,
+        wished: WishedRates = NO_WISHES,
     ) -> None:
         super().__init__()
+        self.wished = wished
         self.least_score = least_score
         self.limits = resolve_detection_limits(max_detections)
         self.class_names = list(class_names)
@@ -64,6 +75,7 @@ class DetectionMetrics(PerSampleMetrics):
         self._image_ids: list[int] = []  # of this rank, in the order of ``update``
         self._curves: dict[str, DetectionCurves] = {}  # of all ranks, by prefix
         self.joined_tables: dict[str, MatchTable] = {}
+        self._classes: list[ClassDetections] = []  # of all ranks, if thresholds are wished
 
     def update(
         self, image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int] | None = None
@@ -107,6 +119,11 @@ class DetectionMetrics(PerSampleMetrics):
         values = self._values(self._accumulated(self._boxes, ""), "")
         if self._masks is not None:
             values.update(self._values(self._accumulated(self._masks, _MASK_PREFIX), _MASK_PREFIX))
+        table = self.joined_tables[""]
+        if any(self.wished):
+            self._classes = split_by_class(table, count_annotated(table))
+            thresholds = self._thresholds(np.ones((1, len(table.image_ids))))
+            values.update({name: float(drawn[0]) for name, drawn in thresholds.items() if not np.isnan(drawn[0])})
         values.update({name: int(number) for name, number in state.items()})
         return values
 
@@ -133,7 +150,16 @@ class DetectionMetrics(PerSampleMetrics):
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Return the scores of bootstrap draws by name."""
-        return named_scores(self._curves_and_places(table[0]), self.class_names, weights)
+        values = named_scores(self._curves_and_places(table[0]), self.class_names, weights)
+        if any(self.wished):
+            image_ids = self.joined_tables[""].image_ids
+            image_weights = np.zeros((len(weights), len(image_ids)))
+            image_weights[:, np.searchsorted(image_ids, table[0])] = weights
+            values.update(self._thresholds(image_weights))
+        return values
+
+    def _thresholds(self, image_weights: np.ndarray) -> dict[str, np.ndarray]:
+        return find_thresholds(self._classes, self.class_names, self.wished, image_weights)
 
     def _curves_and_places(self, image_ids: np.ndarray) -> dict[str, tuple[DetectionCurves, np.ndarray]]:
         curves = {}

@@ -61,6 +61,7 @@ from .detector import (
     zero_padding,
 )
 from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
+from .evaluation.operating_points import WishedRates
 from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
 from .windows import merge_images
 
@@ -85,7 +86,7 @@ class Detection(
     image_size_key = "DETECTION.EXPORT_SIZE"
     traits = replace(
         BackboneTask.traits,
-        rank_local_options={
+        selftest_overrides={
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
             "TRAIN.DETECTION_NORMALIZER": "global",
             "TRAIN.RANDOM_SAMPLING": False,
@@ -178,6 +179,10 @@ class Detection(
     def _max_detections(self) -> int | None:
         return self.config.DETECTION.MAX_DETECTIONS
 
+    @property
+    def _wished(self) -> WishedRates:
+        return WishedRates(self.config.DETECTION.WISHED_PRECISION, self.config.DETECTION.WISHED_RECALL)
+
     def _note_crowded(self, dataset: DetectionDataset, split: str, max_detections: int | None = None) -> list[str]:
         if not self.config.DATA.DATA_PATH:  # synthetic images have few objects
             return []
@@ -237,13 +242,13 @@ class Detection(
         opened = list(self._turned.values())
         return opened[-1] if opened else super().turns
 
-    def mismatch_hint(self, name: str, theirs: Any) -> str:
+    def mismatch_hint(self, name: str, trained_value: Any) -> str:
         """Return how to resolve a difference from a checkpoint's setting."""
         if name in self._turned:
-            return f"set DATA.EXIF_ROTATE {str(theirs).lower()} to read images as in training"
-        return super().mismatch_hint(name, theirs)
+            return f"set DATA.EXIF_ROTATE {str(trained_value).lower()} to read images as in training"
+        return super().mismatch_hint(name, trained_value)
 
-    def classes_in(self, sample: DetectionSample) -> np.ndarray | None:
+    def labels_in(self, sample: DetectionSample) -> np.ndarray | None:
         """Return the labels of the objects in a sample."""
         return np.asarray(sample.labels, dtype=np.int64)
 
@@ -265,14 +270,14 @@ class Detection(
         """
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Return the images of a training batch as the model receives them, with boxes, and captions."""
         from .drawing import draw_batch
 
         facts = host_facts(batch)
         return draw_batch(batch, facts["sizes"], facts["box_counts"], self.class_names)
 
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Return images as in an evaluation with all annotations, and captions; crowds are gray."""
         from .drawing import draw_annotations
         from .prediction import DetectionInput
@@ -317,13 +322,13 @@ class Detection(
             losses = {"normalizer": train.DETECTION_NORMALIZER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
             self.traits = replace(
-                self.traits, count_names=criterion.count_names, communicates_in_step=criterion.communicates
+                self.traits, normalizer_names=criterion.normalizer_names, communicates_in_step=criterion.communicates
             )
         return self._criterion
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizers of a batch."""
-        return dict(self.criterion.counts(batch))
+        return dict(self.criterion.loss_normalizers(batch))
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
         """Return whether a parameter has weight decay."""
@@ -377,10 +382,11 @@ class Detection(
         from .metrics import DetectionMetrics
 
         if self.evaluated is None:
-            return DetectionMetrics(self.class_names, max_detections=self._max_detections)
+            return DetectionMetrics(self.class_names, max_detections=self._max_detections, wished=self._wished)
         with_masks = self._family.learns_masks and self.evaluated.has_masks
         least_score = self.config.DETECTION.SCORE_THRESHOLD
-        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks, least_score, self._max_detections)
+        limits = with_masks, least_score, self._max_detections, self._wished
+        return DetectionMetrics(self.class_names, len(self.evaluated), *limits)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Detect objects in a batch, and add them to metrics, records and files of results."""
@@ -405,14 +411,20 @@ class Detection(
         if not records or not isinstance(samples, DetectionSamples):
             return []
         from .figures import detection_figures
+        from .suspicious_labels import build_suspect_table, list_suspects, write_suspects
 
         def predict(index: int) -> DetectedObjects:
             return self.predict_again(samples, index, model).finite()
 
         least_score = self.config.DETECTION.SCORE_THRESHOLD
-        return detection_figures(
-            samples, records, self.class_names, least_score, predict, resolve_detection_limits(self._max_detections)
+        rows = list_suspects(
+            [record.suspects for _, record in records], [samples.name(index) for index, _ in records], self.class_names
         )
+        file = Path(self.config.SAVE) / ("eval_suspicious_labels.csv" if self.config.EVAL else "suspicious_labels.csv")
+        write_suspects(file, rows)
+        limits = resolve_detection_limits(self._max_detections)
+        figures = detection_figures(samples, records, self.class_names, least_score, predict, limits, self._wished)
+        return [*figures, *build_suspect_table(rows, file.name)]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""

@@ -30,7 +30,7 @@ from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter, Row
-from ...tasks.protocols import Checkable, Drawable, Exportable, Labeled, Reportable, SampleChecking
+from ...tasks.protocols import CaptionedImage, Checkable, Drawable, Exportable, Reportable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_labels
 from ...tasks.step_types import ExportParts
 from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
@@ -71,7 +71,7 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
     traits = replace(
         BackboneTask.traits,
         batch_norm="sync",
-        rank_local_options={
+        selftest_overrides={
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
             "SEGMENTATION.OHEM_THRESHOLD": None,
         },
@@ -86,7 +86,7 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
         keys = config.SEGMENTATION
         of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
         of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step
-        self.traits = replace(self.traits, count_names=(*of_pixels, *of_classes))
+        self.traits = replace(self.traits, normalizer_names=(*of_pixels, *of_classes))
         if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's model
             raise UserError(
                 f"MODEL.NAME {config.MODEL.NAME} is not a segmentation model; set segformer_b0, for example, or "
@@ -143,7 +143,7 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
             facts[TURNED] = is_turned(samples.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
-    def classes_in(self, sample: SegmentationSample) -> np.ndarray | None:
+    def labels_in(self, sample: SegmentationSample) -> np.ndarray | None:
         """Return the classes in a sample."""
         return np.setdiff1d(sample.labels, IGNORED).astype(np.int64)
 
@@ -155,16 +155,16 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
         """Collate samples to a batch."""
         return collate(samples)
 
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[Labeled]:
+    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Return a collated training batch as the model sees it, overlaid with the colors of its labels."""
         return [self._image(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
 
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[Labeled]:
+    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[CaptionedImage]:
         """Return the scored images at their stored size, overlaid with the colors of their labels."""
         readings = map(samples.dataset.read, indices)
         return [self._image(np.asarray(image).transpose(2, 0, 1), labels, samples) for image, labels in readings]
 
-    def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> Labeled:
+    def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> CaptionedImage:
         overlay = overlay_labels(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
         return fit_in_cell(overlay), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
@@ -183,7 +183,7 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Count the divisors of the losses: labeled pixels, or classes in images."""
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         image_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
@@ -191,7 +191,7 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
         labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
         present = np.count_nonzero(image_counts[:, :IGNORED])
         numbers = {**dict.fromkeys(_PIXEL_LOSSES, labeled), **dict.fromkeys(_CLASS_LOSSES, present)}
-        return {name: numbers[name] for name in self.traits.count_names}
+        return {name: numbers[name] for name in self.traits.normalizer_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss of uniform predictions, to compare the first loss with."""

@@ -53,9 +53,9 @@ class InstanceSegmentation(SceneTask):
     best_metric = ("AP", True)
     traits = replace(
         SceneTask.traits,
-        count_names=("semantic", "offset", "direction"),
+        normalizer_names=("semantic", "offset", "direction"),
         # Each rank draws the shift of the grid in which its clusters are scored.
-        rank_local_options={"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6},
+        selftest_overrides={"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6},
     )
     default_voxel_features = "mean"
 
@@ -89,7 +89,7 @@ class InstanceSegmentation(SceneTask):
         """Return a batch with the instance fields."""
         return {**super().collate(samples), **instance_fields(samples)}
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
         """Return the number of points in each loss."""
         in_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
         labeled = int(np.count_nonzero(batch["labels"] != IGNORED))
@@ -253,7 +253,9 @@ class InstanceSegmentation(SceneTask):
         more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
         return {**layers, **more_layers}, {**legends, **more_legends}
 
-    def images(self, samples: InstanceSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(
+        self, samples: InstanceSamples, batch: dict[str, Any], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
         """Return the scenes of a training batch from above, colored by instance (left) and by class (right)."""
         return [
             self._image(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
@@ -266,7 +268,7 @@ class InstanceSegmentation(SceneTask):
         caption = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
         return np.concatenate([fit_in_cell(view) for view in views], axis=1), caption
 
-    def evaluation_images(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Return scenes without augmentation from above, colored by instance (left) and by class (right)."""
         scenes = [samples.dataset.read(index) for index in indices]
         return [self._image(scene.xyz, scene.instance, scene.semantic) for scene in scenes]

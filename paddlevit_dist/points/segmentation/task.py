@@ -139,9 +139,9 @@ class SemanticSegmentation(SceneTask):
         super().__init__(config)
         self.traits = replace(
             self.traits,
-            count_names=("loss", "dice") if config.POINTS.DICE_WEIGHT else ("loss",),
+            normalizer_names=("loss", "dice") if config.POINTS.DICE_WEIGHT else ("loss",),
             # The Lovasz loss sorts the points of one rank by their errors.
-            rank_local_options={"POINTS.LOVASZ_WEIGHT": 0.0},
+            selftest_overrides={"POINTS.LOVASZ_WEIGHT": 0.0},
         )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
@@ -180,7 +180,7 @@ class SemanticSegmentation(SceneTask):
         """Return a batch, with coordinates instead of a plan for scenes in fragments."""
         return collate_samples(samples) if isinstance(samples[0], WholeScene) else super().collate(samples)
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizer of each loss."""
         return loss_counts(self.config.POINTS, batch)
 
@@ -282,7 +282,7 @@ class SemanticSegmentation(SceneTask):
         """Return the number of points of each class as a table row."""
         return [count_points(prediction, self.class_names)]
 
-    def images(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Return the voxels of a training batch from above, with their counts.
 
         They are shown in the network's input colors, if it has any, and next to that in the colors of their classes.
@@ -309,11 +309,11 @@ class SemanticSegmentation(SceneTask):
             views.insert(0, fit_in_cell(draw(voxels, colors[is_in_scene], np.ones(len(voxels), bool), CELL_PX)))
         return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
 
-    def evaluation_images(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Return scenes without augmentation from above, in their colors and in the colors of their classes."""
         plain = replace(samples, steps=to_meters(self.config.DATA.UNIT_M))
         generator = np.random.default_rng(0)
-        return self.images(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
+        return self.visualize_batch(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
 
     def build_metrics(self) -> SemanticMetrics:
         """Return empty metrics."""

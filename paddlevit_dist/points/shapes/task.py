@@ -17,7 +17,7 @@ from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
-from ...tasks.protocols import Checkable, Drawable, Labeled, SampleChecking
+from ...tasks.protocols import CaptionedImage, Checkable, Drawable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_finite, require_label
 from ...tasks.task import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
@@ -123,7 +123,7 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
     """
 
     config: ShapeSettings
-    traits = TaskTraits(sample_name="shapes", batch_norm="sync", counts_per_sample={"loss": 1})
+    traits = TaskTraits(sample_name="shapes", batch_norm="sync", normalizers_per_sample={"loss": 1})
 
     def __init__(self, config: ShapeSettings) -> None:
         super().__init__(config)
@@ -161,7 +161,7 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
 
-    def get_classes(self, samples: ShapeSamples) -> np.ndarray | None:
+    def get_labels(self, samples: ShapeSamples) -> np.ndarray | None:
         """Return the label of each sample."""
         return samples.dataset.labels
 
@@ -219,18 +219,18 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
         evaluated = EvaluatedPredictions(*answers, number, self.class_names, self.traits.sample_name)
         return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
 
-    def images(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[Labeled]:
+    def visualize_batch(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Return the shapes of a training batch with their classes."""
         scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
         shapes = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
         up, names = self.config.SHAPES.UP_AXIS, self.class_names
         return [(draw_shape(shape, up), f"{names[label]}, {len(shape):,} voxels") for shape, label in shapes]
 
-    def evaluation_images(self, samples: ShapeSamples, indices: Sequence[int]) -> list[Labeled]:
+    def visualize_eval_samples(self, samples: ShapeSamples, indices: Sequence[int]) -> list[CaptionedImage]:
         """Return shapes without augmentation, with their classes."""
         plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
         generator = np.random.default_rng(0)
-        return self.images(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
+        return self.visualize_batch(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
         """Return the samples of the shapes in paths, for ``predict``."""

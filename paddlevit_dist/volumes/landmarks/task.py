@@ -54,7 +54,7 @@ class LandmarkDetection(
 
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
-    traits = TaskTraits(sample_name="volumes", batch_norm="sync", count_names=("heatmap",))
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", normalizer_names=("heatmap",))
 
     def __init__(self, config: LandmarkSettings) -> None:
         super().__init__(config)
@@ -125,7 +125,7 @@ class LandmarkDetection(
             target[:, : volume.shape[1], : volume.shape[2], : volume.shape[3]] = volume
         return batch
 
-    def counts(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
+    def loss_normalizers(self, batch: dict[str, np.ndarray]) -> dict[str, int]:
         """Count the landmarks of a batch."""
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
@@ -143,11 +143,11 @@ class LandmarkDetection(
             "landmarks": list(self.names),
         }
 
-    def mismatch_hint(self, name: str, theirs: Any) -> str:
+    def mismatch_hint(self, name: str, trained_value: Any) -> str:
         """Return advice if the setting ``name`` of weights differs from this run's."""
-        if name == "landmarks" and set(self.names) <= set(theirs):  # some landmarks are in no file
-            return f"set all landmarks of the weights with VOLUMES.LANDMARKS {shlex.quote(', '.join(theirs))}"
-        return super().mismatch_hint(name, theirs)
+        if name == "landmarks" and set(self.names) <= set(trained_value):  # some landmarks are in no file
+            return f"set all landmarks of the weights with VOLUMES.LANDMARKS {shlex.quote(', '.join(trained_value))}"
+        return super().mismatch_hint(name, trained_value)
 
     # ---- training ----------------------------------------------------------------------------------------------
 
@@ -321,11 +321,13 @@ class LandmarkDetection(
 
     # ---- images ----------------------------------------------------------------------------------------------
 
-    def images(self, samples: VolumeSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(
+        self, samples: VolumeSamples, batch: dict[str, Any], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
         """Render three slices of each crop of a batch, with the landmarks inside it."""
         return [self._render_slices(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
 
-    def evaluation_images(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Render three slices of whole volumes."""
         volume_samples = [samples.sample(index, np.random.default_rng(0)) for index in indices]
         return [self._render_slices(sample["volume"][0], sample["points"]) for sample in volume_samples]

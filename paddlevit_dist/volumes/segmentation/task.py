@@ -84,7 +84,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         self.within: str | None = None  # region of z_score, see ``nonzero``
         kinds = ("cross_entropy", "dice") if config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
         names = tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
-        self.traits = replace(self.traits, count_names=names)
+        self.traits = replace(self.traits, normalizer_names=names)
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             "label_numbers": list(self.numbers),
         }
 
-    def classes_in(self, sample: dict[str, Any]) -> np.ndarray | None:
+    def labels_in(self, sample: dict[str, Any]) -> np.ndarray | None:
         """Return the classes that occur in a sample."""
         return np.setdiff1d(sample["labels"], IGNORED).astype(np.int64)
 
@@ -185,7 +185,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         volumes = self.config.VOLUMES
         return max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
 
-    def counts(self, batch: dict[str, Any]) -> dict[str, int]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
         """Count the voxels, and the classes of crops, that each loss term averages over."""
         numbers = {}
         for level in range(self.supervised + 1):
@@ -193,7 +193,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             crop_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1)[:IGNORED] for row in labels])
             numbers[term_name("cross_entropy", level)] = int(crop_counts.sum())
             numbers[term_name("dice", level)] = int(np.count_nonzero(crop_counts[:, 1:]))
-        return {name: numbers[name] for name in self.traits.count_names}
+        return {name: numbers[name] for name in self.traits.normalizer_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the cross-entropy of an untrained network."""
@@ -340,7 +340,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
 
     # ---- images ----------------------------------------------------------------------------------------------
 
-    def images(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Render three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
         return [self._render_slices(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
@@ -349,7 +349,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         """Return the statistics of the dataset that help to choose keys."""
         return fingerprint(samples.dataset)
 
-    def evaluation_images(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Render three slices of whole volumes."""
         volumes = [samples.dataset.read(index) for index in indices]
         return [

@@ -167,7 +167,7 @@ class WithABranch(paddle.nn.Layer):
 
 
 class Regression(Task):
-    traits = TaskTraits(counts_per_sample={"loss": 1})
+    traits = TaskTraits(normalizers_per_sample={"loss": 1})
     skips_branch = False
 
     def build_model(self) -> paddle.nn.Layer:

@@ -73,7 +73,7 @@ class CountedTask:
 
     def __init__(self, task: Any) -> None:
         self._task = task
-        self.traits = TaskTraits(count_names=("loss",))
+        self.traits = TaskTraits(normalizer_names=("loss",))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)

@@ -19,7 +19,7 @@ VALID = (np.arange(40) % 5 == 0) | (np.arange(40) >= 30)  # the halves hold 4 an
 class Regression(Task):
     """Squared error over valid rows, and an absolute error that is normalized alike."""
 
-    traits = TaskTraits(count_names=("squared", "absolute"))
+    traits = TaskTraits(normalizer_names=("squared", "absolute"))
 
     def train_step(self, model, batch, step):
         error = (model(batch["rows"]) - batch["targets"]) * batch["valid"]

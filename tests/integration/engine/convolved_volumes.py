@@ -24,7 +24,7 @@ def make_model() -> paddle.nn.Layer:
 class Volumes(Task):
     """Regression of volumes on volumes."""
 
-    traits = TaskTraits(counts_per_sample={"loss": 1})
+    traits = TaskTraits(normalizers_per_sample={"loss": 1})
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -17,7 +17,7 @@ UPDATES = 6
 class SquaresTask:
     """Squares of the outputs, summed."""
 
-    traits = TaskTraits(counts_per_sample={"loss": 1}, count_names=("loss",))
+    traits = TaskTraits(normalizers_per_sample={"loss": 1}, normalizer_names=("loss",))
 
     def __init__(self):
         self.calls = 0

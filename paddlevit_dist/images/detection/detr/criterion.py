@@ -93,13 +93,13 @@ class SetCriterion(DetectionCriterion):
         self._counted: tuple[int, set[int]] = -1, set()  # update, and its counted micro-batches
         self.suffixes: tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         terms = ("class", "box", "giou") if self.is_global else ("box", "giou")
-        self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in terms)
+        self.normalizer_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in terms)
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+    def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Return the normalizers of a batch."""
         objects = np.count_nonzero(batch["labels"] >= 0, axis=1)  # (N,)
         term_counts = {"class": self.class_count(objects), "box": int(objects.sum()), "giou": int(objects.sum())}
-        return {name: term_counts[name.replace(_AUXILIARY, "")] for name in self.count_names}
+        return {name: term_counts[name.replace(_AUXILIARY, "")] for name in self.normalizer_names}
 
     def class_count(self, objects: np.ndarray) -> float:
         """Return the sum of weights of all queries of images with ``objects``, int (N,)."""

@@ -51,11 +51,11 @@ class MaskRcnnCriterion(DetectionCriterion):
         self.terms_by_name: tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
         self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
         # The engine needs at least one count; with "reference" each term contains its own.
-        self.count_names = self.terms_by_name if self.is_global else ("images",)
+        self.normalizer_names = self.terms_by_name if self.is_global else ("images",)
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+    def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Return the number of images for each term."""
-        return dict.fromkeys(self.count_names, len(batch["labels"]))
+        return dict.fromkeys(self.normalizer_names, len(batch["labels"]))
 
     def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         """Return the loss terms of the outputs of ``MaskRCNN.forward`` with targets."""

@@ -141,11 +141,11 @@ class VarifocalCriterion(SetCriterion):
         super().__init__(num_classes, queries, layers, normalizer, cost_class=cost_class, **weights)
         self.alpha, self.noise = alpha, noise
         self.suffixes = ("", AUXILIARY, *((DENOISING,) if noise else ()))
-        self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in self.parts)
+        self.normalizer_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in self.parts)
 
-    def counts(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
+    def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Return the normalizers of a batch."""
-        return dict.fromkeys(self.count_names, int(np.count_nonzero(batch["labels"] >= 0)))
+        return dict.fromkeys(self.normalizer_names, int(np.count_nonzero(batch["labels"] >= 0)))
 
     def match_scores(self, logits: paddle.Tensor) -> paddle.Tensor:
         """Return the decrease of focal loss if a query is of a class.

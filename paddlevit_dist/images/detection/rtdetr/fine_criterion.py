@@ -72,7 +72,7 @@ class FineCriterion(VarifocalCriterion):
         self.weights.update(fine=fine_weight, distill=distill_weight)
         self.bins = bins or DistanceBins()
         denoising_terms = [f"{name}{DENOISING}" for name in self.parts if name != "class"] if self.noise else []
-        self.count_names = (*(f"class{suffix}" for suffix in self.suffixes), *denoising_terms)
+        self.normalizer_names = (*(f"class{suffix}" for suffix in self.suffixes), *denoising_terms)
 
     def heads(self, outputs: Outputs) -> HeadOutputs:
         """Return the heads matched with objects: decoder's layers, first layer's box head, encoder's selection."""

@@ -60,7 +60,7 @@ def test_every_parameter_of_a_detector_on_it_learns():
     targets = make_targets((2, 1))._replace(box_counts=np.array([2, 1]))
     model.train()
     terms = criterion.terms(model(make_images(2, "float32"), None, targets), targets)
-    compute_loss(terms, dict.fromkeys(criterion.count_names, 3), 1, 1).backward()
+    compute_loss(terms, dict.fromkeys(criterion.normalizer_names, 3), 1, 1).backward()
     for name, parameter in model.named_parameters():
         if not parameter.stop_gradient:
             assert parameter.grad is not None, name

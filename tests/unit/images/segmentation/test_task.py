@@ -107,7 +107,7 @@ def test_counts_of_the_loader_are_those_of_the_step():
         task, samples = build_task(*words, *more)
         model, batch = task.build_model(), training_batch(task, samples)
         assert (batch["labels"] == IGNORED).any()
-        counts = task.counts(batch)
+        counts = task.loss_normalizers(batch)
         terms = task.train_step(model, as_tensors(batch), StepPosition(1, 0, 1))
         assert set(terms) == {"loss", "auxiliary", "dice", "lovasz"}
         assert set(counts) == set(terms) - ({"loss"} if more[:1] == ["SEGMENTATION.OHEM_THRESHOLD"] else set())
@@ -197,12 +197,12 @@ def test_a_recomputed_step_has_the_same_gradients(tmp_path):
 def test_images_show_labels_in_the_colors_of_the_legend():
     task, samples = build_task()
     batch = training_batch(task, samples)
-    shown = task.images(samples["train"], batch, 1)
+    shown = task.visualize_batch(samples["train"], batch, 1)
     assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
     assert shown[0][1] == f"32 x 32, {share:.0%} labeled"
     names, colors = zip(*task.image_legend())
     assert list(names) == task.class_names and len(set(colors)) == 4
-    (image, caption), *_ = task.evaluation_images(samples["val"], [2])
+    (image, caption), *_ = task.visualize_eval_samples(samples["val"], [2])
     height, width = samples["val"].dataset.read_labels(2).shape
     assert caption == f"{width} x {height}, 100% labeled" and image.any()

@@ -196,7 +196,7 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     batch = task.collate(readings)
-    images = task.images(samples, batch, 1)
+    images = task.visualize_batch(samples, batch, 1)
     assert [image.shape for image, _ in images] == [(240, 480 if see == "colors" else 240, 3)] * 2
     for (image, caption), reading in zip(images, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
@@ -207,5 +207,5 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
             assert shown <= {tuple(color) for color in reading.scene.rgb.tolist()} and len(shown) > 100
         else:
             assert 3 <= len(shown) <= 21
-    plain, again = (task.evaluation_images(samples, [1, 0]) for _ in range(2))
+    plain, again = (task.visualize_eval_samples(samples, [1, 0]) for _ in range(2))
     assert all(np.array_equal(one[0], other[0]) for one, other in zip(plain, again)) and len(plain) == 2

@@ -149,10 +149,8 @@ def test_training_goes_on_without_instances_or_labels(what):
     assert (terms["semantic"].sum.item() == 0.0) == (what == "labels")
     paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
     assert np.isfinite(model.input_conv[0].weight.grad.numpy()).all()
-    assert (
-        task.counts({"labels": batch["labels"].numpy(), "instance_labels": batch["instance_labels"].numpy()})["offset"]
-        == 0
-    )
+    arrays = {name: batch[name].numpy() for name in ("labels", "instance_labels")}
+    assert task.loss_normalizers(arrays)["offset"] == 0
 
 
 class Oracle(paddle.nn.Layer):
@@ -219,7 +217,7 @@ def test_images_show_the_instances_of_a_batch():
     task = make_task()
     samples = task.build_dataset("train", None)
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in (0, 2)])
-    drawn = task.images(samples, batch, 1) + task.evaluation_images(samples, [0, 2])
+    drawn = task.visualize_batch(samples, batch, 1) + task.visualize_eval_samples(samples, [0, 2])
     for image, caption in drawn:
         assert image.dtype == np.uint8 and image.shape == drawn[0][0].shape and "instances" in caption
     room = samples.dataset.read(2)

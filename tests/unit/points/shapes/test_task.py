@@ -258,9 +258,9 @@ def test_steps_of_training_and_evaluation(tmp_path):
 def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):
     task = ShapeClassification(make_keys())
     samples = task.build_dataset("train", tmp_path)
-    ((still, caption), *_), (again, *_) = (task.evaluation_images(samples, [3, 5]) for _ in range(2))
+    ((still, caption), *_), (again, *_) = (task.visualize_eval_samples(samples, [3, 5]) for _ in range(2))
     batch = task.collate([samples.sample(3, np.random.default_rng(0))])
-    ((varied, _),) = task.images(samples, batch, 1)
+    ((varied, _),) = task.visualize_batch(samples, batch, 1)
     assert caption.startswith("cylinder, ") and np.array_equal(still, again[0]) and not np.array_equal(still, varied)
 
 

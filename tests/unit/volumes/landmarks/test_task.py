@@ -27,7 +27,7 @@ def test_a_batch_carries_coordinates_not_heatmaps():
     assert batch["volume"].shape == (3, 1, 16, 16, 16)
     label_bytes = sum(array.nbytes for name, array in batch.items() if name != "volume") / 3
     assert label_bytes <= 1024
-    assert task.counts(batch)["heatmap"] == int(np.isfinite(batch["points"]).all(axis=-1).sum()) <= 24
+    assert task.loss_normalizers(batch)["heatmap"] == int(np.isfinite(batch["points"]).all(axis=-1).sum()) <= 24
 
 
 def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
@@ -54,7 +54,7 @@ def test_images_show_training_crops_and_whole_volumes():
     task = make_task()
     samples = task.build_dataset("train", Path("unused"))
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
-    for images in (task.images(samples, batch, 1), task.evaluation_images(samples, [0, 1])):
+    for images in (task.visualize_batch(samples, batch, 1), task.visualize_eval_samples(samples, [0, 1])):
         assert len(images) == 2 and images[0][0].dtype == np.uint8 and images[0][1].endswith("of 8 landmarks")
 
 

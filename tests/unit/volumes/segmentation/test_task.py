@@ -190,7 +190,7 @@ def test_losses_are_weighted_means_of_levels(tmp_path):
     labels[1][labels[1] == 2] = 1
     batch = {"volume": paddle.zeros([1]), "labels": paddle.to_tensor(labels)}
     terms = task.train_step(lambda volume: [paddle.to_tensor(own) for own in logits], batch, StepPosition(1, 0, 1))
-    counts = task.counts({"labels": labels})
+    counts = task.loss_normalizers({"labels": labels})
     assert list(terms) == list(counts) == ["cross_entropy", "dice", "cross_entropy 1/2", "dice 1/2"]
     for level, own in enumerate(logits):
         part = labels[:, :: 2**level, :: 2**level, :: 2**level]
@@ -256,7 +256,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
     assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
     assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
-    drawn, caption = task.evaluation_images(samples, [0])[0]
+    drawn, caption = task.visualize_eval_samples(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert task.export_parts().about["classes"] == dataset.class_names
     kept = metrics.to_sample_table(metrics.per_sample())

@@ -78,13 +78,14 @@ def test_losses_are_those_of_the_best_of_all_assignments(numbers):
 def test_counts_are_objects_and_the_weights_of_all_queries():
     _, labels = make_objects((2, 0, 7, 1), SIZES)
     criterion = pickle.loads(pickle.dumps(SetCriterion(CLASSES, QUERIES, 2)))
-    counts = criterion.counts({"labels": labels})
+    counts = criterion.loss_normalizers({"labels": labels})
     matched = 2 + 5 + 1
     assert counts["box"] == counts["giou"] == counts["box_auxiliary"] == 10
     assert counts["class"] == counts["class_auxiliary"] == pytest.approx(matched + 0.1 * (4 * QUERIES - matched))
-    assert tuple(counts) == criterion.count_names
+    assert tuple(counts) == criterion.normalizer_names
     own = SetCriterion(CLASSES, QUERIES, 1, normalizer="reference")
-    assert own.count_names == ("box", "giou") and own.counts({"labels": labels}) == {"box": 10, "giou": 10}
+    assert own.normalizer_names == ("box", "giou")
+    assert own.loss_normalizers({"labels": labels}) == {"box": 10, "giou": 10}
 
 
 @pytest.mark.parametrize("kind, arguments", [(SetCriterion, (CLASSES, QUERIES, 2)), (MaskRcnnCriterion, ())])
@@ -99,7 +100,7 @@ def make_gradients(groups, normalizer):
     criterion = make_criterion(model, normalizer=normalizer)
     images, sizes = make_images(SIZES, "float64")
     boxes, labels = make_objects((3, 0, 1, 7), SIZES)
-    totals = criterion.counts({"labels": labels})
+    totals = criterion.loss_normalizers({"labels": labels})
     for micro_batches in groups:
         for originals in micro_batches:
             targets = DetectionTargets(
@@ -134,7 +135,7 @@ def test_every_parameter_has_a_gradient_whatever_the_images_hold(numbers):
     criterion, targets = make_criterion(model), make_targets(numbers, sizes)
     images, shapes = make_images(sizes)
     terms = criterion.terms(model(images, shapes, targets), targets)
-    counts = criterion.counts({"labels": targets.labels.numpy()})
+    counts = criterion.loss_normalizers({"labels": targets.labels.numpy()})
     loss = compute_loss(terms, {name: max(count, 1) for name, count in counts.items()}, 1, 1)
     loss.backward()
     assert np.isfinite(loss.item())

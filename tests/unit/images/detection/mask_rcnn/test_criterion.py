@@ -97,8 +97,8 @@ def make_gradients(model, arrays, ranks, normalizer="global"):
     other, by the engine's own formula."""
     criterion = MaskRCNN.criterion(batches.NAME, batches.CLASSES, {"normalizer": normalizer})
     parts = [rows for rank in ranks for rows in rank]
-    counts = [criterion.counts({"labels": arrays[2][rows]}) for rows in parts]
-    total = {name: sum(count[name] for count in counts) for name in criterion.count_names}
+    counts = [criterion.loss_normalizers({"labels": arrays[2][rows]}) for rows in parts]
+    total = {name: sum(count[name] for count in counts) for name in criterion.normalizer_names}
     model.clear_gradients()
     for rows in parts:
         images, targets = batches.batch(arrays, rows)

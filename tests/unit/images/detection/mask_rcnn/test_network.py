@@ -319,8 +319,8 @@ def test_the_criterion_goes_to_the_loader_and_counts_images():
         ("reference", {"images"}),
     ):
         criterion = pickle.loads(pickle.dumps(MaskRCNN.criterion(batches.NAME, 3, {"normalizer": normalizer})))
-        assert criterion.counts({"labels": labels}) == dict.fromkeys(names, 3)
-    assert "masks" not in FasterRCNN.criterion("faster_rcnn_resnet50_fpn", 2).count_names
+        assert criterion.loss_normalizers({"labels": labels}) == dict.fromkeys(names, 3)
+    assert "masks" not in FasterRCNN.criterion("faster_rcnn_resnet50_fpn", 2).normalizer_names
 
 
 def test_a_backbone_without_four_maps_is_refused_in_one_line():

@@ -245,8 +245,8 @@ def loss_in_parts(kind, groups, normalizer="global"):
     batch = make_batch(numbers)
     criterion = kind(CLASSES, QUERIES, LAYERS, normalizer, noise=NOISE)
     criterion = pickle.loads(pickle.dumps(criterion))
-    totals = criterion.counts(batch)
-    assert set(totals) == set(criterion.count_names)
+    totals = criterion.loss_normalizers(batch)
+    assert set(totals) == set(criterion.normalizer_names)
     gradients = {}
     outputs = make_outputs(batch["denoising_labels"].shape[1])
     for rows in groups:

@@ -92,6 +92,15 @@ HEADLINES = (
         120,
     ),
     Headline(
+        "tar shards, later epochs: an address / a folder",
+        "remote_shards.py --images 300 --rounds 3",
+        "remote_shards.py",
+        "later epochs",
+        ">= 0.9",
+        0.96,
+        120,
+    ),
+    Headline(
         "metrics: a call each / meters",
         "collectives.py --start launcher",
         "collectives.py --ranks 2",

@@ -141,6 +141,21 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
     return parse
 
 
+def above_zero(text: str) -> float:
+    """Parse a finite number above 0.
+
+    Raises:
+        argparse.ArgumentTypeError: it is something else.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not '{text}'")
+    return number
+
+
 def share(text: str) -> float:
     """Parse a number from 0 to 1."""
     try:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..commands.parser import CommandParser, path
+from ..commands.parser import CommandParser, above_zero, path
 from ..logging.record import COMPARED, SEEDS
 from ..runtime import printing
 from ..runtime.errors import UserError
@@ -18,9 +18,10 @@ from ..tasks.sample_groups import read_groups
 from . import images
 from .formatting import CHANGES, add_findings, format_lines
 from .group_pairs import compare_groups
-from .groups import is_group
+from .groups import is_group, read_group
 from .page import write_page
 from .pairs import compare_tables
+from .plan import format_plan, plan_group, plan_pair, plan_single
 from .scores import SCORE_KINDS
 from .tables import EvaluationTable, read_table
 
@@ -52,7 +53,15 @@ def run(arguments: list[str]) -> None:
     parser.option("data_path", None, "data for the images of the page; default: DATA_PATH of the first run", path)
     meaning = "resample groups of samples: a file sample,group, or FILE:COLUMN; default: the groups of the evaluations"
     parser.option("group", None, meaning, path, metavar="FILE")
+    meaning = (
+        "instead of comparing, print how many samples tell this difference of the score from noise, from one run or "
+        "two; for a group of seeds, how many seeds"
+    )
+    parser.option("plan", None, meaning, above_zero, metavar="DIFFERENCE")
     options = parser.parse_args(arguments)
+    if options.plan is not None:
+        _plan(parser, options)
+        return
     if len(options.runs) < 2:
         parser.error("give two runs or more")
     if options.data_path and not options.output:
@@ -74,6 +83,25 @@ def run(arguments: list[str]) -> None:
     if options.output:
         message = _write(Path(options.output), tables, comparisons, decimals, options.data_path)
         print(printing.one_line(message), file=sys.stderr if options.json else sys.stdout)
+
+
+def _plan(parser: CommandParser, options: Any) -> None:
+    """Print how many samples or seeds tell the difference ``options.plan`` from noise."""
+    if options.output or len(options.runs) > 2:
+        parser.error("-plan takes one run, two runs or a group of seeds, and no -output")
+    printing.ignore_broken_pipe()
+    names = [str(Path(run).parent) if Path(run).name == SEEDS else run for run in options.runs]
+    if any(map(is_group, names)):
+        if len(names) > 1:
+            parser.error("-plan takes one group of seeds, whose spread it uses for both methods")
+        group = read_group(names[0])
+        if len(group.scores) < 2:
+            raise UserError(f"{names[0]} has {len(group.scores)} finished seeds: train two or more to see their spread")
+        plan = plan_group(group, options.plan)
+    else:
+        first, *others = (_with_groups(read_table(folder), options.group) for folder in names)
+        plan = plan_pair(first, others[0], options.plan) if others else plan_single(first, options.plan)
+    print(json.dumps(plan, indent=1) if options.json else "\n".join(format_plan(plan)))
 
 
 def _with_groups(table: EvaluationTable, file: str | None) -> EvaluationTable:

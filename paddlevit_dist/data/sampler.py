@@ -13,7 +13,7 @@ from .permutation import MOST_IN_MEMORY, DrawnOrder, count_occurrences, draw_per
 
 
 class SampleKey(int):
-    """One reading of one sample; its randomness follows from epoch, index, repeat and the run's seed.
+    """One read of a sample (index, epoch, repeat); its randomness follows from these and the run's seed.
 
     It is the index as an ``int``, so that any dataset can be indexed by it: ``dataset[key]``. Two keys are equal if all
     three numbers are.
@@ -101,11 +101,12 @@ class TrainingSampler(DistributedBatchSampler):
     With ``repeats`` above 1 (repeated augmentation), each index of the permutation occurs that many times in a row,
     each time with another repeat number. Rank ``r`` takes every ``world_size``-th position of ``G`` from ``r`` on, so
     that the repeats of a sample go to different ranks. An epoch keeps its length, so it contains about 1 / ``repeats``
-    of the samples. Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
-    arXiv 2012.12877.
+    of the samples. Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; epoch length and assignment
+    to ranks as in DeiT's RASampler, arXiv 2012.12877.
 
     If ``TransformedDataset.draw_order`` returns indices, they replace the permutation: one for each sample of an epoch,
-    some perhaps several times. Each occurrence of an index then has its own repeat numbers.
+    some perhaps several times. If an index occurs several times, each occurrence has different repeat numbers,
+    so different augmentations.
 
     Paddle's sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
 
@@ -116,7 +117,7 @@ class TrainingSampler(DistributedBatchSampler):
         world_size: number of ranks; None: of this run.
         accumulation_steps: micro-batches of one step on each rank.
         seed: seed of the run.
-        repeats: readings of each sample that an epoch contains.
+        repeats: reads of each sample that an epoch contains.
 
     Attributes:
         consumed: samples over all ranks that the steps of the current epoch have used.
@@ -138,7 +139,7 @@ class TrainingSampler(DistributedBatchSampler):
         seed: int = 0,
         repeats: int = 1,
     ) -> None:
-        rank, world_size = _place(rank, world_size)
+        rank, world_size = _resolve_rank(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=True, drop_last=True)
         self.accumulation_steps = accumulation_steps
         self.seed = seed
@@ -227,12 +228,13 @@ class TrainingSampler(DistributedBatchSampler):
     def _rank_positions(self) -> np.ndarray:
         """Return the positions of this rank's samples in a global batch."""
         positions = np.arange(self.global_batch_size)
+        # Paddle calls the global rank local_rank.
         if self.repeats > 1:
             return positions[self.local_rank :: self.nranks]
         return positions.reshape(self.nranks, -1)[self.local_rank]
 
 
-def _place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+def _resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return (
         distributed.rank() if rank is None else rank,
         distributed.world_size() if world_size is None else world_size,
@@ -255,7 +257,7 @@ class EvaluationSampler(DistributedBatchSampler):
     def __init__(
         self, dataset: Sized, batch_size: int, *, rank: int | None = None, world_size: int | None = None
     ) -> None:
-        rank, world_size = _place(rank, world_size)
+        rank, world_size = _resolve_rank(rank, world_size)
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
 
     def __len__(self) -> int:

@@ -157,7 +157,7 @@ class SavedPredictions:
         """Write the predictions for the samples of a batch, in its order.
 
         Args:
-            predictions: result of ``Task.predict_step``.
+            predictions: result of ``Predictable.predict_step``.
             truths: ground truth of each sample, for ``PredictionWriter.write``.
         """
         for prediction, truth in zip(predictions, truths):

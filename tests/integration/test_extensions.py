@@ -35,9 +35,14 @@ def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
     assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
 
 
-def test_an_evaluation_enters_no_extension_before_its_score():
+def test_a_batch_and_an_evaluation_enter_nothing_that_has_nothing_to_do():
     ended = run_command([sys.executable, str(ROOT / "tools" / "walk.py"), "-v"], is_copy=False)
     assert ended.code == 0, ended.err
     entered = [line.split()[-1] for line in ended.out.partition("evaluate: ")[2].splitlines()[1:]]
     assert "inference/evaluation.py" in entered and "intervals/scores.py" in entered
-    assert {file.partition("/")[0] for file in entered} & set(FOLDERS) <= {"cpu_kernels"}
+    assert [file for file in entered if file.partition("/")[0] in FOLDERS] == ["cpu_kernels/accelerate.py"]
+    assert not {"launch/rendezvous.py", "launch/gpu.py", "engine/rank_comparison.py"} & set(entered)
+    batch = ended.out.partition("batch: ")[2].partition("evaluate: ")[0]
+    entered = [line.split()[-1] for line in batch.splitlines()[1:]]
+    assert {"data/loader.py", "engine/step.py"} <= set(entered)
+    assert not {file.partition("/")[0] for file in entered} & set(FOLDERS)  # compiled layers are disabled there

@@ -134,12 +134,12 @@ class VisionTransformer(Classifier):
         self.norm_pre = LayerNorm(embed_dim, epsilon=config.norm_epsilon) if pre_norm else nn.Identity()
         hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
         head_dim = _head_dim(embed_dim, num_heads, attn_head_size)
-        validate_block_config(config, head_dim)
         self._is_tanh = config.activation == "gelu_tanh"
         self._is_extended = config != BlockConfig() or isinstance(qkv_bias, str)
         attention: dict[str, Any] = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
         attention["attention_dropout"] = attention_dropout
         if self._is_extended:
+            validate_block_config(config, head_dim)
             attention["extras"] = config
         kind: Any = ConfigurableBlock if self._is_extended else ViTBlock
         rates = drop_path_rates(drop_path, depth)

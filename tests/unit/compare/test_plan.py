@@ -1,0 +1,101 @@
+"""Planned numbers of samples and seeds, against simulated evaluations of that size."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.compare import groups, tables
+from paddlevit_dist.compare.command import run
+from paddlevit_dist.compare.plan import plan_pair, plan_seeds, plan_single
+from paddlevit_dist.intervals import paired_difference
+
+
+def draw_places(number, seed):
+    """Answers of two models that are right 80 and 83 % of the time and disagree on 15 %: 0 is right, 1 is wrong."""
+    kinds = np.random.default_rng(seed).choice(4, number, p=[0.74, 0.06, 0.09, 0.11])
+    return np.isin(kinds, (2, 3)).astype(np.int64), np.isin(kinds, (1, 3)).astype(np.int64)
+
+
+def make_table(name, places):
+    number = len(places)
+    about = {"task": "classification", "kind": "classes", "score": "top-1", "more_is_better": True, "of": "epoch 1"}
+    about |= {"classes": ["a", "b"], "split": "val", "dataset": "drawn", "digest": "0", "protocol": {}, "input": {}}
+    arrays = {"labels": np.arange(number) % 2, "places": places, "losses": np.ones(number), "top": np.array([1])}
+    return tables.EvaluationTable(name, about, list(map(str, range(number))), arrays, None)
+
+
+def test_a_pair_plans_the_samples_of_an_interval_that_wide():
+    first, second = draw_places(1000, 1)
+    plan = plan_pair(make_table("a", first), make_table("b", second), 1.0)
+    assert plan["score"] == "top-1" and plan["samples"] == 1000
+    # A Wald interval: z^2 (p + q - (p - q)^2) / d^2, with shares p, q of samples that only one model has right.
+    closed = 1.959964**2 * 1e4 * np.var(first - second)
+    assert plan["samples_needed"] == pytest.approx(closed, rel=0.03)
+    widths = []
+    for seed in range(2, 8):
+        before, after = (places == 0 for places in draw_places(plan["samples_needed"], seed))
+        interval = paired_difference(before, after, 95, ())
+        widths.append((interval.high - interval.low) / 2)
+    assert np.mean(widths) == pytest.approx(1.0, rel=0.08)
+
+
+def test_a_single_run_plans_for_independent_errors():
+    places = draw_places(1000, 3)[0]
+    plan = plan_single(make_table("a", places), 1.0)
+    right = 1 - places.mean()
+    assert plan["samples_needed"] == pytest.approx(1.959964**2 * 1e4 * 2 * right * (1 - right), rel=0.05)
+
+
+@pytest.mark.parametrize(("deviation", "difference"), [(3.0, 0.3), (0.3, 0.3), (0.5, 1.0), (1.0, 0.1), (0.001, 10.0)])
+def test_seeds_are_the_fewest_whose_interval_is_that_narrow(deviation, difference):
+    number = plan_seeds(deviation, difference)
+
+    def half_width(seeds):
+        return groups.student_quantile(0.975, 2 * seeds - 2) * deviation * math.sqrt(2 / seeds)
+
+    assert half_width(number) <= difference and (number == 2 or half_width(number - 1) > difference)
+
+
+def test_planned_seeds_give_intervals_that_wide_in_simulation():
+    number, generator = plan_seeds(1.0, 0.8), np.random.default_rng(0)
+    widths = []
+    for _ in range(200):
+        _, low, high = groups.compute_difference(*generator.normal(0, 1, (2, number)).tolist())
+        widths.append((high - low) / 2)
+    assert np.sqrt(np.mean(np.square(widths))) == pytest.approx(0.8, rel=0.05)
+
+
+def test_power_is_reached_in_simulation():
+    """With the samples for power, 80 % of evaluations find a true difference of the planned size."""
+    generator, difference = np.random.default_rng(0), 3.0
+    before, after = draw_places(400_000, 9)
+    plan = plan_pair(make_table("a", before[:4000]), make_table("b", after[:4000]), difference)
+    found = 0
+    for _ in range(300):
+        rows = generator.integers(0, len(before), plan["samples_for_power"])
+        gains = 100.0 * (before[rows] - after[rows])  # 3 points on average
+        found += gains.mean() > 1.959964 * gains.std() / math.sqrt(len(rows))
+    assert 0.70 < found / 300 < 0.90
+
+
+def test_the_command_prints_seeds_of_a_group(tmp_path, capsys):
+    folder = tmp_path / "usual"
+    folder.mkdir()
+    scores = [80.0, 83.0, 81.0, 84.0]
+    rows = [
+        {"seed": n, "folder": f"seed_{n}", "state": "finished", "value": s, "epoch": 9} for n, s in enumerate(scores)
+    ]
+    about = {"task": "classification", "dataset": "digits", "score": "top-1", "more_is_better": True, "settings": {}}
+    groups.SeedGroup(str(folder), about, rows).write()
+    run(["-plan=1", str(folder)])
+    out = capsys.readouterr().out
+    expected = plan_seeds(float(np.std(scores, ddof=1)), 1.0)
+    assert re.search(rf"best top-1 to \+-1 \(95 % interval between two methods\): {expected} seeds of each", out)
+    run(["-plan=1", "-json", str(folder)])
+    assert json.loads(capsys.readouterr().out)["seeds_needed"] == expected
+    for words, message in ((["-plan=0", "a"], "above 0"), (["-plan=1", "a", "b", "c"], "one run, two runs")):
+        with pytest.raises(Exception, match=message):
+            run(words)

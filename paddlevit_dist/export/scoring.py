@@ -19,7 +19,7 @@ from ..launch import gpu
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
-from ..settings.key import get_value
+from ..settings.table import get_value
 from ..tasks.step_types import ExportParts
 from ..tasks.task import EvaluationStep, Task
 from . import functions

@@ -1,8 +1,8 @@
 """The optional folders of this package: each can be deleted alone, and the rest of the package works without it.
 
-The core never imports them. Their commands are rows of ``commands.COMMANDS``, their keys are in their module
-``settings``, their flags, hooks, observers and jobs are rows of the tables below, and the functions that the core calls
-are in ``_MODULES``. A row is imported when a run needs it.
+The core never imports them. Their commands are rows of ``commands.COMMANDS``, their keys and flags are in their module
+``settings``, their hooks, observers and jobs are rows of the tables below, and the functions that the core calls are in
+``_MODULES``. A row is imported when a run needs it.
 """
 
 from __future__ import annotations
@@ -63,22 +63,6 @@ _MODULES = {
 __getattr__, __dir__ = lazy_names(__package__, _MODULES)
 
 
-class Flag(NamedTuple):
-    """A flag of the command line.
-
-    Attributes:
-        name: name without hyphens.
-        key: the key that it sets; None for a flag of the command itself.
-        argument: placeholder of its value; None for a switch.
-    """
-
-    name: str
-    argument: str | None
-    key: str | None
-    group: str
-    meaning: str = ""  # in a few words; empty: the key's
-
-
 class HookRow(NamedTuple):
     """A hook of the training, or an observer of an evaluation, of a folder.
 
@@ -90,21 +74,6 @@ class HookRow(NamedTuple):
     key: str
     location: str
 
-
-# Folder -> its flags of the command line.
-_FLAGS = {
-    "debug": (
-        Flag("selftest", None, "SELFTEST", "run", "compare one device with all devices"),
-        Flag("profile", "N", "PROFILE", "training", "record N updates with Paddle's profiler"),
-    ),
-    "leakage": (
-        Flag("exclude_leaked", None, "EXCLUDE_LEAKED", "data", "also evaluate without samples seen in training"),
-    ),
-    "compare": (
-        Flag("per_sample", "FILE", "PER_SAMPLE", "run", "with -eval: a row per sample (.csv, .parquet)"),
-        Flag("seeds", "N", "SEEDS", "training", "train with N seeds and print the mean score"),
-    ),
-}
 
 TRAINING_HOOKS = (
     HookRow("PROFILE", ".debug.profile:ProfileHook"),
@@ -133,11 +102,6 @@ def is_missing(location: str) -> bool:
     """Return whether ".folder.module:name" is in a folder that does not exist."""
     folder = location.split(".")[1]
     return folder in FOLDERS and not has(folder)
-
-
-def find_flags() -> list[Flag]:
-    """Return the flags of the folders that exist."""
-    return [flag for folder in FOLDERS if has(folder) for flag in _FLAGS.get(folder, ())]
 
 
 def find_tables() -> list[Any]:

@@ -9,7 +9,7 @@ import functools
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from . import extension, plugins
@@ -83,17 +83,62 @@ _FAMILIES = {
     },
 }
 
-MODELS = _installed(
-    {
-        "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
-        "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
-    }
+
+class ModelTable(MutableMapping[str, Target]):
+    """Name of each model -> its class or location; names of variants are read when a name is in no row before them.
+
+    Args:
+        rows: names without a table of variants.
+        families: like ``_FAMILIES``.
+    """
+
+    def __init__(self, rows: Mapping[str, Target], families: Mapping[str, Mapping[str, str]]) -> None:
+        self._rows: dict[str, Target] = dict(rows)
+        self._families = families
+        self._unread = list(families)
+
+    def prefer(self, location: str) -> None:
+        """Read the variants of the folder that is nearest to a location first."""
+        self._unread.sort(key=lambda folder: -len(os.path.commonprefix([folder, location])))
+
+    def _read_next(self) -> None:
+        folder = self._unread.pop(0)
+        for family, table in self._families[folder].items():
+            for name in import_object(f"{folder}.variants:{table}"):
+                self._rows.setdefault(name, f"{folder}.{family}")
+        for spelling, name in SPELLINGS.items():
+            if name in self._rows:
+                self._rows.setdefault(spelling, self._rows[name])
+
+    def __getitem__(self, name: str) -> Target:
+        while name not in self._rows and self._unread:
+            self._read_next()
+        return self._rows[name]
+
+    def __setitem__(self, name: str, target: Target) -> None:
+        self._rows[name] = target
+
+    def __delitem__(self, name: str) -> None:
+        del self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        while self._unread:
+            self._read_next()
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+MODELS = ModelTable(
+    _installed(
+        {
+            "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
+            "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
+        }
+    ),
+    {folder: rows for folder, rows in _FAMILIES.items() if not f"{folder}.".startswith(_DELETED)},
 )
-for _folder, _families in _FAMILIES.items():
-    if not f"{_folder}.".startswith(_DELETED):
-        for _family, _rows in _families.items():
-            MODELS.update(dict.fromkeys(import_object(f"{_folder}.variants:{_rows}"), f"{_folder}.{_family}"))
-MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS})
 
 # Layouts of images with label maps, all read by one class.
 _LABEL_MAPS = (
@@ -215,7 +260,13 @@ CALLBACKS: dict[str, Target] = {
 
 TRANSFORMS: dict[str, Target] = {}  # of users
 
-_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "callback": CALLBACKS, "transform": TRANSFORMS}
+_TABLES: dict[str, MutableMapping[str, Target]] = {
+    "model": MODELS,
+    "dataset": DATASETS,
+    "task": TASKS,
+    "callback": CALLBACKS,
+    "transform": TRANSFORMS,
+}
 
 
 class Registration(NamedTuple):
@@ -320,7 +371,8 @@ def _bridged_name(name: str) -> str | None:
     if not colon or target is None or not model:
         return None
     full_name = f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}"
-    MODELS.setdefault(full_name, target)
+    if ("model", full_name) not in REGISTRATIONS:
+        MODELS[full_name] = target
     return full_name
 
 
@@ -372,6 +424,13 @@ def list_bridged_models(source: str) -> list[str]:
     if source not in _SOURCE_MODULES:
         raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_SOURCE_MODULES))}")
     return import_object(f"{_SOURCE_MODULES[source]}:list_names")(source)
+
+
+def prefer_models_of(task: str) -> None:
+    """Search names of models first in the package of a task; the names of other packages are imported if needed."""
+    location = TASKS.get(task)
+    if isinstance(location, str):
+        MODELS.prefer(location)
 
 
 def list_names(kind: str) -> list[str]:
@@ -426,6 +485,23 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
     return list(dict.fromkeys([*common_tables(), *map(_table, dict.fromkeys(tables))]))
 
 
+def known_tables(task: str | None = None) -> list[Any]:
+    """Return the tables whose keys a configuration of ``task`` contains: its own and all of users' names.
+
+    All tables are returned for None, and for a task of a user: the rules of a table may read keys of others.
+    """
+    task = task if task in TABLES and find_package("task", task) is not None else None
+    custom = [table for kind, name in REGISTRATIONS for table in custom_tables(kind, name)]
+    return list(dict.fromkeys([*key_tables(task), *custom]))
+
+
+def iterate_tables() -> Iterator[Any]:
+    """Yield every table once, the tables of every run first; each is imported when it is reached."""
+    yield from common_tables()
+    of_tasks = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
+    yield from map(_table, dict.fromkeys(of_tasks))
+
+
 @functools.cache
 def common_tables() -> tuple[Any, ...]:
     """Return the engine's key table and the tables of the installed extensions."""
@@ -453,8 +529,11 @@ def find_readers(key: str) -> list[tuple[str, str]]:
     return list(dict.fromkeys([*tasks, *custom]))
 
 
+_import_table = functools.cache(import_object)
+
+
 def _table(table: Any) -> Any:
-    return import_object(table) if isinstance(table, str) else table
+    return _import_table(table) if isinstance(table, str) else table
 
 
 def closest(name: str, valid: list[str]) -> str:
@@ -550,9 +629,11 @@ def _register(
             f"{origin}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True"
         )
     declared = import_object(_DECLARED)(target) if keys is None else keys
-    others = [*common_tables(), *map(_table, _BUILT_IN_TABLES)]
-    others += [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
-    entry_tables = [] if declared is None else import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
+    entry_tables = []
+    if declared is not None:
+        others = [*common_tables(), *map(_table, _BUILT_IN_TABLES)]
+        others += [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
+        entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
     _TABLES[kind][name] = target
     REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from paddlevit_dist.commands import COMMANDS, import_command
 from paddlevit_dist.commands.parser import build_parser
 from paddlevit_dist.registry import TASKS, common_tables
-from paddlevit_dist.settings.command_line import FLAGS, Flag, describe_flag
+from paddlevit_dist.settings.command_line import describe_flag, flags
 from paddlevit_dist.settings.help import ABOUT
-from paddlevit_dist.settings.key import Key
+from paddlevit_dist.settings.key import Flag, Key
 from paddlevit_dist.settings.table import keys
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -26,7 +26,7 @@ def pages() -> dict[str, str]:
 
 def keys_page() -> str:
     """Format all keys: a section for the tasks that read them, a table for each section of a file."""
-    flags = {flag.key: flag for flag in FLAGS.values() if flag.key}
+    flag_of = {flag.key: flag for flag in flags().values() if flag.key}
     groups: dict[str, dict[str, list[Key]]] = {}
     for key in keys().values():
         section = key.name.rpartition(".")[0]
@@ -49,7 +49,7 @@ def keys_page() -> str:
                 "| key | values | default | |",
                 "|---|---|---|---|",
             ]
-            lines += [_key_row(key, flags.get(key.name)) for key in rows]
+            lines += [_key_row(key, flag_of.get(key.name)) for key in rows]
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -94,11 +94,11 @@ def commands_page() -> str:
 def _flag_tables() -> Iterator[str]:
     yield "Each works with one dash or two, as `-flag=value` or `-flag value`. [Keys](keys.md) can follow: `KEY VALUE`."
     groups: dict[str, list[Flag]] = {}
-    for flag in FLAGS.values():
+    for flag in flags().values():
         groups.setdefault(flag.group, []).append(flag)
-    for group, flags in groups.items():
+    for group, members in groups.items():
         yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
-        for flag in flags:
+        for flag in members:
             form = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
             yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(describe_flag(flag))} |"
     yield ""

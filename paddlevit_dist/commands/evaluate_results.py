@@ -135,6 +135,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
     from ..points.data.scene_store import CLASSES_FILE
     from ..points.data.scenes import SceneDataset, looks_raw
     from ..points.scored_scenes import SceneGroundTruth
+    from ..settings import default_config
     from ..tasks.dataset import dataset_class
 
     folder = options.data_path
@@ -157,7 +158,8 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         dataset = dataset_class(values, SceneDataset).open(values, origin.split, cache)
         scene_names = [dataset.read(index).name for index in range(len(dataset))]  # scenes may not fit in memory
         names = list(dataset.class_names or ())
-        things = [number for number, name in enumerate(names) if name not in values.POINTS.INSTANCES.STUFF_CLASSES]
+        points = values.POINTS if "INSTANCES" in values.POINTS else default_config("pointgroup").POINTS
+        things = [number for number, name in enumerate(names) if name not in points.INSTANCES.STUFF_CLASSES]
         identities = list(map(dataset.identity, range(len(dataset))))
         scenes, source = map(dataset.read, range(len(dataset))), str(origin)
         yield SceneGroundTruth(scene_names, scenes, identities, names, things, source, origin)

@@ -1,7 +1,7 @@
 """``paddlevit-dist inspect recipes``: list the package's recipes, which ``-cfg=NAME`` finds by name."""
 
 from ..runtime.errors import UserError
-from ..settings import recipes
+from ..settings import files
 from .parser import CommandParser
 
 
@@ -13,10 +13,10 @@ def run(words: list[str]) -> None:
         "part", metavar="PART", nargs="?", default="", help="list only recipes whose name contains PART"
     )
     part = parser.parse_args(words).part
-    names = [name for name in recipes.names() if part in name]
+    names = [name for name in files.recipe_names() if part in name]
     if not names:
         raise UserError(f"inspect recipes: no recipe's name contains '{part}'")
     width = max(len(name) for name in names)
     for name in names:
-        print(f"{name:{width}}  {recipes.title(name)}")
-    print(f"\n-cfg=NAME runs one; copy its file to change it: {recipes.folder()}")
+        print(f"{name:{width}}  {files.recipe_title(name)}")
+    print(f"\n-cfg=NAME runs one; copy its file to change it: {files.recipe_folder()}")

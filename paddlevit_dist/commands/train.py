@@ -17,7 +17,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
-from ..settings.key import COMMAND_LINE
+from ..settings.table import COMMAND_LINE
 
 
 def run(arguments: list[str]) -> None:
@@ -89,7 +89,7 @@ def _run_in_folder(run: configuration.Configuration, plan: Any, is_numbered: boo
 def _offer(missing: configuration.RecipeMissing) -> None:
     """Offer the recipe that fits the data, and restart with it if the user presses Enter."""
     name = missing.recipe
-    print(one_line(f"{missing.reason}. The recipe for this data is {name}: {configuration.title(name)}"))
+    print(one_line(f"{missing.reason}. The recipe for this data is {name}: {configuration.recipe_title(name)}"))
     with contextlib.suppress(EOFError):
         if not input(f"Press Enter to start it (-cfg={name}); type anything else to stop: ").strip():
             restart(sys.executable, f"-cfg={name}")
@@ -170,7 +170,7 @@ def _with_fitting_course(
 ) -> configuration.Configuration:
     """Adjust batch, epochs and warm-up to the size of the training set."""
     from ..engine.compatibility import epochs_by_size
-    from ..settings.run_length import resolve_epochs, resolve_process_batch, resolve_warmup_steps
+    from ..engine.settings import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
     if not run.values.EVAL:
         samples = len(datasets["train"])
@@ -243,7 +243,7 @@ def worker(
 def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
-    from ..settings.run_length import resolve_process_batch
+    from ..engine.settings import resolve_process_batch
     from ..tasks.protocols import ModelChecking
     from ..tasks.task import make_task
 

@@ -11,20 +11,26 @@ from ..runtime.errors import UserError
 from ..runtime.files import read_content
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
-from ..settings.key import COMMAND_LINE, ConfigView, KeySetting, KeyTable, Range
-from ..settings.section import PathText, key, rows
+from ..settings.key import Flag, PathText, Range, key, rows
+from ..settings.table import COMMAND_LINE, ConfigView, KeySetting, KeyTable
 
 
 class CompareSettings(RunSettings):
     """Keys of the table of samples, and of training with several seeds."""
 
     PER_SAMPLE: PathText | None = key(
-        None, "file for the results of each evaluated sample: .csv, or .parquet if pyarrow is installed"
+        None,
+        "file for the results of each evaluated sample: .csv, or .parquet if pyarrow is installed",
+        effect="place",
+        flag=Flag("per_sample", "FILE", "run", 6, "with -eval: a row per sample (.csv, .parquet)"),
     )
     SEEDS: int | None = key(
         None,
         "number of training runs, with SEED, SEED + 1 and so on, in folders of SAVE; repeat the command to continue",
         Range(low=2, high=1000),
+        training_only=True,
+        effect="start",
+        flag=Flag("seeds", "N", "training", 10, "train with N seeds and print the mean score"),
     )
 
 
@@ -94,11 +100,4 @@ def _check(config: ConfigView[CompareSettings]) -> list[str]:
     return _check_table(config) + _check_seeds(config)
 
 
-TABLE = KeyTable(
-    rows(CompareSettings),
-    training=("SEEDS",),
-    effects={"start": ("SEEDS",), "place": ("PER_SAMPLE",)},
-    resolve_defaults=_resolve_defaults,
-    check=_check,
-    is_optional=True,
-)
+TABLE = KeyTable(rows(CompareSettings), resolve_defaults=_resolve_defaults, check=_check, is_optional=True)

@@ -4,9 +4,8 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.key import ConfigView, KeyTable, Range
-from ..settings.section import key, rows
-from ..settings.table import leaves, put
+from ..settings.key import Flag, Range, key, rows
+from ..settings.table import ConfigView, KeyTable, leaves, put
 
 
 class DebugSettings(RunSettings):
@@ -16,9 +15,14 @@ class DebugSettings(RunSettings):
         None,
         "number of updates to record with Paddle's profiler; writes tables of operators and a trace to SAVE/profile",
         Range(low=1, high=1000),
+        training_only=True,
+        flag=Flag("profile", "N", "training", 9, "record N updates with Paddle's profiler"),
     )
     SELFTEST: bool = key(
-        False, "compare a few updates on one device, on all devices, and with batches accumulated on one device"
+        False,
+        "compare a few updates on one device, on all devices, and with batches accumulated on one device",
+        effect="start",
+        flag=Flag("selftest", None, "run", 5, "compare one device with all devices"),
     )
 
 
@@ -29,9 +33,7 @@ def _check(config: ConfigView[DebugSettings]) -> list[str]:
     return []
 
 
-TABLE = KeyTable(
-    rows(DebugSettings), training=("PROFILE",), effects={"start": ("SELFTEST",)}, check=_check, is_optional=True
-)
+TABLE = KeyTable(rows(DebugSettings), check=_check, is_optional=True)
 
 
 def change_settings(config: RunSettings, values: dict[str, Any]) -> RunSettings:

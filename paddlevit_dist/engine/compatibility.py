@@ -112,7 +112,7 @@ def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, 
 
     Paths, keys of other versions, and data settings that are None (and so follow from the data) are skipped.
     """
-    effect_of, facts = effects(), {}
+    effect_of, facts = effects(settings), {}
     for name, value in leaves(settings):
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):

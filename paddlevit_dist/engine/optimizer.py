@@ -164,8 +164,8 @@ def build_optimizer(
     Args:
         settings: the TRAIN.OPTIMIZER node.
         model: the model.
-        groups: parameter groups, see ``Task.parameter_groups``; None: ``decay_groups``. The ``learning_rate`` of a
-            group is a factor.
+        groups: parameter groups, see ``ParameterGrouping.parameter_groups``; None: ``decay_groups``. The
+            ``learning_rate`` of a group is a factor.
         weight_decay: an L2 term in the gradient for Adam and SGD; otherwise decoupled (Loshchilov and Hutter, arXiv
             1711.05101).
         layer_decay: see ``layer_decay_groups``; None: the same learning rate for all layers.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..settings.run_length import effective_batch_size
+from .settings import effective_batch_size
 
 
 class ScaledRates(NamedTuple):

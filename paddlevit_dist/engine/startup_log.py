@@ -16,11 +16,11 @@ from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
-from ..settings.run_length import effective_batch_size
 from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
 from .precision import TrainingPrecision
 from .schedule import describe_rates
+from .settings import effective_batch_size
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -108,7 +108,7 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
             f"{text}; each reads {read:,} of {samples:,} {task.traits.sample_name}, others each time, "
             f"{sampler.repeats} times (TRAIN.REPEATED_AUGMENT)"
         )
-    if config.DATA.CLASS_BALANCED:  # type: ignore[attr-defined]  # of classification
+    if config.DATA.get("CLASS_BALANCED"):  # of classification
         return f"{text}; {updates * batch:,} draws from {samples:,} {task.traits.sample_name} (DATA.CLASS_BALANCED)"
     if skipped:
         text += (

@@ -19,7 +19,7 @@ from ..launch import gpu
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
-from ..settings.key import get_value
+from ..settings.table import get_value
 from ..tasks.step_types import ExportParts
 from ..tasks.task import EvaluationStep, Task
 from . import functions
@@ -36,7 +36,7 @@ _SUMS = {"float32": 1e-3, "float16": 2e-2}  # tolerance of the sum of probabilit
 
 
 class ExportedLayer(paddle.nn.Layer):
-    """Exported model as a layer with the interface of ``Task.exported_model``.
+    """Exported model as a layer with the interface of ``Exportable.exported_model``.
 
     Each rank computes its samples with its own session.
 

@@ -7,8 +7,8 @@ from yacs.config import CfgNode
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.key import COMMAND_LINE, ConfigView, KeySetting, KeyTable
-from ..settings.section import PathText, key, rows
+from ..settings.key import PathText, key, rows
+from ..settings.table import COMMAND_LINE, ConfigView, KeySetting, KeyTable
 from .files import find_exported
 
 
@@ -19,8 +19,9 @@ class ExportSettings(RunSettings):
         None,
         "exported model that EVAL scores instead of MODEL.NAME: an ONNX file, Paddle's inference files, or their "
         "folder; MODEL.PRETRAINED then names the weights to compare it with",
+        effect="place",
     )
-    EXPORTED_OUTPUT: str | None = key(None, "name of the output of EXPORTED to score, if several fit")
+    EXPORTED_OUTPUT: str | None = key(None, "name of the output of EXPORTED to score, if several fit", effect="place")
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
@@ -60,10 +61,4 @@ def _check(view: ConfigView[ExportSettings]) -> list[str]:
     return []
 
 
-TABLE = KeyTable(
-    rows(ExportSettings),
-    effects={"place": ("EXPORTED", "EXPORTED_OUTPUT")},
-    resolve_defaults=_complete,
-    check=_check,
-    is_optional=True,
-)
+TABLE = KeyTable(rows(ExportSettings), resolve_defaults=_complete, check=_check, is_optional=True)

@@ -22,6 +22,11 @@ _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
 
 
+def get_channels(values: CfgNode) -> int:
+    """Return the channels of the input: a key of classification; 3 for other tasks."""
+    return values.DATA.get("IMAGE_CHANNELS", 3)
+
+
 def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
     """Return the published weights that a run starts from, or that its recipe requires; None without such weights.
 
@@ -31,7 +36,7 @@ def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
     weights = find_published(values.MODEL.PRETRAINED)
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
         weights = find_published_for(values.MODEL.NAME)
-    return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
+    return weights if weights is not None and get_channels(values) == len(weights.mean) else None
 
 
 # Weights with a classifier and a free license that score best on ImageNet-1k, best first: image size, MB of training
@@ -85,7 +90,7 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
-    if values.DATA.IMAGE_CHANNELS != 3:
+    if get_channels(values) != 3:
         return None
     weights_name, variant_input = (
         _find_timm_input(values) if model.startswith("timm:") else (model, expected_input(model))

@@ -12,21 +12,9 @@ from ..checkpoint.published import find_published, find_published_for
 from ..registry import TABLES, find_weights_address
 from ..runtime.errors import UserError
 from ..settings import every_run
-from ..settings.key import (
-    ABOVE_0,
-    AT_LEAST_1,
-    COMMAND_LINE,
-    SEEDS,
-    SHARE,
-    SHARE_BELOW_1,
-    ConfigView,
-    IgnoredKeys,
-    KeySetting,
-    KeyTable,
-    Range,
-)
-from ..settings.section import Pair, PathText, Section, key, rows
-from .expected_input import find_expected_input, format_unknown_input
+from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows
+from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
+from .expected_input import find_expected_input, format_unknown_input, get_channels
 from .models.variants import IMAGENET_MEAN, IMAGENET_STD
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
@@ -49,7 +37,7 @@ class ImageDataSection(every_run.DataSection):
         [0.5] * 3, "mean per channel, for pixels from 0 to 1; unset: the mean that the weights expect", SHARE
     )
     IMAGENET_STD: list[float] = key([0.5] * 3, "standard deviation per channel", ABOVE_0)
-    HORIZONTAL_FLIP: float = key(0.5, "training: probability of a mirrored image", SHARE)
+    HORIZONTAL_FLIP: float = key(0.5, "training: probability of a mirrored image", SHARE, training_only=True)
     VAL_FRACTION: float | None = key(
         None,
         "hold out this share of each training class, or of images with boxes, for validation",
@@ -62,31 +50,38 @@ class ImageDataSection(every_run.DataSection):
     ON_INVALID_SAMPLE: Literal["stop", "skip"] = key(
         "stop",
         "training: an unreadable image ends the run (stop), or is listed and replaced by the next readable one (skip)",
+        training_only=True,
+        effect="neutral",
     )
     ALLOW_SKIPPED_FILES: bool = key(
         False,
         "evaluate without the images that cannot be opened, and print their number with the score; otherwise they end "
         "the run, also in training",
+        effect="neutral",
     )
     ALBUMENTATIONS: PathText | None = key(
         None,
         "training: file of transforms that albumentations.save wrote (YAML or JSON), applied to the stored image with "
         "its labels, boxes and masks before all other augmentation",
+        training_only=True,
     )
     EXIF_ROTATE: bool | None = key(
         False,
         "turn images by their EXIF orientation; None (default for detection): only if the boxes refer to turned "
         "images, as with yolo, and with files that contain no image sizes or the sizes of turned images",
+        effect="data",
     )
-    MAX_PIXELS: int = key(89_478_485, "largest number of pixels of an image; larger ones are unreadable", AT_LEAST_1)
+    MAX_PIXELS: int = key(
+        89_478_485, "largest number of pixels of an image; larger ones are unreadable", AT_LEAST_1, effect="neutral"
+    )
 
 
 class ImageModelSection(every_run.ModelSection):
     """Keys of MODEL for all image tasks: regularization and dimensions."""
 
-    DROPOUT: float = key(0.0, "probability, after dense layers", SHARE_BELOW_1)
-    ATTENTION_DROPOUT: float = key(0.0, "probability, on attention weights", SHARE_BELOW_1)
-    DROPPATH: float = key(0.0, "probability of skipping the last residual branch", SHARE_BELOW_1)
+    DROPOUT: float = key(0.0, "probability, after dense layers", SHARE_BELOW_1, training_only=True)
+    ATTENTION_DROPOUT: float = key(0.0, "probability, on attention weights", SHARE_BELOW_1, training_only=True)
+    DROPPATH: float = key(0.0, "probability of skipping the last residual branch", SHARE_BELOW_1, training_only=True)
     PATCH_SIZE: int | None = _dimension("height and width of a patch in pixels")
     EMBED_DIM: int | list[int] | None = _dimension("width of a token")
     NUM_HEADS: int | list[int] | None = _dimension("attention heads")
@@ -121,7 +116,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
     data = values.DATA
     for name in (name for name in names if name not in settings):
         last = name.rpartition(".")[2]
-        data[last] = list(weight_stats.get(name) or data[last][:1] * data.IMAGE_CHANNELS)
+        data[last] = list(weight_stats.get(name) or data[last][:1] * get_channels(values))
     return notices
 
 
@@ -155,7 +150,7 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting])
 
 def _check(view: ConfigView[ImageSettings]) -> list[str]:
     data = view.values.DATA
-    channels = data["IMAGE_CHANNELS"]  # a key of classification; 3 for other tasks
+    channels = get_channels(view.values)
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
         if len(data[name]) != channels:
             number = f"{channels} number{'s' if channels > 1 else ''}"
@@ -165,14 +160,6 @@ def _check(view: ConfigView[ImageSettings]) -> list[str]:
 
 IMAGES = KeyTable(
     keys=rows(ImageSettings),
-    effects={
-        "data": ("DATA.EXIF_ROTATE",),
-        "neutral": ("DATA.ON_INVALID_SAMPLE", "DATA.ALLOW_SKIPPED_FILES", "DATA.MAX_PIXELS"),
-    },
-    training=(
-        *("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS"),
-        *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),
-    ),
     resolve_defaults=_complete,
     check=_check,
     renamed={
@@ -222,7 +209,9 @@ class ObjectModel(ImageModelSection):
         None, "classifier whose feature maps the network reads, such as resnet50 or timm:resnet50"
     )
     BACKBONE_PRETRAINED: PathText | None = key(
-        None, "classifier weights that the backbone starts from in training: a path, an address, or a published name"
+        None,
+        "classifier weights that the backbone starts from in training: a path, an address, or a published name",
+        effect="start",
     )
 
 
@@ -274,8 +263,6 @@ def _find_unused_objects(view: ConfigView[ObjectSettings]) -> Iterator[IgnoredKe
 # Keys of detection and segmentation.
 OBJECTS = KeyTable(
     keys=rows(ObjectSettings),
-    effects={"start": ("MODEL.BACKBONE_PRETRAINED",)},
-    training=("TRAIN.",),
     resolve_defaults=_complete_objects,
     check=_check_objects,
     find_ignored=_find_unused_objects,

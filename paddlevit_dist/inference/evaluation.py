@@ -57,8 +57,8 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
                 values, line = run.evaluator("evaluation", writer, observers=observers)
         except StopRequested as error:  # code that ignores exceptions ran when the signal came
             raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
-        task_lines = run.task.evaluation_lines() if isinstance(run.task, LogContributor) else ()
-        for message in [*(writer.finish() if writer else ()), *(task_lines if is_main() else ())]:
+        task_lines = run.task.evaluation_lines() if is_main() and isinstance(run.task, LogContributor) else ()
+        for message in [*(writer.finish() if writer else ()), *task_lines]:
             run_log.log_and_print(message)
         split = config.DATA.SPLIT
         if not labeled:
@@ -157,7 +157,7 @@ class SavedPredictions:
         """Write the predictions for the samples of a batch, in its order.
 
         Args:
-            predictions: result of ``Task.predict_step``.
+            predictions: result of ``Predictable.predict_step``.
             truths: ground truth of each sample, for ``PredictionWriter.write``.
         """
         for prediction, truth in zip(predictions, truths):

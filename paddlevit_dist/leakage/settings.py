@@ -2,18 +2,23 @@
 
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..settings.key import ConfigView, KeyTable
-from ..settings.section import PathText, key, rows
+from ..settings.key import Flag, PathText, key, rows
+from ..settings.table import ConfigView, KeyTable
 
 
 class LeakageSettings(RunSettings):
     """Keys of an evaluation without leaked samples."""
 
     EXCLUDE_LEAKED: bool = key(
-        False, "search the training set for the evaluated samples, and score them again without those found"
+        False,
+        "search the training set for the evaluated samples, and score them again without those found",
+        effect="place",
+        flag=Flag("exclude_leaked", None, "data", 10, "also evaluate without samples seen in training"),
     )
     TRAIN_DATA: PathText | None = key(
-        None, "training set that EXCLUDE_LEAKED searches, as in DATA.DATA_PATH; default: the configured training set"
+        None,
+        "training set that EXCLUDE_LEAKED searches, as in DATA.DATA_PATH; default: the configured training set",
+        effect="place",
     )
 
 
@@ -27,6 +32,4 @@ def _check(config: ConfigView[LeakageSettings]) -> list[str]:
     return []
 
 
-TABLE = KeyTable(
-    rows(LeakageSettings), effects={"place": ("EXCLUDE_LEAKED", "TRAIN_DATA")}, check=_check, is_optional=True
-)
+TABLE = KeyTable(rows(LeakageSettings), check=_check, is_optional=True)

@@ -21,7 +21,7 @@ from ..extension import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle
-from ..settings.command_line import FLAGS
+from ..settings.command_line import find_flag
 from ..settings.every_run import RunSettings
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]
     """Format keyword arguments as command-line arguments."""
     words = [f"-cfg={os.fspath(config)}", f"-ngpus={devices}"]
     for name, value in options.items():
-        flag = FLAGS.get(name)
+        flag = find_flag(name)
         if name in _NOT_OF_CALLS:
             raise UserError(f"{name}: only the command has this flag: remove it from the call")
         if value is None and flag is not None:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from ..runtime.errors import UserError
 from ..settings import every_run
-from ..settings.key import AT_LEAST_1, ConfigView, IgnoredKeys, KeyTable, Range
-from ..settings.section import Pair, Section, key, rows
+from ..settings.key import AT_LEAST_1, Pair, Range, Section, key, rows
+from ..settings.table import ConfigView, IgnoredKeys, KeyTable
 
 _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
 
@@ -26,9 +26,11 @@ class SceneDataSection(every_run.DataSection):
 class RoomSection(Section):
     """Keys of POINTS.ROOMS."""
 
-    TRAIN: int = key(400, "synthetic_rooms: training rooms", AT_LEAST_1)
-    VAL: int = key(40, "synthetic_rooms: validation rooms", AT_LEAST_1)
-    SPACING_M: float = key(0.04, "synthetic_rooms: mean distance of neighboring points", Range(low=0.01, high=0.2))
+    TRAIN: int = key(400, "synthetic_rooms: training rooms", AT_LEAST_1, effect="training")
+    VAL: int = key(40, "synthetic_rooms: validation rooms", AT_LEAST_1, effect="training")
+    SPACING_M: float = key(
+        0.04, "synthetic_rooms: mean distance of neighboring points", Range(low=0.01, high=0.2), effect="training"
+    )
 
 
 class PointSection(Section):
@@ -53,6 +55,7 @@ class PointSection(Section):
         None,
         "training: maximum points of a scene; a larger one is cropped around a random point; None: no limit",
         AT_LEAST_1,
+        training_only=True,
     )
     ROOMS: RoomSection
 
@@ -83,10 +86,4 @@ def _find_ignored(view: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 
 
-TABLE = KeyTable(
-    rows(PointSettings),
-    training=("POINTS.MAX_POINTS",),
-    effects={"training": ("POINTS.ROOMS.",)},
-    check=_check,
-    find_ignored=_find_ignored,
-)
+TABLE = KeyTable(rows(PointSettings), check=_check, find_ignored=_find_ignored)

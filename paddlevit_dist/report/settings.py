@@ -1,8 +1,8 @@
 """Configuration key of the report."""
 
 from ..settings.every_run import RunSettings
-from ..settings.key import KeyTable
-from ..settings.section import key, rows
+from ..settings.key import key, rows
+from ..settings.table import KeyTable
 
 
 class ReportSettings(RunSettings):
@@ -12,7 +12,8 @@ class ReportSettings(RunSettings):
         True,
         "write SAVE/report.html at the end, with figures of the best weights; they are evaluated again unless the last "
         "evaluation was the best",
+        effect="neutral",
     )
 
 
-TABLE = KeyTable(rows(ReportSettings), effects={"neutral": ("REPORT",)})
+TABLE = KeyTable(rows(ReportSettings))

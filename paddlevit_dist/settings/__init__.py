@@ -2,21 +2,32 @@
 
 The keys are fields of classes: in ``every_run`` for every task, in ``images/settings.py`` and others for one kind.
 
-- ``section``, ``key``, ``table``: a class of keys, the row of one key, all keys
+- ``key``: a key as a field of a class, and the parsing of its value
+- ``table``: tables of keys with their rules; the tree of a configuration and its YAML
 - ``custom_keys``, ``user_modules``: additions of users
-- ``command_line``, ``files``, ``recipes``: sources of values; ``help``: the help pages
-- ``merge``, ``checks``: merge all sources, check values against one another
+- ``command_line``, ``files``: sources of values; ``help``: the help pages
+- ``merge``: merge all sources, check values against one another; ``names``: names of task, dataset and model
 
-``load(argv)`` reads the command line and the files it names, checks every value against the table of keys, checks
-values against one another, and freezes. Nothing here imports paddle.
-
+``load(argv)`` reads the command line and the files it names, checks every value against its key, checks values
+against one another, and freezes. It imports the keys of the chosen task only. Nothing here imports paddle.
 """
 
+from .files import RecipeMissing, recipe_folder, recipe_title
 from .key import Key, Range
-from .merge import Configuration, dump_yaml, load
-from .recipes import RecipeMissing, folder, title
-from .table import default_config
+from .merge import Configuration, load
+from .table import default_config, dump_yaml
 
-EXAMPLE = str(folder() / "vit_digits.yaml")
+EXAMPLE = str(recipe_folder() / "vit_digits.yaml")
 
-__all__ = ["Configuration", "EXAMPLE", "Key", "Range", "RecipeMissing", "default_config", "dump_yaml", "load", "title"]
+__all__ = [
+    "Configuration",
+    "EXAMPLE",
+    "Key",
+    "Range",
+    "RecipeMissing",
+    "default_config",
+    "dump_yaml",
+    "load",
+    "recipe_folder",
+    "recipe_title",
+]

@@ -1,55 +1,26 @@
-"""The command line: one table of flags, which defines both what is read and what ``-h`` prints."""
+"""The command line: the flags of the keys define both what is read and what ``-h`` prints."""
 
 import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..extension import Flag, find_flags
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
-from . import recipes
-from .key import COMMAND_LINE, KeySetting, show
-from .table import keys
+from . import files, table
+from .key import Flag, show
+from .table import COMMAND_LINE, KeySetting
 
-_FLAGS = (
-    Flag("cfg", "FILE", None, "run", "YAML file, or the name of a recipe"),
-    Flag("import", "MODULE", "IMPORTS", "run", "your module or file, imported in every process"),
-    Flag("eval", None, "EVAL", "run"),
-    Flag("output", "FOLDER", "SAVE", "run", "output folder (default: a new one in ./output)"),
-    Flag("dataset", "NAME", "DATA.DATASET", "data", "registered name; else guessed from -data_path"),
-    Flag("data_path", "PATH", "DATA.DATA_PATH", "data", "folder or file of the dataset"),
-    Flag("split", "SPLIT", "DATA.SPLIT", "data", "split to evaluate, or to predict if unlabeled"),
-    Flag("group", "FILE", "EVALUATION.GROUP", "data", "table of sample,group to resample as groups"),
-    Flag("max_detections", "N", "DETECTION.MAX_DETECTIONS", "data", "per image and category; default 100"),
-    Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
-    Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step"),
-    Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data", "images per device in evaluation"),
-    Flag("num_workers", "N", "DATA.NUM_WORKERS", "data", "loader processes per device"),
-    Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model", "classes; default: as in the dataset"),
-    Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model", "weights: file, run folder, URL or name"),
-    Flag("resume", "PATH", "MODEL.RESUME", "model", "run or checkpoint; auto: the latest, if any"),
-    Flag("allow_changes", None, "ALLOW_CHANGES", "model", "continue despite changed settings or files"),
-    Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
-    Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training", "stop early, to resume later; same schedule"),
-    Flag("stop_after_seconds", "N", "STOP_AFTER_SECONDS", "training", "save and stop after N s, with exit code 75"),
-    Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
-    Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
-    Flag("amp", None, "AMP", "training", "mixed precision, on GPUs"),
-    Flag("recompute", None, "TRAIN.RECOMPUTE", "training", "less memory, slower backward pass"),
-    Flag("log_to", "NAMES", "LOG_TO", "training", "loggers such as tensorboard, or your callbacks"),
-    Flag("ngpus", "N", "NGPUS", "machine", "devices, or processes on a CPU; -1: all visible"),
-    Flag("device", "KIND", "DEVICE", "machine", "gpu, cpu, npu, ...; auto: an accelerator if any"),
-    Flag("seed", "N", "SEED", "machine"),
-    Flag("show_config", None, None, "help", "print all values and the source of each"),
-    Flag("h", None, None, "help", "-h keys: keys of -cfg's task; -h all: all keys"),
-    Flag("version", None, None, "help", "of this package, Paddle and Python"),
-    *find_flags(),
+# Flags that set no key.
+_COMMAND_FLAGS = (
+    Flag("cfg", "FILE", "run", 0, "YAML file, or the name of a recipe"),
+    Flag("show_config", None, "help", 1, "print all values and the source of each"),
+    Flag("h", None, "help", 2, "-h keys: keys of -cfg's task; -h all: all keys"),
+    Flag("version", None, "help", 3, "of this package, Paddle and Python"),
 )
-_GROUPS = list(dict.fromkeys(flag.group for flag in _FLAGS))
-FLAGS = {flag.name: flag for flag in sorted(_FLAGS, key=lambda flag: _GROUPS.index(flag.group))}
+_GROUPS = ("run", "data", "model", "training", "machine", "help")
 
 # Names in other tools -> our flags and keys.
 OTHER_NAMES = {
@@ -82,9 +53,20 @@ OTHER_NAMES = {
 }
 
 
+def flags() -> dict[str, Flag]:
+    """Return all flags by name, in the order of the help page."""
+    found = [*_COMMAND_FLAGS, *table.flags().values()]
+    return {flag.name: flag for flag in sorted(found, key=lambda flag: (_GROUPS.index(flag.group), flag.place))}
+
+
+def find_flag(name: str) -> Flag | None:
+    """Return the flag of this name, if there is one."""
+    return next((flag for flag in _COMMAND_FLAGS if flag.name == name), None) or table.find_flag(name)
+
+
 @dataclass
 class CommandLine:
-    """The parsed command line; in ``settings`` later ones win; ``argv`` is the whole command line."""
+    """The command line; in ``settings`` later ones win, and values are texts; ``argv`` is the whole command line."""
 
     cfg: str | None = None
     show: bool = False
@@ -103,24 +85,24 @@ def parse(argv: Sequence[str]) -> CommandLine:
     if {"-version", "--version"} & set(argv):
         print(versions())
         raise SystemExit(0)
-    flags, overrides = read(argv)
-    command = CommandLine(show="show_config" in flags, argv=list(argv))
-    for name, values in flags.items():
-        flag = FLAGS[name]
+    given, overrides = read(argv)
+    command = CommandLine(show="show_config" in given, argv=list(argv))
+    for flag, values in given.values():
+        name = flag.name
         if name == "import":  # each adds to the others
             values = [",".join(values)]
         if len(values) > 1:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.key:
-            value = _type(flag.key, values[-1]) if flag.argument else True
+            value = values[-1] if flag.argument else True
             command.settings.append(KeySetting(flag.key, value, COMMAND_LINE, f"-{name}"))
-    if "cfg" in flags:
-        command.cfg = flags["cfg"][-1]
+    if "cfg" in given:
+        command.cfg = given["cfg"].values[-1]
     named = {setting.name for setting in command.settings}
-    if "batch_size" in flags and "DATA.BATCH_SIZE_EVAL" not in named:
+    if "batch_size" in given and "DATA.BATCH_SIZE_EVAL" not in named:
         command.settings.append(
-            KeySetting("DATA.BATCH_SIZE_EVAL", flags["batch_size"][-1], COMMAND_LINE, "-batch_size")
+            KeySetting("DATA.BATCH_SIZE_EVAL", given["batch_size"].values[-1], COMMAND_LINE, "-batch_size")
         )
     for name, value in overrides:
         if name in named:
@@ -130,17 +112,24 @@ def parse(argv: Sequence[str]) -> CommandLine:
     return command
 
 
-def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any]]]:
-    """Parse into flag name -> its values in order, and (key, value) of each override."""
-    flags: dict[str, list[str]] = {}
-    overrides: list[tuple[str, Any]] = []
+class GivenFlag(NamedTuple):
+    """A flag of a command line with its values, in order."""
+
+    flag: Flag
+    values: list[str]
+
+
+def read(argv: Sequence[str]) -> tuple[dict[str, GivenFlag], list[tuple[str, str]]]:
+    """Parse into the flags by name, and (key, value) of each override."""
+    given: dict[str, GivenFlag] = {}
+    overrides: list[tuple[str, str]] = []
     words = list(argv)
     while words:
         word = words.pop(0)
         if _is_flag(word):
             name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
             name = name.replace("-", "_")
-            flag = FLAGS.get(name)
+            flag = find_flag(name)
             if flag is None:
                 raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
             if flag.argument is None:
@@ -163,12 +152,12 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                 )
             if name == "import" and not value.strip():
                 raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
-            flags.setdefault(name, []).append(value)
+            given.setdefault(name, GivenFlag(flag, [])).values.append(value)
         else:
             key, equals, value = word.partition("=")
             if not equals:
                 if not words or _is_flag(words[0]):
-                    if key in keys():
+                    if table.find_key(key):
                         raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
                     raise UserError(
                         f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}"
@@ -178,8 +167,8 @@ def read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any
                     raise UserError(
                         f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}"
                     )
-            overrides.append((key, _type(key, value)))
-    return flags, overrides
+            overrides.append((key, value))
+    return given, overrides
 
 
 def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -189,7 +178,7 @@ def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
     while words:
         word = words.pop(0)
         name = word.partition("=")[0]
-        flag = FLAGS[name.lstrip("-").replace("-", "_")] if _is_flag(word) else None
+        flag = find_flag(name.lstrip("-").replace("-", "_")) if _is_flag(word) else None
         setting = [word, *([words.pop(0)] if takes_next_word(word) else [])]
         if (name if flag is None else flag.key) not in names:
             remaining += setting
@@ -198,14 +187,15 @@ def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def describe_flag(flag: Flag) -> str:
     """Return what the flag does, in one line."""
-    return flag.meaning or keys()[flag.key or ""].meaning
+    key = table.find_key(flag.key or "")
+    return flag.meaning or (key.meaning if key else "")
 
 
 def takes_next_word(word: str) -> bool:
     """Return whether a flag or a key takes the next word as its value."""
     if not _is_flag(word):
         return "=" not in word
-    flag = FLAGS.get(word.lstrip("-").replace("-", "_"))  # none with = and its value
+    flag = find_flag(word.lstrip("-").replace("-", "_"))  # none with = and its value
     return flag is not None and flag.argument is not None
 
 
@@ -219,9 +209,18 @@ def _is_flag(word: str) -> bool:
     return False
 
 
-def _type(name: str, value: str) -> Any:
-    """Return a text or number unchanged, for its key to parse; parse any other value (true, a list) as YAML."""
-    key = keys().get(name)
+def parse_value(name: str, value: str, task: str | None) -> Any:
+    """Return a text or number unchanged, for its key to parse; parse any other value (true, a list) as YAML.
+
+    Args:
+        name: the key.
+        value: its value on the command line.
+        task: the task whose keys are searched first.
+
+    Raises:
+        UserError: the value is empty, where a path is expected.
+    """
+    key = table.find_key(name, task)
     if key and key.kind == "path" and key.optional and not value.strip():
         raise UserError(f"command line: {name} is empty: is a shell variable not set? Remove {name}, or set it to None")
     if key and key.kind == "path" and value == "~":  # the home folder on a command line, None in a file
@@ -242,8 +241,8 @@ def spell_here(name: str, value: str = "") -> str:
         value: the value to set; empty: the placeholder of the help page.
     """
     name = name.lower().replace("-", "_")
-    ours = name if name in FLAGS else OTHER_NAMES.get(name, "")
-    flag = FLAGS.get(ours)
+    ours = name if find_flag(name) else OTHER_NAMES.get(name, "")
+    flag = find_flag(ours)
     if flag is None:
         return ours and f"{ours} {value or 'VALUE'}"
     return f"-{ours}={value or flag.argument}" if flag.argument else f"-{ours}"
@@ -252,23 +251,24 @@ def spell_here(name: str, value: str = "") -> str:
 def find_key(name: str) -> str:
     """Return the key of a flag, or of another tool's name for one; empty if there is none."""
     ours = OTHER_NAMES.get(name.lower(), name.lower())
-    return (FLAGS[ours].key or "") if ours in FLAGS else ours if ours in keys() else ""
+    flag = find_flag(ours)
+    return (flag.key or "") if flag else ours if table.find_key(ours) else ""
 
 
 def _closest_flag(name: str) -> str:
     spelling = spell_here(name)
     if spelling:
         return f"write {spelling}"
-    near = difflib.get_close_matches(name.lower(), list(FLAGS), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), list(flags()), n=1, cutoff=0.5)
     if near:
         return f"did you mean '-{near[0]}'?"
     return (
-        f"valid flags: {', '.join(f'-{flag}' for flag in FLAGS)}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
+        f"valid flags: {', '.join(f'-{flag}' for flag in flags())}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
     )
 
 
 def _guess(word: str) -> str:
-    if word in recipes.names():
+    if word in files.recipe_names():
         return f": did you mean '-cfg={word}'?"
     if word.endswith((".yaml", ".yml")):
         return f": did you mean '-cfg={word}'?"

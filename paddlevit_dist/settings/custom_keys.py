@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.errors import UserError
-from .key import KINDS, InvalidValue, Key, KeyTable, show
+from .key import EFFECTS, KINDS, InvalidValue, Key, show
+from .table import KeyTable
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 
@@ -66,6 +67,12 @@ def _check(row: Key, owner: str) -> None:
         raise UserError(f"{owner}: {show(row.name)} is not a valid key: expected capitals, such as DATA.MINE.FOLD")
     if row.kind not in KINDS:
         raise UserError(f"{owner}: key {row.name} has the kind {show(row.kind)}: expected one of {', '.join(KINDS)}")
+    if row.effect not in EFFECTS:
+        raise UserError(
+            f"{owner}: key {row.name} has the effect {show(row.effect)}: expected one of {', '.join(EFFECTS)}"
+        )
+    if row.flag is not None:
+        raise UserError(f"{owner}: key {row.name} has a flag, which only keys of this package have: remove it")
     if row.default is None and not row.optional:
         raise UserError(f"{owner}: key {row.name} has the default None but is not optional: add optional=True")
     try:

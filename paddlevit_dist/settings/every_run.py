@@ -1,52 +1,131 @@
 """The keys that every task reads: data and loader, weights, schedule, optimizer, output and devices.
 
 The rules for them are in ``engine.settings``. None means "not set"; the key's meaning names the rule that then decides.
+Number of processes and batch size are "neutral": their product is compared as "effective batch". Keys from which
+NUM_EPOCHS follows are "neutral", too: NUM_EPOCHS itself is compared.
 """
 
 from typing import Literal
 
-from .key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEEDS, SHARE, SHARE_ABOVE_0, SHARE_BELOW_1, Range
-from .section import PathText, Section, key
+from .key import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SEEDS,
+    SHARE,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    Flag,
+    PathText,
+    Range,
+    Section,
+    key,
+)
+
+DEFAULT_TASK = "classification"
 
 
 class DataSection(Section):
     """Keys of DATA."""
 
-    BATCH_SIZE: int = key(256, "training images per device and step", AT_LEAST_1)
+    BATCH_SIZE: int = key(
+        256,
+        "training images per device and step",
+        AT_LEAST_1,
+        effect="neutral",
+        flag=Flag("batch_size", "N", "data", 7, "images per device and step"),
+    )
     GLOBAL_BATCH_SIZE: int | None = key(
         None,
         "training images per update over all devices; reduced to a quarter of a small training set, but at least 4; a "
         "BATCH_SIZE in a later file or on the command line overrides it",
         AT_LEAST_1,
+        training_only=True,
+        effect="neutral",
     )
-    BATCH_SIZE_EVAL: int | None = key(None, "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1)
-    DATASET: str = key("digits", "name of a registered dataset; guessed if only DATA_PATH is set")
-    DATA_PATH: PathText | None = key(None, "folder or file of the dataset; not needed for digits")
-    SPLIT: str = key("val", "split that EVAL evaluates, such as test; without labels it is only predicted")
-    NUM_WORKERS: int | None = key(None, "loader processes per device; None: from cores and devices", AT_LEAST_0)
-    PREFETCH: int = key(2, "batches that each loader process prepares in advance; 1 saves memory", AT_LEAST_1)
-    CACHE_FOLDER: PathText | None = key(None, "folder for indexes and converted files, shared by runs; None: SAVE/data")
-    LOADER_TIMEOUT_SECONDS: float = key(600.0, "time limit for a batch, after which the run ends", ABOVE_0)
+    BATCH_SIZE_EVAL: int | None = key(
+        None,
+        "evaluation images per device; None: DATA.BATCH_SIZE",
+        AT_LEAST_1,
+        effect="neutral",
+        flag=Flag("batch_size_eval", "N", "data", 8, "images per device in evaluation"),
+    )
+    DATASET: str = key(
+        "digits",
+        "name of a registered dataset; guessed if only DATA_PATH is set",
+        flag=Flag("dataset", "NAME", "data", 1, "registered name; else guessed from -data_path"),
+    )
+    DATA_PATH: PathText | None = key(
+        None,
+        "folder or file of the dataset; not needed for digits",
+        effect="machine",
+        flag=Flag("data_path", "PATH", "data", 2, "folder or file of the dataset"),
+    )
+    SPLIT: str = key(
+        "val",
+        "split that EVAL evaluates, such as test; without labels it is only predicted",
+        effect="start",
+        flag=Flag("split", "SPLIT", "data", 3, "split to evaluate, or to predict if unlabeled"),
+    )
+    NUM_WORKERS: int | None = key(
+        None,
+        "loader processes per device; None: from cores and devices",
+        AT_LEAST_0,
+        effect="machine",
+        flag=Flag("num_workers", "N", "data", 9, "loader processes per device"),
+    )
+    PREFETCH: int = key(
+        2, "batches that each loader process prepares in advance; 1 saves memory", AT_LEAST_1, effect="machine"
+    )
+    CACHE_FOLDER: PathText | None = key(
+        None, "folder for indexes and converted files, shared by runs; None: SAVE/data", effect="machine"
+    )
+    LOADER_TIMEOUT_SECONDS: float = key(
+        600.0, "time limit for a batch, after which the run ends", ABOVE_0, effect="machine"
+    )
 
 
 class ModelSection(Section):
     """Keys of MODEL."""
 
-    TYPE: str = key("vit", "family of the model")
+    TYPE: str = key("vit", "family of the model", effect="training")
     NAME: str = key("vit", "name of a registered model: a family or one of its variants")
-    NUM_CLASSES: int | None = key(None, "classes of the classifier; None: as in the dataset", Range(low=1, high=10**8))
+    NUM_CLASSES: int | None = key(
+        None,
+        "classes of the classifier; None: as in the dataset",
+        Range(low=1, high=10**8),
+        effect="training",
+        flag=Flag("num_classes", "N", "model", 1, "classes; default: as in the dataset"),
+    )
     PRETRAINED: PathText | None = key(
         None,
         "weights to start from or to evaluate: a file, with or without extension; a run folder (its best weights, else "
         "its last); a URL; or a name such as vit_small_patch16_224.augreg_in21k_ft_in1k",
+        effect="start",
+        flag=Flag("pretrained", "PATH", "model", 2, "weights: file, run folder, URL or name"),
     )
     PRETRAINED_REQUIRED: bool = key(
         False,
         "require PRETRAINED or RESUME in training; MODEL.NAME and a PRETRAINED that is a name then imply each other",
+        training_only=True,
+        effect="start",
     )
-    PRETRAINED_PART: str | None = key(None, "entry of PRETRAINED to use if it has several, such as model_ema")
-    MIN_LOADED_FRACTION: float = key(0.9, "fraction of the parameters that PRETRAINED must fill in training", SHARE)
-    RESUME: PathText | None = key(None, "checkpoint or run folder to resume from; auto: the latest in SAVE, if any")
+    PRETRAINED_PART: str | None = key(
+        None, "entry of PRETRAINED to use if it has several, such as model_ema", effect="start"
+    )
+    MIN_LOADED_FRACTION: float = key(
+        0.9,
+        "fraction of the parameters that PRETRAINED must fill in training",
+        SHARE,
+        training_only=True,
+        effect="start",
+    )
+    RESUME: PathText | None = key(
+        None,
+        "checkpoint or run folder to resume from; auto: the latest in SAVE, if any",
+        effect="start",
+        flag=Flag("resume", "PATH", "model", 3, "run or checkpoint; auto: the latest, if any"),
+    )
 
 
 class LrSchedulerSection(Section):
@@ -87,6 +166,7 @@ class OptimizerSection(Section):
         True,
         "update all parameters together: on a CPU with a million or more in one compiled pass, bitwise as Paddle; else "
         "AdamW and SGD by multi-tensor operations. False: one by one, as Paddle",
+        effect="neutral",
     )
 
 
@@ -105,26 +185,41 @@ class LoraSection(Section):
 class TrainSection(Section):
     """Keys of TRAIN."""
 
-    LAST_EPOCH: int = key(0, "epochs already trained", AT_LEAST_0)
-    NUM_EPOCHS: int = key(300, "epochs of the training run", Range(low=1, high=1_000_000))
+    LAST_EPOCH: int = key(
+        0, "epochs already trained", AT_LEAST_0, effect="start", flag=Flag("last_epoch", "N", "training", 4)
+    )
+    NUM_EPOCHS: int = key(
+        300, "epochs of the training run", Range(low=1, high=1_000_000), flag=Flag("epochs", "N", "training", 1)
+    )
     NUM_SAMPLES: int | None = key(
         None,
         "total training samples; NUM_EPOCHS follows from the size of the training set; a NUM_EPOCHS in a later file or "
         "on the command line overrides it",
         Range(low=1, high=1e15),
+        effect="neutral",
     )
-    EPOCH_LIMITS: tuple[int, int] = key((10, 100), "minimum and maximum epochs for NUM_SAMPLES", AT_LEAST_1)
+    EPOCH_LIMITS: tuple[int, int] = key(
+        (10, 100), "minimum and maximum epochs for NUM_SAMPLES", AT_LEAST_1, effect="neutral"
+    )
     STOP_AFTER_EPOCH: int | None = key(
-        None, "epoch to stop after, to resume later; the schedule follows NUM_EPOCHS", AT_LEAST_1
+        None,
+        "epoch to stop after, to resume later; the schedule follows NUM_EPOCHS",
+        AT_LEAST_1,
+        effect="neutral",
+        flag=Flag("stop_after_epoch", "N", "training", 2, "stop early, to resume later; same schedule"),
     )
     PATIENCE: int = key(
         0,
         "early stopping: evaluations in a row without a better score than the best checkpoint's before the run ends; "
         "0: never",
         AT_LEAST_0,
+        effect="neutral",
     )
     MIN_IMPROVEMENT: float = key(
-        0.0, "smallest improvement that resets PATIENCE, in the unit of the score in metrics.jsonl", AT_LEAST_0
+        0.0,
+        "smallest improvement that resets PATIENCE, in the unit of the score in metrics.jsonl",
+        AT_LEAST_0,
+        effect="neutral",
     )
     WARMUP_EPOCHS: int | float = key(0, "epochs of linear warm-up, fractions allowed", AT_LEAST_0)
     WARMUP_STEPS: int | None = key(None, "updates of linear warm-up; overrides WARMUP_EPOCHS", AT_LEAST_0)
@@ -140,8 +235,11 @@ class TrainSection(Section):
         "updates in a row with a non-finite loss or gradient that end the run; each is skipped; AMP with float16 "
         "allows 50 more for its loss scaler",
         AT_LEAST_1,
+        effect="neutral",
     )
-    ACCUM_ITER: int = key(1, "batches per update", AT_LEAST_1)
+    ACCUM_ITER: int = key(
+        1, "batches per update", AT_LEAST_1, effect="neutral", flag=Flag("accum_iter", "N", "training", 5)
+    )
     BATCH_NORM: Literal["sync", "local"] | None = key(
         None,
         "batch-norm statistics: sync: over all devices, with 2 small messages per layer; local: per device, and "
@@ -158,15 +256,20 @@ class TrainSection(Section):
         True,
         "compute float32 products and convolutions in TF32 (10-bit mantissa) on GPUs that support it (Ampere and "
         "later); False: full float32",
+        training_only=False,
+        effect="score",
     )
     BUCKET_MEGABYTES: int = key(
         25,
         "size in MiB of the gradient buckets that devices exchange; smaller ones overlap more of the backward pass, "
         "larger ones cost less to send",
         AT_LEAST_1,
+        effect="neutral",
     )
     FIND_UNUSED_PARAMETERS: bool = key(
-        False, "on several devices, give parameters that a step does not use zero gradients; costs a few percent"
+        False,
+        "on several devices, give parameters that a step does not use zero gradients; costs a few percent",
+        effect="neutral",
     )
     LINEAR_SCALED_LR: int | None = key(
         None,
@@ -192,9 +295,13 @@ class TrainSection(Section):
         None,
         "optimizer: each device keeps the optimizer's state and the averaged weights of its share of the parameters "
         "only, and broadcasts the share after each update; None: all devices keep all",
+        effect="neutral",
     )
     RECOMPUTE: bool = key(
-        False, "recompute blocks in the backward pass instead of storing activations: less memory, more time"
+        False,
+        "recompute blocks in the backward pass instead of storing activations: less memory, more time",
+        effect="neutral",
+        flag=Flag("recompute", None, "training", 7, "less memory, slower backward pass"),
     )
     REPEATED_AUGMENT: int = key(
         1, "repeated augmentation: copies of each sample in an epoch of unchanged length", AT_LEAST_1
@@ -210,16 +317,20 @@ class EvaluationSection(Section):
     INTERVAL: Literal[False, 95, 99] = key(
         95,
         "percent of the bootstrap confidence interval that is reported with the main score; off: none",
+        effect="neutral",
     )
     RESAMPLES: int = key(
         1000,
         "bootstrap resamples for INTERVAL",
         Range(low=100, high=1_000_000),
+        effect="neutral",
     )
     GROUP: PathText | None = key(
         None,
         "groups (patients, videos, places) that INTERVAL resamples as a whole: a file sample,group; a column, "
         "FILE:COLUMN; or a name that the dataset defines, such as scene for ScanNet",
+        effect="neutral",
+        flag=Flag("group", "FILE", "data", 4, "table of sample,group to resample as groups"),
     )
 
 
@@ -229,61 +340,126 @@ class RunSettings(Section):
     DATA: DataSection
     MODEL: ModelSection
     TRAIN: TrainSection
-    BASE: list[str] = key([], "YAML files to read before this one, with paths relative to it; only in a file")
-    IMPORTS: list[str] = key([], "your Python modules or files to import in every process")
-    TASK: str = key("classification", "name of a registered task")
+    BASE: list[str] = key(
+        [], "YAML files to read before this one, with paths relative to it; only in a file", effect="place"
+    )
+    IMPORTS: list[str] = key(
+        [],
+        "your Python modules or files to import in every process",
+        effect="place",
+        flag=Flag("import", "MODULE", "run", 2, "your module or file, imported in every process"),
+    )
+    TASK: str = key(DEFAULT_TASK, "name of a registered task", effect="network")
     SAVE: PathText = key(
         "./output",
         "output folder for log, metrics, configuration and checkpoints; not set: a numbered one in ./output with the "
         "recipe's name, such as vit_digits-2, for an evaluation vit_digits_eval",
+        effect="place",
+        flag=Flag("output", "FOLDER", "run", 4, "output folder (default: a new one in ./output)"),
     )
-    SAVE_FREQ: int = key(10, "epochs between permanent checkpoints", AT_LEAST_1)
-    SAVE_EVERY_UPDATES: int = key(0, "updates between mid-epoch checkpoints; 0: never", AT_LEAST_0)
-    SAVE_EVERY_MINUTES: float = key(30.0, "minutes after the last checkpoint until one is saved; 0: never", AT_LEAST_0)
-    SAVE_IN_BACKGROUND: bool = key(True, "write checkpoints while training continues; False saves memory")
-    KEEP_EPOCHS: int = key(1, "number of newest epoch checkpoints that are always kept", AT_LEAST_1)
-    KEEP_UPDATES: int = key(2, "number of newest mid-epoch checkpoints to keep", AT_LEAST_1)
+    SAVE_FREQ: int = key(10, "epochs between permanent checkpoints", AT_LEAST_1, training_only=True, effect="neutral")
+    SAVE_EVERY_UPDATES: int = key(
+        0, "updates between mid-epoch checkpoints; 0: never", AT_LEAST_0, training_only=True, effect="neutral"
+    )
+    SAVE_EVERY_MINUTES: float = key(
+        30.0,
+        "minutes after the last checkpoint until one is saved; 0: never",
+        AT_LEAST_0,
+        training_only=True,
+        effect="neutral",
+    )
+    SAVE_IN_BACKGROUND: bool = key(
+        True, "write checkpoints while training continues; False saves memory", training_only=True, effect="neutral"
+    )
+    KEEP_EPOCHS: int = key(
+        1, "number of newest epoch checkpoints that are always kept", AT_LEAST_1, training_only=True, effect="neutral"
+    )
+    KEEP_UPDATES: int = key(
+        2, "number of newest mid-epoch checkpoints to keep", AT_LEAST_1, training_only=True, effect="neutral"
+    )
     STOP_AFTER_SECONDS: float | None = key(
-        None, "seconds after the command's start at which to save and stop, with exit code 75", ABOVE_0
+        None,
+        "seconds after the command's start at which to save and stop, with exit code 75",
+        ABOVE_0,
+        training_only=True,
+        effect="neutral",
+        flag=Flag("stop_after_seconds", "N", "training", 3, "save and stop after N s, with exit code 75"),
     )
-    VALIDATE_FREQ: int = key(1, "epochs between evaluations", AT_LEAST_1)
-    REPORT_FREQ: int = key(20, "updates between log lines", AT_LEAST_1)
-    LOG_TO: list[str] = key([], "loggers: tensorboard, visualdl, wandb, mlflow, or your own callbacks")
-    SEED: int = key(0, "seed of all random number generators", SEEDS)
+    VALIDATE_FREQ: int = key(1, "epochs between evaluations", AT_LEAST_1, training_only=True, effect="neutral")
+    REPORT_FREQ: int = key(20, "updates between log lines", AT_LEAST_1, training_only=True, effect="neutral")
+    LOG_TO: list[str] = key(
+        [],
+        "loggers: tensorboard, visualdl, wandb, mlflow, or your own callbacks",
+        training_only=True,
+        effect="machine",
+        flag=Flag("log_to", "NAMES", "training", 8, "loggers such as tensorboard, or your callbacks"),
+    )
+    SEED: int = key(
+        0, "seed of all random number generators", SEEDS, effect="training", flag=Flag("seed", "N", "machine", 3)
+    )
     DETERMINISTIC: bool = key(
-        False, "use kernels with bitwise reproducible results on GPUs where Paddle has them; some are slower"
+        False,
+        "use kernels with bitwise reproducible results on GPUs where Paddle has them; some are slower",
+        effect="neutral",
     )
-    EVAL: bool = key(False, "evaluate only")
+    EVAL: bool = key(False, "evaluate only", effect="start", flag=Flag("eval", None, "run", 3))
     ALLOW_CHANGES: bool = key(
         False,
         "evaluate or resume although settings or files have changed or evaluation samples were trained on; differences "
         "are reported",
+        effect="start",
+        flag=Flag("allow_changes", None, "model", 4, "continue despite changed settings or files"),
     )
     EVALUATION: EvaluationSection
-    SAVE_PREDICTIONS: bool = key(False, "write the model's predictions to SAVE/predictions; needs EVAL")
-    AMP: bool = key(False, "mixed precision in training, on GPUs; weights and checkpoints stay float32")
-    EVAL_AMP: bool = key(
-        False, "mixed precision in evaluation and prediction, on GPUs; results differ and are marked as such"
+    SAVE_PREDICTIONS: bool = key(
+        False, "write the model's predictions to SAVE/predictions; needs EVAL", effect="neutral"
     )
-    AMP_DTYPE: Literal["float16", "bfloat16"] = key("float16", "half-precision type of AMP and EVAL_AMP")
+    AMP: bool = key(
+        False,
+        "mixed precision in training, on GPUs; weights and checkpoints stay float32",
+        training_only=True,
+        flag=Flag("amp", None, "training", 6, "mixed precision, on GPUs"),
+    )
+    EVAL_AMP: bool = key(
+        False,
+        "mixed precision in evaluation and prediction, on GPUs; results differ and are marked as such",
+        effect="neutral",
+    )
+    AMP_DTYPE: Literal["float16", "bfloat16"] = key(
+        "float16", "half-precision type of AMP and EVAL_AMP", effect="training"
+    )
     AMP_LEVEL: Literal["O1", "O2"] = key(
         "O1",
         "O1: matrix products and the operations that depend only on them in half precision; O2: also softmax and norms "
         "with half-precision input (a ViT with fused attention has none); weights and gradients are float32 in both",
+        effect="training",
     )
     TO_STATIC: bool = key(
         False,
         "compile the model with paddle.jit.to_static for training and evaluation; on H100s (Paddle 2.6.2, float32) "
         "training was faster without it: ViT-Ti by 15 %, ViT-B by about 10 %, ResNet-50 by 4 %",
+        effect="neutral",
     )
-    NGPUS: int = key(-1, "devices, or processes without a GPU; -1: all visible devices", Range(low=1, also=(-1,)))
+    NGPUS: int = key(
+        -1,
+        "devices, or processes without a GPU; -1: all visible devices",
+        Range(low=1, also=(-1,)),
+        effect="machine",
+        flag=Flag("ngpus", "N", "machine", 1, "devices, or processes on a CPU; -1: all visible"),
+    )
     DEVICE: str = key(
-        "auto", "kind of device: gpu, cpu, xpu, npu or another of Paddle's; auto: an accelerator if there is one"
+        "auto",
+        "kind of device: gpu, cpu, xpu, npu or another of Paddle's; auto: an accelerator if there is one",
+        effect="machine",
+        flag=Flag("device", "KIND", "machine", 2, "gpu, cpu, npu, ...; auto: an accelerator if any"),
     )
     WATCHDOG_SECONDS: float = key(
         300.0,
         "seconds without progress after which a process ends the run of several; waiting for other processes or for "
         "data does not count",
         ABOVE_0,
+        effect="machine",
     )
-    CPU_TUNING: bool = key(True, "set environment variables that make MKL and malloc fast on this processor")
+    CPU_TUNING: bool = key(
+        True, "set environment variables that make MKL and malloc fast on this processor", effect="machine"
+    )

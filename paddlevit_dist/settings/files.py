@@ -1,58 +1,91 @@
-"""YAML files: read safely, BASE files first, into a list of settings with their line numbers."""
+"""YAML files: find the file that ``-cfg`` means, and read it with its BASE files into settings with line numbers.
 
-import dataclasses
+The recipes that come with the package are in ``configs/`` of the repository, in ``recipes/`` when installed.
+"""
+
+import difflib
 import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
 
+from ..registry import known_tables
+from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
-from . import recipes
-from .key import NONE_WORDS, KeySetting, show
-from .table import keys, sections
+from .every_run import DEFAULT_TASK
+from .key import NONE_WORDS, show
+from .table import KeySetting, KeyTable, is_section, keys
+
+_ENDINGS = (".yaml", ".yml")
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 
 
-def read(path: str) -> list[KeySetting]:
+class YamlFile(NamedTuple):
+    """A parsed file.
+
+    Attributes:
+        label: its path, for messages.
+        content: its mapping, without BASE.
+        lines: line of each key.
+        is_base: another file names it in BASE.
+    """
+
+    label: str
+    content: dict[Any, Any]
+    lines: Lines
+    is_base: bool
+
+
+def read(path: str, task: str | None = None) -> list[KeySetting]:
     """Return every setting of the file and of its BASE files, in order; later ones win.
 
     Args:
         path: path of the file, or the name of a recipe.
+        task: the task of the run; None: the one that the files name.
 
     Raises:
         UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
-    return _read(recipes.find(path), ())
+    files = _read(find_file(path), ())
+    named = [file.content["TASK"] for file in files if isinstance(file.content.get("TASK"), str)]
+    task = task or (named[-1] if named else DEFAULT_TASK)
+    tables = tuple(known_tables(task))
+    return [setting for file in files for setting in _list_settings(file, tables)]
 
 
-def _read(path: str, above: tuple[str, ...]) -> list[KeySetting]:
+def _read(path: str, above: tuple[str, ...]) -> list[YamlFile]:
+    """Parse the file and, before it, its BASE files."""
     label = os.path.normpath(path)
     content, lines = _parse(path, label)
-    settings: list[KeySetting] = []
-    file_settings: dict[str, KeySetting] = {}
-    for setting in _flatten(content, (), lines, label):
-        if above:
-            setting = dataclasses.replace(setting, is_base=True)
-        if setting.name in file_settings:
-            first = file_settings[setting.name].origin
-            raise UserError(f"{setting.origin}: {setting.name} is already set at {first}: keep one")
-        file_settings[setting.name] = setting
-    base = file_settings.pop("BASE", None)
-    if base is not None:
+    files: list[YamlFile] = []
+    if "BASE" in content:
+        base = KeySetting("BASE", content.pop("BASE"), label, _format_origin(("BASE",), lines, label))
         for name in _base_names(base):
-            settings += _read_base(name, path, base.origin, (*above, os.path.realpath(path)))
-    return settings + list(file_settings.values())
+            files += _read_base(name, path, base.origin, (*above, os.path.realpath(path)))
+    return [*files, YamlFile(label, content, lines, is_base=bool(above))]
 
 
-def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> list[KeySetting]:
+def _list_settings(file: YamlFile, tables: tuple[KeyTable, ...]) -> list[KeySetting]:
+    settings: dict[str, KeySetting] = {}
+    for setting in _flatten(file.content, (), file, tables):
+        if setting.name in settings:
+            first = settings[setting.name].origin
+            raise UserError(f"{setting.origin}: {setting.name} is already set at {first}: keep one")
+        settings[setting.name] = setting
+    return list(settings.values())
+
+
+def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> list[YamlFile]:
     base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
-        recipe = recipes.base(name)
+        recipe = _find_builtin_base(name)
         if recipe is None:
-            raise UserError(f"{origin}: BASE names {show(name)}: {recipes.missing(base)}")
+            raise UserError(f"{origin}: BASE names {show(name)}: {_explain_missing_file(base)}")
         base = recipe
     if os.path.realpath(base) in above:
         chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
@@ -114,15 +147,17 @@ def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, visited: set[int
             _walk(value, (*path, key.value), lines, visited, label)
 
 
-def _flatten(content: dict[Any, Any], path: tuple[str, ...], lines: Lines, label: str) -> Iterator[KeySetting]:
+def _flatten(
+    content: dict[Any, Any], path: tuple[str, ...], file: YamlFile, tables: tuple[KeyTable, ...]
+) -> Iterator[KeySetting]:
     for key, value in content.items():
         here = (*path, str(key))
         name = ".".join(here)
-        origin = _format_origin(here, lines, label)
-        if name not in sections():
-            yield KeySetting(name, value, label, origin)
+        origin = _format_origin(here, file.lines, file.label)
+        if not is_section(name, tables):
+            yield KeySetting(name, value, file.label, origin, file.is_base)
         elif isinstance(value, dict):
-            yield from _flatten(value, here, lines, label)
+            yield from _flatten(value, here, file, tables)
         elif value is not None:
             raise UserError(f"{origin}: {name} is {show(value)}: expected keys below it, such as {_first_key(name)}")
 
@@ -134,3 +169,98 @@ def _format_origin(path: tuple[str, ...], lines: Lines, label: str) -> str:
 
 def _first_key(section: str) -> str:
     return next(name for name in keys() if name.startswith(f"{section}."))
+
+
+class RecipeMissing(UserError):
+    """Data were named, but no recipe.
+
+    Args:
+        recipe: name of the recipe that the message suggests.
+        reason: what was found at the data's path; empty if nothing was recognized.
+    """
+
+    def __init__(self, message: str, recipe: str, reason: str) -> None:
+        super().__init__(message)
+        self.recipe = recipe
+        self.reason = reason
+
+
+def recipe_folder() -> Path:
+    """Return the folder of the recipes. ``setup.py`` copies them into the built package."""
+    installed = _PACKAGE / "recipes"
+    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+
+
+def is_recipe_file(path: str) -> bool:
+    """Return whether a file is one of the package's recipes or BASE files."""
+    return Path(path).resolve().is_relative_to(recipe_folder().resolve())
+
+
+def recipe_names() -> list[str]:
+    """Return all names in alphabetical order, without the files for BASE."""
+    return sorted(file.stem for file in recipe_folder().glob("*.yaml"))
+
+
+def recipe_title(name: str) -> str:
+    """Return the first line of a recipe, its description."""
+    with open(recipe_folder() / f"{name}.yaml", encoding="utf-8") as lines:
+        return lines.readline().lstrip("# ").rstrip(".\n")
+
+
+def find_file(name: str) -> str:
+    """Return the file that ``-cfg=name`` means: an existing file, else the recipe of that name.
+
+    Raises:
+        UserError: there is neither; the message names the closest match.
+    """
+    path = os.path.expanduser(name)
+    if os.path.isfile(path):
+        return path
+    stem = name[: -len(Path(name).suffix)] if name.endswith(_ENDINGS) else name
+    if os.sep not in name:
+        recipe = recipe_folder() / f"{stem}.yaml"
+        if recipe.is_file():
+            return str(recipe)
+    raise UserError(f"-cfg: {_explain_missing_recipe(path, stem)}")
+
+
+def find_ambiguity(name: str) -> str | None:
+    """Return a notice if ``-cfg=name`` means a recipe, but the current folder has a file of that name, too."""
+    local = next((f"{name}{ending}" for ending in _ENDINGS if os.path.isfile(f"{name}{ending}")), None)
+    if local is None or os.sep in name or os.path.isfile(name) or name not in recipe_names():
+        return None
+    return f"-cfg={name} is the recipe of the package; use -cfg=./{local} for the file in this folder"
+
+
+def _find_builtin_base(name: str) -> str | None:
+    """Return the package's file for ``BASE: name`` that the user's folder lacks: a recipe's name or relative path."""
+    for file in (recipe_folder() / name, recipe_folder() / f"{name}.yaml"):
+        if not os.path.isabs(name) and ".." not in Path(name).parts and file.is_file():
+            return str(file)
+    return None
+
+
+def _explain_missing_file(path: str) -> str:
+    """Format the error for a missing YAML file, with the closest name in its folder."""
+    if os.path.isdir(path):
+        return f"{os.path.normpath(path)} is a folder: expected a YAML file"
+    parent, file = os.path.split(path)
+    present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], n=1, cutoff=0.5)
+    hint = f": did you mean '{os.path.normpath(os.path.join(parent, near[0]))}'?" if near else ""
+    return f"there is no file {os.path.normpath(path)}{hint}"
+
+
+def _explain_missing_recipe(path: str, stem: str) -> str:
+    same = os.path.basename(stem)
+    if os.sep in stem and same in recipe_names() and not os.path.isdir(path):
+        return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
+    message = _explain_missing_file(path)
+    near = difflib.get_close_matches(stem, recipe_names(), n=1, cutoff=0.5)
+    if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
+        return message
+    hint = f"did you mean -cfg={near[0]}?" if near else ""
+    if path != stem:
+        return f"{message}: {hint}"
+    listed = f"'{program('inspect recipes')}' lists all"
+    return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

@@ -8,9 +8,9 @@ from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
 from . import command_line, files, user_modules
-from .command_line import FLAGS, describe_flag
-from .key import COMMAND_LINE, Key, KeySetting
-from .table import keys
+from .command_line import describe_flag
+from .key import Key
+from .table import COMMAND_LINE, KeySetting, keys
 
 
 class CommandHelp(NamedTuple):
@@ -80,7 +80,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
         command = "evaluate"
     about = ABOUT[command]
     rows, group = [], ""
-    for flag in FLAGS.values():
+    for flag in command_line.flags().values():
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
         rows.append((f"{flag.group if flag.group != group else '':9}{left}", describe_flag(flag)))
         group = flag.group
@@ -115,7 +115,7 @@ def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
 
 def _section(title: str, rows: dict[str, Key]) -> list[str]:
     width = max((len(name) for name in rows), default=0)
-    flags = {flag.key: f"-{flag.name}, " for flag in FLAGS.values() if flag.key}
+    flags = {flag.key: f"-{flag.name}, " for flag in command_line.flags().values() if flag.key}
     lines = ["", f"{title}:"] if rows else []
     for key in rows.values():
         if key.name != "BASE":
@@ -128,21 +128,23 @@ def _section(title: str, rows: dict[str, Key]) -> list[str]:
 def _load_user_modules(words: Sequence[str]) -> None:
     """Import the modules that the words name, for the keys that they register."""
     try:
-        flags, _ = command_line.read(words)
+        given, _ = command_line.read(words)
     except UserError:  # print the help anyway
         return
-    settings = files.read(flags["cfg"][-1]) if "cfg" in flags else []
-    if "import" in flags:
-        settings.append(KeySetting("IMPORTS", ",".join(flags["import"]), COMMAND_LINE, "-import"))
+    settings = files.read(given["cfg"].values[-1]) if "cfg" in given else []
+    if "import" in given:
+        settings.append(KeySetting("IMPORTS", ",".join(given["import"].values), COMMAND_LINE, "-import"))
     user_modules.load(settings)
 
 
 def _find_task(words: Sequence[str]) -> str:
     """Return the task that the words choose; the default one if they cannot be parsed, so that help still works."""
     try:
-        flags, overrides = command_line.read(words)
-        settings = {setting.name: setting.value for cfg in flags.get("cfg", [])[-1:] for setting in files.read(cfg)}
-        settings.update([*(("DATA.DATASET", name) for name in flags.get("dataset", [])), *overrides])
+        given, overrides = command_line.read(words)
+        cfg, dataset = given.get("cfg"), given.get("dataset")
+        settings = {setting.name: setting.value for setting in files.read(cfg.values[-1])} if cfg else {}
+        settings.update({"DATA.DATASET": dataset.values[-1]} if dataset else {})
+        settings.update(overrides)
         if "TASK" in settings:
             return find_name("task", settings["TASK"])
         package = (

@@ -1,14 +1,34 @@
-"""A configuration key: its allowed values, the parsing of a value, and the table of the keys that one package reads."""
+"""Keys as fields of classes: type, default, range, help, effect and flag of a key are at its field.
+
+    class Train(Section):
+        BASE_LR: float = key(1e-3, "learning rate after warm-up", ABOVE_0)
+        GRAD_CLIP: float | None = key(None, "largest global norm of the gradients", ABOVE_0)
+
+    class Settings(Section):
+        TRAIN: Train
+
+A package that adds keys to a section derives its own class from the class of the package below. Readers name these
+classes as the type of a configuration, so that mypy knows each key and its type. At run time a configuration is a
+frozen ``CfgNode`` of this shape, which also holds the keys of users; the classes are never instantiated.
+"""
 
 import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, ItemsView, Iterator
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from yacs.config import CfgNode
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: bool) -> Callable[[type], type]:
+        """Return classes unchanged: only type checkers need the decorator."""
+        return lambda cls: cls
+
 
 NONE_WORDS = ("", "none", "null", "~")
 
@@ -72,6 +92,39 @@ SHARE_ABOVE_0 = Range(low=0, high=1, low_open=True)
 SEEDS = Range(low=0, high=2**31 - 1)
 
 
+class Flag(NamedTuple):
+    """A flag of the command line.
+
+    Attributes:
+        name: name without hyphens.
+        argument: placeholder of its value; None for a switch.
+        group: section of the help page.
+        place: position in this section; flags without one come last.
+        meaning: what it does, in a few words; empty: the key's meaning.
+        key: the key that it sets; None for a flag of the command itself.
+    """
+
+    name: str
+    argument: str | None
+    group: str
+    place: int = 99
+    meaning: str = ""
+    key: str | None = None
+
+
+EFFECTS = {  # effect of a key -> what another value changes
+    "network": "what the weights compute",
+    "score": "training and evaluation results",
+    "training": "training results, but not the score of given weights",
+    "data": "training results; a None that follows from the data is not compared",
+    "neutral": "no result",
+    "machine": "no result; may differ between machines",
+    "start": "one start of a run, but not its results",
+    "place": "one start of a run; may differ between machines",
+}
+_EFFECTS_BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "training"}
+
+
 @dataclass(frozen=True)
 class Key:
     """A row of the table of keys.
@@ -88,6 +141,10 @@ class Key:
         optional: None is allowed and means "not set".
         words: texts allowed in place of a sequence.
         or_many: the value is one item or a list of them, such as a number for each stage.
+        training_only: an evaluation does not read the key.
+        effect: what another value changes, one of ``EFFECTS``. Empty: "training" with ``training_only``, else the
+            effect of its section: MODEL "network", TRAIN and DATA "training", all others "score".
+        flag: the flag that also sets the key, if any. Only keys of this package have one.
     """
 
     name: str
@@ -101,6 +158,15 @@ class Key:
     optional: bool = False
     words: tuple[str, ...] = ()
     or_many: bool = False
+    training_only: bool = False
+    effect: str = ""
+    flag: Flag | None = None
+
+    def __post_init__(self) -> None:
+        if not self.effect:
+            section, dot, _ = str(self.name).partition(".")
+            in_section = _EFFECTS_BY_SECTION.get(section, "score") if dot else "score"
+            object.__setattr__(self, "effect", "training" if self.training_only else in_section)
 
     def expected(self) -> str:
         """Describe the allowed values, in words that follow "expected "."""
@@ -237,137 +303,124 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-COMMAND_LINE = "command line"
-SettingsT = TypeVar("SettingsT")  # a class of settings, see ``section``
+Item = TypeVar("Item")
+PathText = Annotated[str, "path"]  # ~ in it means the user's home folder
+Pair = Annotated[list[Item], 2]
+Triple = Annotated[list[Item], 3]
 
-
-@dataclass(frozen=True)
-class KeySetting:
-    """The value of one key and its origin.
-
-    Attributes:
-        source: "command line" or the file.
-        origin: for messages: file and line, or the flag.
-        is_base: the file is one that BASE names.
-        is_implied: the value was inferred, not written (``KeyTable.infer``).
-    """
-
-    name: str
-    value: Any
-    source: str
-    origin: str
-    is_base: bool = False
-    is_implied: bool = False
-
-
-class ConfigView(Generic[SettingsT]):
-    """The merged values and their origins, as rules see them: ``ConfigView[RunSettings]`` names the settings they read.
-
-    ``config[name]`` describes key, value and origin for a message; ``name in config`` is true if the key was set.
-    """
-
-    def __init__(self, values: SettingsT, settings: Mapping[str, KeySetting]) -> None:
-        self.values = values
-        self.settings = settings
-
-    def __getitem__(self, name: str) -> str:
-        setting = self.settings.get(name)
-        return f"{name} {get_value(self.values, name)} ({setting.origin if setting else 'default'})"
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.settings
-
-
-def get_value(values: CfgNode, name: str) -> Any:
-    """Return the value of the dotted ``name``."""
-    for part in name.split("."):
-        values = values[part]
-    return values
-
-
-class IgnoredKeys(NamedTuple):
-    """Keys that a run does not read because of the value of another key.
-
-    Args:
-        names: the ignored keys; a dot at the end means a whole section.
-        condition: name of the other key.
-        reason: why they are ignored; {} is replaced with the description of ``condition``.
-    """
-
-    names: tuple[str, ...]
-    condition: str
-    reason: str
-
-
-def _nothing(*_: Any) -> Any:
-    return ()
-
-
-EFFECTS = {  # effect of a key -> what another value changes
-    "network": "what the weights compute",
-    "score": "training and evaluation results",
-    "training": "training results, but not the score of given weights",
-    "data": "training results; a None that follows from the data is not compared",
-    "neutral": "no result",
-    "machine": "no result; may differ between machines",
-    "start": "one start of a run, but not its results",
-    "place": "one start of a run; may differ between machines",
+_KINDS = {  # types of the value, or of its choices -> kind of the key
+    frozenset({int}): "int",
+    frozenset({float}): "float",
+    frozenset({int, float}): "number",
+    frozenset({bool}): "bool",
+    frozenset({str}): "text",
+    frozenset({bool, str}): "switch",
+    frozenset({bool, int}): "switch",
 }
-_BY_SECTION = {"MODEL": "network", "TRAIN": "training", "DATA": "training"}
-_Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
 
 
-@dataclass(frozen=True, eq=False)
-class KeyTable:
-    """The keys that one package reads, and its rules for them.
+class _SectionField(NamedTuple):
+    default: Any
+    meaning: str
+    within: Range | None
+    training_only: bool | None
+    effect: str
+    flag: Flag | None
 
-    It is in a module without Paddle next to the reader; the registry names it for each task that reads it.
+
+def key(
+    default: Any,
+    meaning: str,
+    within: Range | None = None,
+    *,
+    training_only: bool | None = None,
+    effect: str = "",
+    flag: Flag | None = None,
+) -> Any:
+    """Define a key as a field of a ``Section``.
+
+    Its annotation defines the type: ``int``, ``float``, ``int | float``, ``bool``, ``str``, ``PathText``,
+    ``bool | str`` or a ``Literal`` of the choices; a list of these, a ``Pair``, ``Triple`` or tuple of them;
+    ``int | list[int]`` for one or a list; ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None``
+    for an optional key.
 
     Args:
-        keys: the rows; they alone define the defaults.
-        training: names of the keys that an evaluation does not read; a dot at the end means a whole section.
-        effects: one of ``EFFECTS`` -> names of the keys that have it; a dot at the end means a whole section. Any other
-            key has "training" if ``training`` names it, else the effect of its section: MODEL "network", TRAIN and DATA
-            "training", all others "score".
-        infer: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and
-            the values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package.
-        resolve_defaults: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those
-            that were, in place, and returns notices. ``all_settings`` also has the settings that others override.
-        check: ``check(config)`` raises ``UserError`` where two values contradict each other, and returns notices.
-        find_ignored: ``find_ignored(config)`` yields the keys that this run does not read.
-        renamed: key in PaddleViT's files -> its name here.
-        renamed_values: (key, value in PaddleViT's files in lower case) -> the value here.
-        ignored_keys: keys of PaddleViT's files without effect on results -> why they are not needed.
-        is_optional: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default.
+        default: value when neither a file nor the command line sets the key.
+        meaning: what the key sets, in one line.
+        within: the numbers allowed, None for any finite one.
+        training_only: an evaluation does not read the key; None: only a key of TRAIN is.
+        effect: what another value changes, and so whether a run may resume with it: one of ``EFFECTS``; empty: by its
+            section, see ``Key``.
+        flag: the flag that also sets the key, if any.
     """
-
-    keys: tuple[Key, ...]
-    training: tuple[str, ...] = ()
-    effects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, user_files: ("", {})
-    resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing
-    check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
-    find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
-    ignored_keys: Mapping[str, str] = field(default_factory=dict)
-    is_optional: bool = False
-
-    def applies(self, values: CfgNode) -> bool:
-        """Return whether ``resolve_defaults`` and ``check`` apply to these values (see ``is_optional``)."""
-        return not self.is_optional or any(get_value(values, key.name) != key.default for key in self.keys)
-
-    def find_effect(self, name: str) -> str:
-        """Return the effect of another value of the key ``name``, one of ``EFFECTS``."""
-        named = next((effect for effect, names in self.effects.items() if covers(names, name)), None)
-        in_section = _BY_SECTION.get(name.partition(".")[0], "score") if "." in name else "score"
-        return named or ("training" if covers(self.training, name) else in_section)
-
-    def training_names(self) -> set[str]:
-        """Return the names of the keys that an evaluation does not read."""
-        return {key.name for key in self.keys if covers(self.training, key.name)}
+    return _SectionField(default, meaning, within, training_only, effect, flag)
 
 
-def covers(names: Sequence[str], name: str) -> bool:
-    """Return whether ``name`` is one of the names or in one of the sections among them."""
-    return any(name == other or (other.endswith(".") and name.startswith(other)) for other in names)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Section:
+    """Keys, and sections inside; the names of its fields are in capitals."""
+
+    if TYPE_CHECKING:  # what every CfgNode has
+
+        def __getitem__(self, name: str) -> Any: ...
+
+        def get(self, name: str, default: Any = None) -> Any:
+            """Return the value of a key or section."""
+
+        def items(self) -> ItemsView[str, Any]:
+            """Return names and values."""
+
+        def clone(self) -> Any:
+            """Return a copy."""
+
+
+def rows(section: type[Section], above: str = "") -> tuple[Key, ...]:
+    """Return the rows of the keys that a class and its sections declare, in order, without inherited ones."""
+    return tuple(_rows(section, above))
+
+
+def _rows(section: type[Section], above: str) -> Iterator[Key]:
+    for name, annotation in section.__dict__.get("__annotations__", {}).items():
+        if name in section.__dict__:
+            yield _row(f"{above}{name}", annotation, section.__dict__[name])
+        else:
+            yield from _rows(annotation, f"{above}{name}.")
+
+
+def _row(name: str, annotation: Any, field: _SectionField) -> Key:
+    members = [member for member in _members(annotation) if member is not NoneType]
+    sequence = next(filter(None, map(_sequence, members)), None)
+    others = [member for member in members if _sequence(member) is None]
+    words = tuple(word for member in others for word in get_args(member)) if sequence else ()
+    items, length = (_members(sequence[0]), sequence[1]) if sequence else (members, None)
+    choices = get_args(items[0]) if get_origin(items[0]) is Literal else None
+    is_named = get_origin(items[0]) is Annotated
+    return Key(
+        name,
+        field.default,
+        get_args(items[0])[1] if is_named else _KINDS[frozenset(map(type, choices) if choices else items)],
+        field.meaning,
+        field.within,
+        choices,
+        many=sequence is not None and (not others or bool(words)),
+        length=length,
+        optional=NoneType in _members(annotation),
+        words=words,
+        or_many=sequence is not None and bool(others) and not words,
+        training_only=name.startswith("TRAIN.") if field.training_only is None else field.training_only,
+        effect=field.effect,
+        flag=None if field.flag is None else field.flag._replace(key=name),
+    )
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _sequence(member: Any) -> tuple[Any, int | None] | None:
+    """Return the item type and the length of a list or tuple; None for any other type."""
+    plain, length = get_args(member) if get_origin(member) is Annotated else (member, None)
+    items = get_args(plain)
+    if get_origin(plain) is tuple:
+        return items[0], len(items)
+    return (items[0], length) if get_origin(plain) is list else None

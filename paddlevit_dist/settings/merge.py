@@ -2,25 +2,39 @@
 
 import dataclasses
 import difflib
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from yacs.config import CfgNode
 
 from .. import plugins, registry
-from ..runtime.environment import program
 from ..runtime.errors import UserError
-from ..runtime.help_pages import COLUMNS, HELP
-from ..runtime.printing import without_credentials
-from . import checks, command_line, files, help, recipes, user_modules
-from .every_run import RunSettings
-from .key import COMMAND_LINE, ConfigView, InvalidValue, KeySetting, OutOfRange, show
-from .table import default_config, find_keys, find_tables, keys, leaves, put
+from ..runtime.help_pages import HELP
+from . import command_line, files, names, user_modules
+from .every_run import DEFAULT_TASK, RunSettings
+from .key import InvalidValue, Key, OutOfRange, show
+from .table import (
+    COMMAND_LINE,
+    ConfigView,
+    KeySetting,
+    KeyTable,
+    covers,
+    default_config,
+    describe,
+    find_key,
+    find_keys,
+    find_tables,
+    keys,
+    keys_of,
+    leaves,
+    put,
+    tables_with,
+)
 
+_MAX_LISTED = 5  # keys of another task in a message
+_SAVED_SHARE = 0.8  # of the engine's keys: a file with more of them was saved by a run
 _FITTED = "follows from other keys"  # source of a derived value: neither set nor the default
 
 
@@ -57,7 +71,7 @@ class Configuration:
 
     def describe(self) -> str:
         """Format the tree as YAML, with the source of each value in a column of comments."""
-        return _describe(self.values, self.sources)
+        return describe(self.values, self.sources)
 
 
 def load(
@@ -78,7 +92,9 @@ def load(
         SystemExit: help was requested and is printed.
     """
     if set(HELP) & set(argv):
-        print(help.help_text(argv, command))
+        from .help import help_text  # it imports the tables of all tasks
+
+        print(help_text(argv, command))
         raise SystemExit(0)
     parsed, cfg, settings = _read(argv)
     if not is_trusted:
@@ -86,7 +102,8 @@ def load(
         if named is not None and named.source != COMMAND_LINE:
             registry.refuse_unnamed_code(named.value, named.origin)
         user_modules.explain_missing(settings)
-    elif imported := user_modules.load(settings, should_print=parsed.show):
+    elif any(setting.name == "IMPORTS" for setting in settings):
+        imported = user_modules.load(settings, should_print=parsed.show)
         parsed, cfg, settings = _read(argv)  # again, now that their keys are accepted
         settings = user_modules.merge_imports(settings, imported)
     try:
@@ -103,27 +120,50 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     """Return the command line, the file that it names, and all settings of both, in order; later ones win."""
     command = command_line.parse(argv)
     cfg = command.cfg
+    settings = files.read(cfg, _named_task(command.settings)) if cfg is not None else []
+    task = _named_task([*settings, *command.settings]) or DEFAULT_TASK
+    for setting in command.settings:
+        is_text = isinstance(setting.value, str)  # else of a flag without a value
+        value = command_line.parse_value(setting.name, setting.value, task) if is_text else setting.value
+        settings.append(dataclasses.replace(setting, value=value))
     if cfg is None:
-        return command, cfg, command.settings
-    tables = registry.key_tables()
-    accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
-    settings, notices = registry.adapt_clone(files.read(cfg) + command.settings, accepted)
-    command.notices += [*filter(None, [recipes.find_ambiguity(cfg)]), *notices]
+        return command, cfg, settings
+    notices: list[str] = []
+    if _may_be_of_clone(settings):
+        tables = registry.key_tables()
+        accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
+        settings, notices = registry.adapt_clone(settings, accepted)
+    command.notices += [*filter(None, [files.find_ambiguity(cfg)]), *notices]
     return command, cfg, settings
+
+
+def _named_task(settings: Sequence[KeySetting]) -> str | None:
+    """Return the last value of TASK, in the given spelling; None if it is not set."""
+    return next((str(setting.value) for setting in reversed(settings) if setting.name == "TASK"), None)
+
+
+def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
+    """Return whether a user's file names the model, or the command line one that is not known: maybe PaddleViT's."""
+    name = next((setting for setting in reversed(settings) if setting.name == "MODEL.NAME"), None)
+    if name is None:
+        return False
+    return not (name.value in registry.MODELS if name.source == COMMAND_LINE else files.is_recipe_file(name.source))
 
 
 def _load(
     command: command_line.CommandLine, cfg: str | None, settings: list[KeySetting], example: str | None
 ) -> Configuration:
     if cfg is None and example is not None:
-        cfg = _example_unless_data(command.settings, example)
-        settings = (files.read(cfg) if cfg else []) + settings
-    accepted, renamed, ignored = _accept(settings)
+        cfg = names.find_example(command.settings, example)
+        settings = (files.read(cfg, _named_task(settings)) if cfg else []) + settings
+    task = _named_task(settings) or DEFAULT_TASK
+    accepted, renamed, ignored = _accept(settings, task)
     if example is not None:
-        accepted, respelled = _resolve_names(accepted)
+        registry.prefer_models_of(task)
+        accepted, respelled = names.resolve_names(accepted)
         renamed += respelled
 
-    implied = _find_implied(split_by_file(settings), accepted)
+    implied = _find_implied(split_by_file(settings, task), accepted, task)
     stated = accepted
     accepted = {
         **{setting.name: setting for setting in implied},
@@ -131,12 +171,14 @@ def _load(
         **{setting.name: setting for setting in implied},
     }
 
-    values = default_config()
+    values = default_config(task)
+    known = keys_of(registry.known_tables(task))
     for setting in accepted.values():
-        put(values, setting.name, setting.value)
-    recipe_epochs = _recipe_epochs(settings)
-    if example is not None and (_reads_no_path(accepted, values) or _is_of_another_layout(accepted, values)):
-        accepted, guessed = _with_guessed_dataset(accepted, values)
+        if setting.name in known:  # not a key of another task in a BASE file, which is reported
+            put(values, setting.name, setting.value)
+    recipe_epochs = _recipe_epochs(settings, known["TRAIN.NUM_EPOCHS"])
+    if example is not None and (names.reads_no_path(accepted, values) or names.is_of_another_layout(accepted, values)):
+        accepted, guessed = names.guess_dataset(accepted, values)
         renamed += guessed
     chosen = dict(leaves(values))
     for table in find_tables(values):
@@ -144,35 +186,37 @@ def _load(
             renamed += table.resolve_defaults(values, accepted, settings)
     view = ConfigView(values, accepted)
     if example is not None:
-        checks.check_task_dataset_model(view)
-    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, stated, values), *checks.check(view)]
+        names.check_task_dataset_model(view)
+    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, stated, values), *_check(view)]
     values.freeze()
 
-    sources = {name: accepted[name].source if name in accepted else "default" for name in keys()}
+    sources = {name: accepted[name].source if name in accepted else "default" for name in known}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
-def split_by_file(settings: Sequence[KeySetting]) -> list[dict[str, KeySetting]]:
+def split_by_file(settings: Sequence[KeySetting], task: str) -> list[dict[str, KeySetting]]:
     """Return the accepted settings of each file by name, in the order in which later files win."""
-    files: dict[str, list[KeySetting]] = {}
+    by_file: dict[str, list[KeySetting]] = {}
     for setting in settings:
         if setting.source != COMMAND_LINE:
-            files.setdefault(setting.source, []).append(setting)
-    return [_accept(file_settings)[0] for file_settings in files.values()]
+            by_file.setdefault(setting.source, []).append(setting)
+    return [_accept(file_settings, task)[0] for file_settings in by_file.values()]
 
 
-def _find_implied(files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting]) -> list[KeySetting]:
+def _find_implied(
+    named_files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting], task: str
+) -> list[KeySetting]:
     """Return the settings that the named files imply, except those that the command line sets.
 
     They override the values in the file, but the file stays their source.
     """
-    origin = next((setting.source for file in files for setting in file.values()), "")
-    user_files = [file for file in files if file and not recipes.is_builtin(next(iter(file.values())).source)]
+    origin = next((setting.source for file in named_files for setting in file.values()), "")
+    user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
     return [
         KeySetting(name, value, source, origin, is_implied=True)
-        for source, values in (table.infer(files, user_files) for table in registry.key_tables())
+        for source, values in (table.infer(named_files, user_files) for table in registry.known_tables(task))
         for name, value in values.items()
         if name not in accepted or accepted[name].source != COMMAND_LINE
     ]
@@ -193,110 +237,16 @@ def _log_implied(implied: list[KeySetting], stated: dict[str, KeySetting], value
     ]
 
 
-def _example_unless_data(settings: list[KeySetting], example: str) -> str | None:
-    """Return the example if no data is named, None for a user's dataset; raise ``RecipeMissing`` for any other data."""
-    by_name = {setting.name: setting for setting in settings}
-    named = by_name.get("DATA.DATASET") or by_name.get("DATA.DATA_PATH")
-    reason = ""
-    if named is None:
-        return example
-    if named.name == "DATA.DATASET":
-        name = registry.find_name("dataset", str(named.value))
-        package = registry.find_package("dataset", name)
-        if package is None:
-            return None
-    else:
-        guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
-        name, reason = (guess.dataset, guess.reason) if guess else ("", "")
-        package = registry.find_package("dataset", name) or "images"
-    recipe = registry.RECIPES.get(name, registry.RECIPES[package])
-    raise recipes.RecipeMissing(
-        f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
-        f"'{program('inspect recipes')}' lists",
-        recipe,
-        reason,
-    )
-
-
-def _reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
-    """Return whether a path was set that nothing would read: no dataset is named, or the recipe's is embedded.
-
-    Raises:
-        UserError: path and embedded dataset were set together.
-    """
-    path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
-    if values.DATA.DATA_PATH is None or path is None:
-        return False
-    if dataset is None:
-        return True
-    if dataset.value not in registry.EMBEDDED:
-        return False
-    if dataset.source == path.source:
-        raise UserError(
-            f"DATA.DATA_PATH {path.value} ({path.origin}): dataset {dataset.value} comes with the package and reads no "
-            "path: remove the path, or name the dataset at that path"
-        )
-    return True
-
-
-def _is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
-    """Return whether -data_path has boxes in another layout than the recipe's dataset: any detector can read them."""
-    path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
-    if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
-        return False
-    if registry.annotation_type("dataset", dataset.value) != registry.BOX_LABELS or not os.path.isdir(path.value):
-        return False
-    layouts = registry.find_box_datasets(path.value)
-    return len(layouts) == 1 and dataset.value not in layouts
-
-
-def _with_guessed_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
-    """Guess the dataset from the files at DATA.DATA_PATH."""
-    path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
-    instead = f" instead of {named.value} ({named.origin})" if named else ""
-    instead += ", which reads no path" if named and named.value in registry.EMBEDDED else ""
-    guess = registry.guess_dataset(path, values.TASK)
-    if guess is None:
-        raise UserError(
-            f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
-            "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
-            "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
-            + ", ".join(sorted(registry.DATASETS))
-        )
-    values.DATA.DATASET = guess.dataset
-    setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
-    return {**accepted, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
-
-
-def _recipe_epochs(settings: list[KeySetting]) -> int:
-    """Return TRAIN.NUM_EPOCHS of the files, before the command line changes it."""
-    key = keys()["TRAIN.NUM_EPOCHS"]
+def _recipe_epochs(settings: list[KeySetting], key: Key) -> int:
+    """Return TRAIN.NUM_EPOCHS, described by ``key``, of the files, before the command line changes it."""
     in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
     return key.parse(in_files[-1].value) if in_files else key.default
 
 
-def _resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting], list[str]]:
-    """Replace names of model, dataset and task by their registered spelling; return notices about the changes."""
-    notices = []
-    for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
-        setting = accepted.get(name)
-        if setting is None:
-            continue
-        try:
-            value = registry.find_name(kind, setting.value)
-        except UserError as error:
-            raise UserError(f"{setting.origin}: {name}: {error}") from None
-        if value != setting.value:
-            notices.append(f"{setting.origin}: {name} {show(setting.value)} is called '{value}' here")
-            if kind == "model" and registry.is_weights_name(setting.value):
-                notices[-1] += ", and does not load its weights: -pretrained=NAME does"
-            accepted = {**accepted, name: dataclasses.replace(setting, value=value)}
-    return accepted, notices
-
-
-def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str], list[str]]:
+def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting], list[str], list[str]]:
     """Return the last setting of each key, parsed, and notices of renamed keys and of keys that only PaddleViT has."""
-    tables = registry.key_tables()
+    tables: list[KeyTable] = tables_with([setting.name for setting in settings], task)
+    known = keys_of(tables)
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: reason for table in tables for theirs, reason in table.ignored_keys.items()}
@@ -314,7 +264,7 @@ def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str
         if ours is not None:
             notices.append(f"{setting.origin}: {setting.name} is called {ours} here")
             setting = dataclasses.replace(setting, name=ours)
-        if setting.name not in keys():
+        if setting.name not in known:
             raise UserError(_unknown_key(setting) + _unknown_model(setting, settings))
         if setting.name == "BASE":
             raise UserError(f"{setting.origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
@@ -323,12 +273,12 @@ def _accept(settings: list[KeySetting]) -> tuple[dict[str, KeySetting], list[str
         if renamed is not None:
             notices.append(f"{setting.origin}: {setting.name} {show(value)} is called '{renamed}' here")
             value = renamed
-        accepted[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
+        accepted[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, known, settings))
     return accepted, notices, list(ignored.values())
 
 
-def _parse(setting: KeySetting, value: Any, settings: list[KeySetting]) -> Any:
-    key = keys()[setting.name]
+def _parse(setting: KeySetting, value: Any, known: dict[str, Key], settings: list[KeySetting]) -> Any:
+    key = known[setting.name]
     try:
         return key.parse(value)
     except InvalidValue as mismatch:
@@ -372,67 +322,96 @@ def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
     return f"; MODEL.NAME {show(names[-1])} is not a known model{': ' + near if near else ''}"
 
 
-def dump_yaml(values: CfgNode) -> str:
-    """Format the task's keys as YAML that ``load`` turns into equal values, except for passwords and tokens in URLs.
+def _check(config: ConfigView[RunSettings]) -> list[str]:
+    """Check the merged values and return notices.
 
-    BASE is omitted, as its files are merged.
+    Raises:
+        UserError: a key was set that the task does not read, or two values contradict each other.
     """
-    return "".join(f"{line}\n" for line, _ in _lines(values))
+    task = config.values.TASK
+    tables = find_tables(config.values)
+    if task not in registry.TABLES:  # a user's task, which may read keys of any table
+        values = config.values
+        chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
+        tables = [
+            *registry.common_tables(),
+            *(table for kind, name in chosen for table in registry.custom_tables(kind, name)),
+        ]
+    notices = _find_foreign_keys(config)
+    for table in tables:
+        if table.applies(config.values):
+            notices += table.check(config)
+    return [*notices, *_report_ignored(config, tables)]
 
 
-def _describe(values: CfgNode, sources: dict[str, str]) -> str:
-    """Format the tree as YAML with the source of each value in a column of comments.
+def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
+    """Return the files that a run has saved: they contain every key, so their defaults are not choices of the user."""
+    names = [key.name for table in registry.common_tables() for key in table.keys]
+    sources = [config.settings[name].source for name in names if name in config]
+    return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
-    A long value shifts its comment; a very long value moves it to the line above; a long source is cut at its start.
+
+def _find_foreign_keys(config: ConfigView[RunSettings]) -> list[str]:
+    """Return notices about keys of BASE files that only other tasks read.
+
+    Raises:
+        UserError: such a key was set for this run.
     """
-    lines = _lines(values)
-    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
-    described = []
-    for line, name in lines:
-        if name is None:
-            described.append(line)
-            continue
-        left = COLUMNS - len(line) - len("  # ")
-        source = sources[name]
-        if left < len("command line"):
-            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, COLUMNS // 2)}", line]
-            continue
-        source = _end(source, left)
-        described.append(f"{line:<{min(column, COLUMNS - len(source) - len('  # '))}}  # {source}")
-    return "\n".join(described)
+    task = config.values.TASK
+    readable, whole = find_keys(config.values), _find_saved_files(config)
+    wrong = [setting for name, setting in config.settings.items() if name not in readable]
+    refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
+    if refused:
+        more = ", ".join(f"{setting.name} ({setting.origin})" for setting in refused[1 : 1 + _MAX_LISTED])
+        more += f" and {len(refused) - 1 - _MAX_LISTED} more" if len(refused) > 1 + _MAX_LISTED else ""
+        raise UserError(
+            f"{refused[0].origin}: {refused[0].name} is read by {_format_readers(refused[:1])}, not by {task}: "
+            "remove it" + (f", and also {more}" if more else "")
+        )
+    notices = []
+    for source, group in _group_by_source(wrong).items():
+        names = f"{len(group)} keys" if source in whole else ", ".join(setting.name for setting in group)
+        notices.append(f"{source}: no effect: {names}: read by {_format_readers(group)}, not by {task}")
+    return notices
 
 
-def _end(text: str, length: int) -> str:
-    return text if len(text) <= length else f"...{text[3 - length :]}"
+def _group_by_source(settings: list[KeySetting]) -> dict[str, list[KeySetting]]:
+    sources: dict[str, list[KeySetting]] = {}
+    for setting in settings:
+        sources.setdefault(setting.source, []).append(setting)
+    return sources
 
 
-def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
-    """Return the lines of YAML: for a key with its dotted name, for a section with None."""
-    accepted = find_keys(values)
-    lines: list[tuple[str, str | None]] = []
-    open_sections: list[str] = []
-    for name, value in leaves(values):
-        *sections, last = name.split(".")
-        if name == "BASE" or name not in accepted:
-            continue
-        for depth, section in enumerate(sections):
-            if open_sections[: depth + 1] != sections[: depth + 1]:
-                lines.append((f"{'  ' * depth}{section}:", None))
-        open_sections = sections
-        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(_public(value))}", name))
-    return lines
+def _format_readers(settings: list[KeySetting]) -> str:
+    readers = dict.fromkeys(reader for setting in settings for reader in registry.find_readers(setting.name))
+    parts = []
+    for kind in ("task", "dataset", "model"):
+        names = [name for other, name in readers if other == kind]
+        parts += [f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"] if names else []
+    return ", ".join(parts) or "no task"
 
 
-def _public(value: Any) -> Any:
-    """Remove passwords and tokens from the URLs in a value: the output is stored and shown."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_public, value))
-    return without_credentials(value) if isinstance(value, str) else value
+def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:
+    """Yield one line per key that was set and that this run does not read.
 
-
-def _scalar(value: Any) -> str:
-    quoted = isinstance(value, str) and not value.isprintable()
-    text = yaml.safe_dump(
-        value, default_flow_style=True, default_style='"' if quoted else None, width=10**6, allow_unicode=True
-    )
-    return text.replace("\n...\n", "").strip()
+    Training keys of a recipe in an evaluation, and keys of a BASE file that another file overrides, are not reported:
+    recipes and BASE are made for that.
+    """
+    whole = _find_saved_files(config)
+    skipped = set()  # reported, or not worth a line
+    if config.values.EVAL:
+        skipped = {name for table in tables for name in table.training_names()}
+        for name, setting in config.settings.items():
+            if name in skipped and setting.source == COMMAND_LINE:
+                yield f"{config[name]}: no effect: it is for training, and {config['EVAL']}"
+    for rule in [rule for table in tables for rule in table.find_ignored(config)]:
+        condition = config.settings.get(rule.condition)
+        for name, setting in config.settings.items():
+            if name in skipped or setting.is_implied or not covers(rule.names, name):
+                continue
+            skipped.add(name)
+            is_overridden = setting.is_base and condition is not None and condition.source != setting.source
+            key = find_key(name, config.values.TASK) if setting.source in whole else None
+            if is_overridden or (key is not None and setting.value == key.default):
+                continue
+            yield f"{config[name]}: no effect: {rule.reason.format(config[rule.condition])}"

@@ -1,14 +1,133 @@
-"""All keys, collected from the tables next to their readers (``registry.TABLES``), and the tree of their values."""
+"""Tables of keys with their rules, each next to its readers (``registry.TABLES``), and the tree of a configuration.
+
+A configuration contains the keys of its task, and those that users have registered. The tables of other tasks are
+imported only for help, and for a name that the task's tables lack.
+"""
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import yaml
 from yacs.config import CfgNode
 
-from ..registry import key_tables
-from .key import Key, KeyTable
-from .section import Section
+from ..registry import iterate_tables, key_tables, known_tables
+from ..runtime.help_pages import COLUMNS
+from ..runtime.printing import without_credentials
+from .key import Flag, Key, Section
+
+COMMAND_LINE = "command line"
+SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
+
+
+@dataclass(frozen=True)
+class KeySetting:
+    """The value of one key and its origin.
+
+    Attributes:
+        source: "command line" or the file.
+        origin: for messages: file and line, or the flag.
+        is_base: the file is one that BASE names.
+        is_implied: the value was inferred, not written (``KeyTable.infer``).
+    """
+
+    name: str
+    value: Any
+    source: str
+    origin: str
+    is_base: bool = False
+    is_implied: bool = False
+
+
+class ConfigView(Generic[SettingsT]):
+    """The merged values and their origins, as rules see them: ``ConfigView[RunSettings]`` names the settings they read.
+
+    ``config[name]`` describes key, value and origin for a message; ``name in config`` is true if the key was set.
+    """
+
+    def __init__(self, values: SettingsT, settings: Mapping[str, KeySetting]) -> None:
+        self.values = values
+        self.settings = settings
+
+    def __getitem__(self, name: str) -> str:
+        setting = self.settings.get(name)
+        return f"{name} {get_value(self.values, name)} ({setting.origin if setting else 'default'})"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.settings
+
+
+def get_value(values: CfgNode, name: str) -> Any:
+    """Return the value of the dotted ``name``."""
+    for part in name.split("."):
+        values = values[part]
+    return values
+
+
+class IgnoredKeys(NamedTuple):
+    """Keys that a run does not read because of the value of another key.
+
+    Args:
+        names: the ignored keys; a dot at the end means a whole section.
+        condition: name of the other key.
+        reason: why they are ignored; {} is replaced with the description of ``condition``.
+    """
+
+    names: tuple[str, ...]
+    condition: str
+    reason: str
+
+
+def _nothing(*_: Any) -> Any:
+    return ()
+
+
+_Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
+
+
+@dataclass(frozen=True, eq=False)
+class KeyTable:
+    """The keys that one package reads, and its rules for them.
+
+    It is in a module without Paddle next to the reader; the registry names it for each task that reads it.
+
+    Args:
+        keys: the rows; they alone define the defaults, effects and flags.
+        infer: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and
+            the values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package.
+        resolve_defaults: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those
+            that were, in place, and returns notices. ``all_settings`` also has the settings that others override.
+        check: ``check(config)`` raises ``UserError`` where two values contradict each other, and returns notices.
+        find_ignored: ``find_ignored(config)`` yields the keys that this run does not read.
+        renamed: key in PaddleViT's files -> its name here.
+        renamed_values: (key, value in PaddleViT's files in lower case) -> the value here.
+        ignored_keys: keys of PaddleViT's files without effect on results -> why they are not needed.
+        is_optional: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default.
+    """
+
+    keys: tuple[Key, ...]
+    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] = lambda files, user_files: ("", {})
+    resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing
+    check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
+    find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+    ignored_keys: Mapping[str, str] = field(default_factory=dict)
+    is_optional: bool = False
+
+    def applies(self, values: CfgNode) -> bool:
+        """Return whether ``resolve_defaults`` and ``check`` apply to these values (see ``is_optional``)."""
+        return not self.is_optional or any(get_value(values, key.name) != key.default for key in self.keys)
+
+    def training_names(self) -> set[str]:
+        """Return the names of the keys that an evaluation does not read."""
+        return {key.name for key in self.keys if key.training_only}
+
+
+def covers(names: Sequence[str], name: str) -> bool:
+    """Return whether ``name`` is one of the names or in one of the sections among them."""
+    return any(name == other or (other.endswith(".") and name.startswith(other)) for other in names)
 
 
 def keys(task: str | None = None) -> dict[str, Key]:
@@ -16,12 +135,12 @@ def keys(task: str | None = None) -> dict[str, Key]:
 
     All keys are returned for None and for a task that declares no tables.
     """
-    return _keys(tuple(key_tables(task)))
+    return keys_of(key_tables(task))
 
 
 def find_keys(values: CfgNode) -> dict[str, Key]:
     """Return the keys that a run with this configuration reads."""
-    return _keys(tuple(find_tables(values)))
+    return keys_of(find_tables(values))
 
 
 def find_tables(values: CfgNode) -> list[KeyTable]:
@@ -29,31 +148,74 @@ def find_tables(values: CfgNode) -> list[KeyTable]:
     return key_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME)
 
 
+def tables_with(names: Sequence[str], task: str | None) -> list[KeyTable]:
+    """Return the tables that a configuration of ``task`` may use: all tables if the task's lack one of the names."""
+    tables = known_tables(task)
+    return tables if all(name in _names(tuple(tables)) for name in names) else key_tables()
+
+
+def keys_of(tables: Sequence[KeyTable]) -> dict[str, Key]:
+    """Return dotted name -> row of the keys of the tables."""
+    return _keys(tuple(tables))
+
+
 @functools.cache
 def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
     return {key.name: key for table in tables for key in table.keys}
 
 
-def effects() -> dict[str, str]:
-    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, for all keys."""
-    return {key.name: table.find_effect(key.name) for table in key_tables() for key in table.keys}
+@functools.cache
+def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
+    """Return the names of keys here and of keys that only PaddleViT has."""
+    return frozenset([*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))])
 
 
-def sections() -> frozenset[str]:
-    """Return the dotted names of the sections of files, including PaddleViT's."""
-    return _sections(tuple(key_tables()))
+def find_key(name: str, task: str | None = None) -> Key | None:
+    """Return the row of a key that ``task`` reads, or else that any task reads; None for an unknown name."""
+    return keys_of(known_tables(task)).get(name) or keys().get(name)
+
+
+def find_flag(name: str) -> Flag | None:
+    """Return the flag of a key, without the import of more tables than are needed to find it."""
+    return next(filter(None, (_flags(table).get(name) for table in iterate_tables())), None)
+
+
+def flags() -> dict[str, Flag]:
+    """Return name -> flag of the keys of this package."""
+    return {name: flag for table in iterate_tables() for name, flag in _flags(table).items()}
+
+
+@functools.cache
+def _flags(table: KeyTable) -> dict[str, Flag]:
+    return {key.flag.name: key.flag for key in table.keys if key.flag is not None}
+
+
+def effects(settings: Mapping[str, Any] | Section) -> dict[str, str]:
+    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, for the keys that the settings may have.
+
+    Args:
+        settings: a configuration, or the one of a checkpoint.
+    """
+    return {key.name: key.effect for key in keys_of(known_tables(settings.get("TASK"))).values()}
+
+
+def is_section(name: str, tables: tuple[KeyTable, ...]) -> bool:
+    """Return whether the dotted name is a section of the tables, or else of any task's; also PaddleViT's."""
+    return name in _sections(tables) or (name not in _names(tables) and name in _sections(tuple(key_tables())))
 
 
 @functools.cache
 def _sections(tables: tuple[KeyTable, ...]) -> frozenset[str]:
-    names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
-    return frozenset(name[:dot] for name in names for dot, letter in enumerate(name) if letter == ".")
+    return frozenset(name[:dot] for name in _names(tables) for dot, letter in enumerate(name) if letter == ".")
 
 
-def default_config() -> CfgNode:
-    """Return a new tree of all keys with their defaults, not frozen."""
+def default_config(task: str | None = None) -> CfgNode:
+    """Return a new tree of the keys that a configuration of ``task`` has with their defaults, not frozen.
+
+    It has all keys for None and for a task of a user.
+    """
     config = CfgNode()
-    for key in keys().values():
+    for key in keys_of(known_tables(task)).values():
         default = key.default
         put(config, key.name, type(default)(default) if key.many and default is not None else default)
     return config
@@ -76,3 +238,69 @@ def leaves(config: Mapping[str, Any] | Section, above: str = "") -> Iterator[tup
             yield from leaves(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
+
+
+def dump_yaml(values: CfgNode) -> str:
+    """Format the task's keys as YAML that ``load`` turns into equal values, except for passwords and tokens in URLs.
+
+    BASE is omitted, as its files are merged.
+    """
+    return "".join(f"{line}\n" for line, _ in _lines(values))
+
+
+def describe(values: CfgNode, sources: dict[str, str]) -> str:
+    """Format the tree as YAML with the source of each value in a column of comments.
+
+    A long value shifts its comment; a very long value moves it to the line above; a long source is cut at its start.
+    """
+    lines = _lines(values)
+    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
+    described = []
+    for line, name in lines:
+        if name is None:
+            described.append(line)
+            continue
+        left = COLUMNS - len(line) - len("  # ")
+        source = sources[name]
+        if left < len("command line"):
+            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, COLUMNS // 2)}", line]
+            continue
+        source = _end(source, left)
+        described.append(f"{line:<{min(column, COLUMNS - len(source) - len('  # '))}}  # {source}")
+    return "\n".join(described)
+
+
+def _end(text: str, length: int) -> str:
+    return text if len(text) <= length else f"...{text[3 - length :]}"
+
+
+def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
+    """Return the lines of YAML: for a key with its dotted name, for a section with None."""
+    accepted = find_keys(values)
+    lines: list[tuple[str, str | None]] = []
+    open_sections: list[str] = []
+    for name, value in leaves(values):
+        *sections, last = name.split(".")
+        if name == "BASE" or name not in accepted:
+            continue
+        for depth, section in enumerate(sections):
+            if open_sections[: depth + 1] != sections[: depth + 1]:
+                lines.append((f"{'  ' * depth}{section}:", None))
+        open_sections = sections
+        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(_public(value))}", name))
+    return lines
+
+
+def _public(value: Any) -> Any:
+    """Remove passwords and tokens from the URLs in a value: the output is stored and shown."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_public, value))
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _scalar(value: Any) -> str:
+    quoted = isinstance(value, str) and not value.isprintable()
+    text = yaml.safe_dump(
+        value, default_flow_style=True, default_style='"' if quoted else None, width=10**6, allow_unicode=True
+    )
+    return text.replace("\n...\n", "").strip()

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import plugins
-from ..registry import MODELS, TASKS
+from ..registry import MODELS, TASKS, common_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from .every_run import RunSettings
-from .key import COMMAND_LINE, InvalidValue, KeySetting, show
-from .section import rows
+from .key import InvalidValue, show
+from .table import COMMAND_LINE, KeySetting, keys_of
 
-KEY = next(row for row in rows(RunSettings) if row.name == "IMPORTS")
+_NAME = "IMPORTS"
 
 
 def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str]:
@@ -41,16 +40,16 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
     for name, setting in chosen:
         is_flag = setting.source == COMMAND_LINE
         if should_print:
-            origin = "-import" if is_flag else f"{KEY.name} of {setting.origin}"
+            origin = "-import" if is_flag else f"{_NAME} of {setting.origin}"
             print(one_line(f"note: importing {name}, as {origin} says: this runs its code"), file=sys.stderr)
-        plugins.load([name], "-import" if is_flag else f"{setting.origin}: {KEY.name}")
+        plugins.load([name], "-import" if is_flag else f"{setting.origin}: {_NAME}")
     return list(dict.fromkeys(name for name, _ in chosen))
 
 
 def merge_imports(settings: list[KeySetting], names: Sequence[str]) -> list[KeySetting]:
     """Replace the last IMPORTS setting with the names that ``load`` returned."""
-    imports = [setting for setting in settings if setting.name == KEY.name]
-    others = [setting for setting in settings if setting.name != KEY.name]
+    imports = [setting for setting in settings if setting.name == _NAME]
+    others = [setting for setting in settings if setting.name != _NAME]
     return [*others, dataclasses.replace(imports[-1], value=list(names))] if imports else others
 
 
@@ -82,13 +81,14 @@ def explain_missing(settings: Sequence[KeySetting], error: UserError | None = No
 def _list_modules(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]]:
     modules: list[tuple[str, KeySetting]] = []
     for setting in settings:
-        if setting.name == KEY.name:
+        if setting.name == _NAME:
             modules += [(name, setting) for name in _parse(setting.value, setting)]
     return modules
 
 
 def _parse(value: Any, setting: KeySetting) -> list[str]:
+    key = keys_of(common_tables())[_NAME]
     try:
-        return KEY.parse([] if value is None else value)
+        return key.parse([] if value is None else value)
     except InvalidValue:
-        raise UserError(f"{setting.origin}: {KEY.name} is {show(value)}: expected {KEY.expected()}") from None
+        raise UserError(f"{setting.origin}: {_NAME} is {show(value)}: expected {key.expected()}") from None

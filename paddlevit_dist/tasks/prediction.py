@@ -29,9 +29,9 @@ class CheckpointMeta(NamedTuple):
 class InputSamples(TransformedDataset):
     """Inputs of a prediction, in the order in which they were given.
 
-    Built by ``Task.open_inputs`` in the parent process, then pickled to the workers and forked into loader processes,
-    so its pickle should hold file names and scalars only. ``sample`` raises UserError for an input that cannot be read.
-    Such an input is listed with its message, and the prediction continues.
+    Built by ``Predictable.open_inputs`` in the parent process, then pickled to the workers and forked into loader
+    processes, so its pickle should hold file names and scalars only. ``sample`` raises UserError for an input that
+    cannot be read. Such an input is listed with its message, and the prediction continues.
     """
 
     #: name of each sample in rows and lists: a path as the user would write it
@@ -81,8 +81,8 @@ class PredictionRecord(NamedTuple):
 class PredictionWriter:
     """Writes files of a prediction other than ``predictions.csv`` and ``predictions.jsonl``; by default none.
 
-    Built by ``Task.prediction_writer``, on each rank. A prediction may be interrupted at any time and continued by
-    another process: files must be complete or absent, and ``write`` is not called again for samples it has written.
+    Built by ``Predictable.prediction_writer``, on each rank. A prediction may be interrupted at any time and continued
+    by another process: files must be complete or absent, and ``write`` is not called again for samples it has written.
     """
 
     #: whether it also writes the predictions of an evaluation (SAVE_PREDICTIONS)
@@ -93,7 +93,7 @@ class PredictionWriter:
 
         Args:
             index: index of the sample.
-            prediction: result of ``Task.predict_step`` for the sample.
+            prediction: result of ``Predictable.predict_step`` for the sample.
             truth: ground truth from ``Task.eval_step``; None: unknown.
 
         Returns:
@@ -106,7 +106,7 @@ class PredictionWriter:
 
         Args:
             index: index of the sample.
-            prediction: result of ``Task.predict_step`` for the sample.
+            prediction: result of ``Predictable.predict_step`` for the sample.
             truth: ground truth from ``Task.eval_step``; None: unknown.
         """
         return None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ..settings.every_run import RunSettings
-from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, ConfigView, IgnoredKeys, KeyTable
-from ..settings.section import Pair, Section, Triple, key, rows
+from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Pair, Section, Triple, key, rows
+from ..settings.table import ConfigView, IgnoredKeys, KeyTable
 
 MAX_VOXELS = 1 << 30  # 1,024 along each axis
 
@@ -29,6 +29,7 @@ class VolumeSection(Section):
         MAX_VOXELS,
         "limit of voxels of a volume, as stored and at SPACING_MM; the run stops at a larger one",
         AT_LEAST_1,
+        effect="neutral",
     )
     NORMALIZE: list[Literal["percentiles", "ct", "z_score", "none"]] = key(
         ["percentiles"],
@@ -47,25 +48,33 @@ class VolumeSection(Section):
         "NORMALIZE ct: mean and deviation of intensities within the labels of the training volumes; None: middle and "
         "half width of INTENSITY_WINDOW",
     )
-    ROTATION_DEGREES: float = key(0.0, "training: largest rotation about each axis, degrees", AT_LEAST_0)
-    SCALE: float = key(0.0, "training: largest relative change of size", SHARE_BELOW_1)
-    INTENSITY_JITTER: float = key(0.0, "training: largest change of contrast and brightness", SHARE)
-    NOISE: float = key(0.0, "training: largest deviation of Gaussian noise, for intensities 0 to 1", SHARE)
+    ROTATION_DEGREES: float = key(
+        0.0, "training: largest rotation about each axis, degrees", AT_LEAST_0, training_only=True
+    )
+    SCALE: float = key(0.0, "training: largest relative change of size", SHARE_BELOW_1, training_only=True)
+    INTENSITY_JITTER: float = key(0.0, "training: largest change of contrast and brightness", SHARE, training_only=True)
+    NOISE: float = key(
+        0.0, "training: largest deviation of Gaussian noise, for intensities 0 to 1", SHARE, training_only=True
+    )
     HEATMAP: Literal["gaussian", "radius"] = key(
         "gaussian", "target heatmaps: gaussian (SIGMA_MM around the landmark), radius (RADIUS voxels around its voxel)"
     )
-    GAMMA: float = key(0.0, "training: probability of a gamma change, exponents 0.7 to 1.5", SHARE)
-    BLUR: float = key(0.0, "training: probability of a Gaussian blur with a deviation of 0.5 to 1 voxel", SHARE)
-    LOW_RESOLUTION: float = key(0.0, "training: probability of simulating half to full resolution", SHARE)
+    GAMMA: float = key(0.0, "training: probability of a gamma change, exponents 0.7 to 1.5", SHARE, training_only=True)
+    BLUR: float = key(
+        0.0, "training: probability of a Gaussian blur with a deviation of 0.5 to 1 voxel", SHARE, training_only=True
+    )
+    LOW_RESOLUTION: float = key(
+        0.0, "training: probability of simulating half to full resolution", SHARE, training_only=True
+    )
     OVERLAP: float = key(0.5, "evaluation: overlap of neighboring windows, as a fraction of a window", SHARE_BELOW_1)
     WINDOW_WEIGHTS: Literal["linear", "gaussian"] = key(
         "linear", "evaluation: decrease of voxel weights from the middle of a window to its ends"
     )
-    UNET_WIDTH: int = key(16, "channels of the first level; they double with each level", AT_LEAST_1)
-    UNET_DEPTH: int = key(3, "levels below the first, each of half the resolution", AT_LEAST_1)
-    UNET_NORM: Literal["batch", "instance"] = key("batch", "normalization layers of the network")
+    UNET_WIDTH: int = key(16, "channels of the first level; they double with each level", AT_LEAST_1, effect="network")
+    UNET_DEPTH: int = key(3, "levels below the first, each of half the resolution", AT_LEAST_1, effect="network")
+    UNET_NORM: Literal["batch", "instance"] = key("batch", "normalization layers of the network", effect="network")
     UNET_ACTIVATION: Literal["relu", "leaky_relu"] = key(
-        "relu", "activation of the network; leaky_relu has a slope of 0.01 below 0"
+        "relu", "activation of the network; leaky_relu has a slope of 0.01 below 0", effect="network"
     )
 
 
@@ -89,17 +98,27 @@ class LandmarkVolumes(VolumeSection):
         "coordinate system of CSV and JSON landmark files and of predictions: file (that of the volume's format: NIfTI "
         "and NumPy ras; MetaImage, NRRD and DICOM lps), ras, or lps; Slicer's files specify their own",
     )
-    FLIP: float = key(0.0, "training: probability of mirroring left and right", SHARE)
+    FLIP: float = key(0.0, "training: probability of mirroring left and right", SHARE, training_only=True)
     MIRROR_PAIRS: list[str] | Literal["none"] = key(
-        [], "landmarks that FLIP exchanges, each as left_name:right_name; none: no landmark has a counterpart"
+        [],
+        "landmarks that FLIP exchanges, each as left_name:right_name; none: no landmark has a counterpart",
+        training_only=True,
     )
     SIGMA_MM: Triple[float] = key(
-        [4.0, 4.0, 4.0], "HEATMAP gaussian: standard deviation in millimeters (depth, height, width)", ABOVE_0
+        [4.0, 4.0, 4.0],
+        "HEATMAP gaussian: standard deviation in millimeters (depth, height, width)",
+        ABOVE_0,
+        effect="training",
     )
     RADIUS: int = key(4, "HEATMAP radius: radius in voxels; the deviation is (2 RADIUS + 1) / 6", AT_LEAST_0)
-    LOSS: Literal["mse", "focal"] = key("mse", "loss: mse (weighted squared error), focal (focal loss of CornerNet)")
+    LOSS: Literal["mse", "focal"] = key(
+        "mse", "loss: mse (weighted squared error), focal (focal loss of CornerNet)", effect="training"
+    )
     PEAK_WEIGHT: float = key(
-        10.0, "LOSS mse: extra weight of peaks; a voxel's weight is 1 + PEAK_WEIGHT x heatmap", AT_LEAST_0
+        10.0,
+        "LOSS mse: extra weight of peaks; a voxel's weight is 1 + PEAK_WEIGHT x heatmap",
+        AT_LEAST_0,
+        training_only=True,
     )
     DECODING: Literal["quadratic", "soft_argmax"] = key(
         "quadratic", "position of a peak: quadratic (parabola through its neighbors), soft_argmax (their weighted mean)"
@@ -122,28 +141,10 @@ def _find_unused(config: ConfigView[LandmarkSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
-_TRAINING = "ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE GAMMA BLUR LOW_RESOLUTION"
-_NETWORK = "UNET_WIDTH UNET_DEPTH UNET_NORM UNET_ACTIVATION"
-
-
-def _split_names(keys: str) -> tuple[str, ...]:
-    return tuple(f"VOLUMES.{name}" for name in keys.split())
-
-
 def _find_unused_shared(config: ConfigView[VolumeSettings]) -> Iterator[IgnoredKeys]:
     if "ct" not in config.values.VOLUMES.NORMALIZE:
         yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALIZE", "it is for ct, and {}")
 
 
-VOLUMES = KeyTable(
-    rows(VolumeSettings),
-    training=_split_names(_TRAINING),
-    effects={"network": _split_names(_NETWORK), "neutral": ("VOLUMES.MAX_VOXELS",)},
-    find_ignored=_find_unused_shared,
-)
-LANDMARKS = KeyTable(
-    rows(LandmarkSettings),
-    training=_split_names("FLIP MIRROR_PAIRS PEAK_WEIGHT"),
-    effects={"training": ("VOLUMES.SIGMA_MM", "VOLUMES.LOSS")},
-    find_ignored=_find_unused,
-)
+VOLUMES = KeyTable(rows(VolumeSettings), find_ignored=_find_unused_shared)
+LANDMARKS = KeyTable(rows(LandmarkSettings), find_ignored=_find_unused)

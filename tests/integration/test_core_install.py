@@ -17,7 +17,7 @@ from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv
 
-ROOMS = f"BASE: {settings.folder() / 'pointgroup_synthetic_rooms.yaml'}\nPOINTS: {{ROOMS: {{VAL: 2}}}}\n"
+ROOMS = f"BASE: {settings.recipe_folder() / 'pointgroup_synthetic_rooms.yaml'}\nPOINTS: {{ROOMS: {{VAL: 2}}}}\n"
 
 
 @pytest.fixture(scope="module")

@@ -48,10 +48,9 @@ def test_jobs_and_commands_are_functions_of_one_argument():
         assert len(inspect.signature(function).parameters) == 1, function
 
 
-def test_keys_and_flags_are_those_of_the_folders():
+def test_keys_of_rows_are_those_of_the_folders():
     keys = {key.name for table in extension.find_tables() for key in table.keys}
     assert {row.key for row in ROWS} | set(extension.JOBS) <= keys
-    assert {flag.key for flag in extension.find_flags()} <= keys
     assert all(
         table.is_optional or not table.check.__module__.endswith("settings") for table in extension.find_tables()
     )
@@ -66,7 +65,7 @@ def test_a_row_is_built_only_if_its_key_is_set():
 
 def test_without_folders_there_is_nothing(no_folders):
     assert not any(map(extension.has, ("cpu_kernels", "report")))
-    assert extension.find_flags() == [] and extension.find_tables() == []
+    assert extension.find_tables() == []
 
 
 def test_a_folder_needs_its_module(monkeypatch):

@@ -1,7 +1,7 @@
 """Keys that only image classification reads: crops, augmentation, mixing, labels and teachers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from yacs.config import CfgNode
 
@@ -14,22 +14,22 @@ from ...settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
-    COMMAND_LINE,
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
-    ConfigView,
-    IgnoredKeys,
-    KeySetting,
-    KeyTable,
+    Flag,
+    Pair,
+    PathText,
     Range,
+    Section,
+    key,
+    rows,
     show,
 )
-from ...settings.section import Pair, PathText, Section, key, rows
+from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 from .. import settings
 from ..expected_input import find_expected_input
 from ..settings import IMAGES
-from .paddlevit_defaults import get_defaults
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on
 
@@ -38,7 +38,12 @@ class ClassificationDataSection(settings.ImageDataSection):
     """Keys of DATA for image classification."""
 
     # The defaults of size, crop and resize are what the weights expect, if that is known (``expected_input``).
-    IMAGE_SIZE: int = key(224, "height and width of the model's input in pixels", Range(low=1, high=10_000))
+    IMAGE_SIZE: int = key(
+        224,
+        "height and width of the model's input in pixels",
+        Range(low=1, high=10_000),
+        flag=Flag("image_size", "PIXELS", "data", 6),
+    )
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for color, 1 for gray")
     CROP_PCT: float = key(0.875, "evaluation: share of the resized image that the center crop keeps", SHARE_ABOVE_0)
     INTERPOLATION: Literal["bicubic", "bilinear"] = key(
@@ -48,16 +53,23 @@ class ClassificationDataSection(settings.ImageDataSection):
         "center", "evaluation: resize with the image's aspect ratio (center) or to a square (squash)"
     )
     DECODER: Literal["exact", "fast"] = key(
-        "exact", "decoder of training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is exact"
+        "exact",
+        "decoder of training images: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is exact",
+        training_only=True,
     )
-    CROP_SCALE: Pair[float] = key([0.08, 1.0], "training crop: range of its share of the area", SHARE_ABOVE_0)
-    CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: range of width to height", ABOVE_0)
-    GLYPH_DISTORTION: float = key(1.0, "training on glyphs: strength of the small affine maps, 0 for none", SHARE)
-    CLASS_BALANCED: bool = key(False, "training: read all classes equally often")
+    CROP_SCALE: Pair[float] = key(
+        [0.08, 1.0], "training crop: range of its share of the area", SHARE_ABOVE_0, training_only=True
+    )
+    CROP_RATIO: Pair[float] = key([0.75, 4 / 3], "training crop: range of width to height", ABOVE_0, training_only=True)
+    GLYPH_DISTORTION: float = key(
+        1.0, "training on glyphs: strength of the small affine maps, 0 for none", SHARE, training_only=True
+    )
+    CLASS_BALANCED: bool = key(False, "training: read all classes equally often", training_only=True)
     REMOTE_CACHE_GIGABYTES: float = key(
         100.0,
         "DATA_PATH s3:// or https://: size in GiB of the cache of images below CACHE_FOLDER",
         Range(low=1),
+        effect="machine",
     )
 
 
@@ -118,6 +130,7 @@ class ProbeKeys(Section):
         [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1],
         "linear probe: learning rate of each layer, as factors of TRAIN.BASE_LR",
         ABOVE_0,
+        effect="network",
     )
     LEARNING_RATE: float | None = key(
         None, "linear probe: one of LEARNING_RATES to evaluate; None: the best one on the evaluated split", ABOVE_0
@@ -137,6 +150,17 @@ class ProbeSettings(ClassificationSettings):
 
 
 _TEMPERATURE = "TRAIN.DISTILLATION_TAU"  # a key of PaddleViT
+
+
+def _infer(
+    files: Sequence[Mapping[str, KeySetting]], user_files: Sequence[Mapping[str, KeySetting]]
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the defaults that files in PaddleViT's form rely on: one of the user's names a model."""
+    if not any("MODEL.NAME" in file for file in user_files):
+        return "", {}
+    from .paddlevit_defaults import get_defaults
+
+    return get_defaults(files, user_files)
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
@@ -213,12 +237,7 @@ def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKe
 
 TABLE = KeyTable(
     keys=rows(ClassificationSettings),
-    training=(
-        "TRAIN.",
-        *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.GLYPH_DISTORTION", "DATA.CLASS_BALANCED"),
-    ),
-    effects={"machine": ("DATA.REMOTE_CACHE_GIGABYTES",)},
-    infer=get_defaults,
+    infer=_infer,
     resolve_defaults=_complete,
     check=_check,
     find_ignored=_find_unused,
@@ -273,9 +292,5 @@ def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[Ignored
 
 
 PROBE_TABLE = KeyTable(
-    keys=rows(ProbeSettings),
-    effects={"network": ("PROBE.LEARNING_RATES",), "score": ("PROBE.",)},
-    resolve_defaults=_complete_probe,
-    check=_check_probe,
-    find_ignored=_find_unused_probe_keys,
+    keys=rows(ProbeSettings), resolve_defaults=_complete_probe, check=_check_probe, find_ignored=_find_unused_probe_keys
 )

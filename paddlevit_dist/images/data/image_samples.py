@@ -69,7 +69,7 @@ def open_dataset(
     data, fraction, key = config.DATA, config.DATA.VAL_FRACTION, "VAL_FRACTION"
     kind = dataset_class(config, contract)
     if_missing, can_split = data.get("VAL_FRACTION_IF_MISSING"), fraction is None and split in SPLITS
-    if can_split and if_missing and not data["VAL_ANNOTATIONS"] and not kind.has_validation(data.DATA_PATH):
+    if can_split and if_missing and not data.get("VAL_ANNOTATIONS") and not kind.has_validation(data.DATA_PATH):
         fraction, key = if_missing, "VAL_FRACTION_IF_MISSING"
     whole = kind.open(config, split if fraction is None else "train", cache_folder)
     is_turned = whole.reading is not None and whole.reading.exif_rotate

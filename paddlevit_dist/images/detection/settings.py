@@ -13,13 +13,15 @@ from ...settings.key import (
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
-    ConfigView,
-    IgnoredKeys,
-    KeySetting,
-    KeyTable,
+    Flag,
+    Pair,
+    PathText,
     Range,
+    Section,
+    key,
+    rows,
 )
-from ...settings.section import Pair, PathText, Section, key, rows
+from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"
@@ -35,41 +37,60 @@ class DetectionDataSection(ObjectData):
         list(range(480, 801, 32)),
         "training: sizes in pixels of the shorter side; each image is resized to a random one",
         SIDE_PX,
+        training_only=True,
     )
     RESIZE_TO_SQUARE: bool = key(
-        False, "training: resize each image to a square with one of these sides, as for RT-DETR"
+        False, "training: resize each image to a square with one of these sides, as for RT-DETR", training_only=True
     )
     BATCH_SIDES: list[int] = key(
         [],
         "training: sides to which all images of an update, squares (RESIZE_TO_SQUARE), are resized; one is drawn from "
         "SEED and the number of the update; none: the sizes of SHORTEST_SIDES are kept",
         SIDE_PX,
+        training_only=True,
     )
     LONGEST_SIDE: int = key(
-        1333, "training: limit of the longer side in pixels, with precedence over the shorter side", SIDE_PX
+        1333,
+        "training: limit of the longer side in pixels, with precedence over the shorter side",
+        SIDE_PX,
+        training_only=True,
     )
-    CROP_PROBABILITY: float = key(0.5, "training: probability that an image is cropped before resizing", SHARE)
+    CROP_PROBABILITY: float = key(
+        0.5, "training: probability that an image is cropped before resizing", SHARE, training_only=True
+    )
     CROP_SHORTEST_SIDES: list[int] = key(
-        [400, 500, 600], "training: sizes of the shorter side before a crop; one is drawn", SIDE_PX
+        [400, 500, 600], "training: sizes of the shorter side before a crop; one is drawn", SIDE_PX, training_only=True
     )
-    CROP_SIDES: Pair[int] = key([384, 600], "training: smallest and largest side of the crop", SIDE_PX)
-    COLOR_JITTER: float = key(0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0)
+    CROP_SIDES: Pair[int] = key(
+        [384, 600], "training: smallest and largest side of the crop", SIDE_PX, training_only=True
+    )
+    COLOR_JITTER: float = key(
+        0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0, training_only=True
+    )
     SSD_AUGMENT: bool = key(
         False,
         "training: augmentation of SSD's and RT-DETR's authors: distort colors, place images on a larger black one, "
         "and crop them by the overlap with an object",
+        training_only=True,
     )
     MOSAIC: float = key(
         0.0,
         "training: probability that four images are joined to a square with the largest of SHORTEST_SIDES, as in "
         "YOLOv4",
         SHARE,
+        training_only=True,
     )
     COPY_PASTE: float = key(
-        0.0, "training: probability that objects of another image are pasted; for data with masks", SHARE
+        0.0,
+        "training: probability that objects of another image are pasted; for data with masks",
+        SHARE,
+        training_only=True,
     )
     NO_AUGMENT_EPOCHS: int = key(
-        0, "training: number of last epochs without SSD_AUGMENT, BATCH_SIDES, MOSAIC and COPY_PASTE", AT_LEAST_0
+        0,
+        "training: number of last epochs without SSD_AUGMENT, BATCH_SIDES, MOSAIC and COPY_PASTE",
+        AT_LEAST_0,
+        training_only=True,
     )
     EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,
@@ -81,6 +102,7 @@ class DetectionDataSection(ObjectData):
         "training: number of consecutive images with similar shapes, which saves padding; a multiple of BATCH_SIZE; 0: "
         "random order",
         AT_LEAST_0,
+        training_only=True,
     )
     TRAIN_ANNOTATIONS: PathText | None = key(
         None,
@@ -101,7 +123,7 @@ class DetectionDataSection(ObjectData):
     SEARCH_IMAGES_RECURSIVELY: bool = key(
         False, "coco: allow a file_name outside of DATA_PATH and the folder of images, such as ../a.jpg or /a.jpg"
     )
-    KEEP_EMPTY_IMAGES: bool = key(True, "training: keep images without objects to learn")
+    KEEP_EMPTY_IMAGES: bool = key(True, "training: keep images without objects to learn", training_only=True)
 
 
 class DetectionSection(Section):
@@ -117,6 +139,7 @@ class DetectionSection(Section):
         True,
         "training: pad images to the largest of their batch; False: to a square that fits all images, so that steps "
         "do not depend on the batch's other images, but take more memory and time",
+        training_only=True,
     )
     WINDOW: Pair[int] | None = key(
         None,
@@ -134,25 +157,31 @@ class DetectionSection(Section):
         SHARE,
     )
     SCORE_THRESHOLD: float = key(
-        0.5, "lowest score of the boxes that predict lists and draws; results.json contains all", SHARE
+        0.5,
+        "lowest score of the boxes that predict lists and draws; results.json contains all",
+        SHARE,
+        effect="training",
     )
     WISHED_PRECISION: float | None = key(
         None,
         "evaluation: also find, for each category, the lowest score from which on this share of the boxes is right at "
         "an IoU of 0.5",
         SHARE_ABOVE_0,
+        effect="neutral",
     )
     WISHED_RECALL: float | None = key(
         None,
         "evaluation: also find, for each category, the highest score from which on this share of the annotations is "
         "found at an IoU of 0.5",
         SHARE_ABOVE_0,
+        effect="neutral",
     )
     MAX_DETECTIONS: int | None = key(
         None,
         "number of best detections per image and category that count (COCO's maxDets) and that results contain; None: "
         "100 count, and results contain all; also raises Mask R-CNN's limit of 100 per image",
         Range(low=10),
+        flag=Flag("max_detections", "N", "data", 5, "per image and category; default 100"),
     )
     EXPORT_SIZE: Pair[int] | None = key(
         None,
@@ -290,19 +319,4 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         )
 
 
-_ONLY_TRAINING = tuple(row.name for row in _KEYS if row.meaning.startswith("training:"))
-TABLE = KeyTable(
-    _KEYS,
-    effects={
-        "training": ("DETECTION.PAD_TO_BATCH_MAX", "DETECTION.SCORE_THRESHOLD"),
-        "neutral": ("DETECTION.WISHED_PRECISION", "DETECTION.WISHED_RECALL"),
-        "score": (
-            *("DETECTION.EXPORT_SIZE", "DETECTION.MAX_DETECTIONS"),
-            *("DETECTION.WINDOW", "DETECTION.WINDOW_OVERLAP", "DETECTION.FLIP", "DETECTION.MERGE_IOU"),
-        ),
-    },
-    training=(*_ONLY_TRAINING, "TRAIN."),
-    resolve_defaults=_complete,
-    check=_check,
-    find_ignored=_find_ignored,
-)
+TABLE = KeyTable(_KEYS, resolve_defaults=_complete, check=_check, find_ignored=_find_ignored)

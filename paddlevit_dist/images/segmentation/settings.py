@@ -8,8 +8,8 @@ from yacs.config import CfgNode
 
 from ...registry import TABLES
 from ...runtime.errors import UserError
-from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, ConfigView, IgnoredKeys, KeySetting, KeyTable, Range
-from ...settings.section import Pair, PathText, Section, key, rows
+from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, Pair, PathText, Range, Section, key, rows
+from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..settings import SIDE_PX, ObjectData, ObjectSettings
 
 
@@ -17,16 +17,22 @@ class SegmentationDataSection(ObjectData):
     """Keys of DATA for segmentation."""
 
     BASE_SHORTEST_SIDE: int | None = key(
-        None, "training: shorter side in pixels of an image at scale 1; None: its own size", SIDE_PX
+        None, "training: shorter side in pixels of an image at scale 1; None: its own size", SIDE_PX, training_only=True
     )
-    BASE_LONGEST_SIDE: int | None = key(None, "training: limit of the longer side in pixels at scale 1", SIDE_PX)
+    BASE_LONGEST_SIDE: int | None = key(
+        None, "training: limit of the longer side in pixels at scale 1", SIDE_PX, training_only=True
+    )
     SCALE_RANGE: Pair[float] = key(
-        [0.5, 2.0], "training: smallest and largest scale of an image, drawn uniformly", Range(low=0.01, high=100)
+        [0.5, 2.0],
+        "training: smallest and largest scale of an image, drawn uniformly",
+        Range(low=0.01, high=100),
+        training_only=True,
     )
     RESIZE: Literal["pillow", "opencv"] = key(
         "pillow",
         "filter for resizing images: pillow, which averages when shrinking; or opencv, which interpolates between the "
         "four nearest pixels, as the published models require",
+        effect="score",
     )
     CROP_SIZE: Pair[int] = key(
         [512, 512], "height and width of training crops, and of SEGMENTATION.CROP unless it is set", SIDE_PX
@@ -36,43 +42,61 @@ class SegmentationDataSection(ObjectData):
         "training: limit of one class's share of the labeled pixels in a crop; other crops are drawn again, ten times "
         "at most; 1: never",
         SHARE_ABOVE_0,
+        training_only=True,
     )
-    PHOTOMETRIC: bool = key(True, "training: change brightness, contrast, saturation and hue at random")
+    PHOTOMETRIC: bool = key(
+        True, "training: change brightness, contrast, saturation and hue at random", training_only=True
+    )
     TRANSFORMS: list[str] = key(
-        [], "training: names of register_transform, applied in this order to image and labels before all others"
+        [],
+        "training: names of register_transform, applied in this order to image and labels before all others",
+        training_only=True,
     )
     EVAL_DIVISOR: int = key(
         1,
         "evaluation and prediction: enlarge both sides to multiples of this number of pixels; SegFormer's authors: 32",
         AT_LEAST_1,
+        effect="score",
     )
     CLASS_LIST: PathText | None = key(
         None,
         "file with the names of the classes, and their numbers or colors in label maps, below DATA_PATH or absolute; "
         "None: classes.txt, labelmap.txt, classes.csv, classes.json or similar, if there is one",
+        effect="data",
     )
     REDUCE_ZERO_LABEL: bool | None = key(
-        None, "treat 0 in label maps as unlabeled, and k as class k - 1; None: only for ADE20K and Pascal Context"
+        None,
+        "treat 0 in label maps as unlabeled, and k as class k - 1; None: only for ADE20K and Pascal Context",
+        effect="data",
     )
     UNLABELED_PIXELS: Literal["background", "ignored"] = key(
-        "background", "label of pixels outside all outlines of Labelme or YOLO: class background, or ignored"
+        "background",
+        "label of pixels outside all outlines of Labelme or YOLO: class background, or ignored",
+        effect="data",
     )
 
 
 class SegmentationSection(Section):
     """Keys of SEGMENTATION: losses and evaluation."""
 
-    CLASS_WEIGHTS: list[float] | None = key(None, "weight of each class in the loss; None: 1", AT_LEAST_0)
-    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss, in addition to the cross-entropy", AT_LEAST_0)
-    LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss, in addition to the cross-entropy", AT_LEAST_0)
+    CLASS_WEIGHTS: list[float] | None = key(
+        None, "weight of each class in the loss; None: 1", AT_LEAST_0, training_only=True
+    )
+    DICE_WEIGHT: float = key(
+        0.0, "weight of the Dice loss, in addition to the cross-entropy", AT_LEAST_0, training_only=True
+    )
+    LOVASZ_WEIGHT: float = key(
+        0.0, "weight of the Lovasz loss, in addition to the cross-entropy", AT_LEAST_0, training_only=True
+    )
     OHEM_THRESHOLD: float | None = key(
         None,
         "probability below which pixels count in the cross-entropy of the main head, in addition to the OHEM_MIN_KEPT "
         "hardest of each image; None: all pixels count",
         SHARE_ABOVE_0,
+        training_only=True,
     )
     OHEM_MIN_KEPT: int = key(
-        100_000, "smallest number of pixels of an image that count, with OHEM_THRESHOLD", AT_LEAST_1
+        100_000, "smallest number of pixels of an image that count, with OHEM_THRESHOLD", AT_LEAST_1, training_only=True
     )
     PROTOCOL: Literal["whole", "slide"] = key(
         "whole", "evaluation and prediction: run the network on whole images (whole) or on sliding windows (slide)"
@@ -146,18 +170,4 @@ def _find_unused(view: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys
         yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
-_KEYS = rows(SegmentationSettings)
-_LOSSES = ("CLASS_WEIGHTS", "DICE_WEIGHT", "LOVASZ_WEIGHT", "OHEM_THRESHOLD", "OHEM_MIN_KEPT")
-_LOSS_KEYS = tuple(f"SEGMENTATION.{name}" for name in _LOSSES)
-TABLE = KeyTable(
-    _KEYS,
-    effects={
-        "score": ("DATA.RESIZE", "DATA.EVAL_DIVISOR"),
-        "training": _LOSS_KEYS,
-        "data": ("DATA.CLASS_LIST", "DATA.REDUCE_ZERO_LABEL", "DATA.UNLABELED_PIXELS"),
-    },
-    training=(*_LOSS_KEYS, *(row.name for row in _KEYS if row.meaning.startswith("training:"))),
-    resolve_defaults=_complete,
-    check=_check,
-    find_ignored=_find_unused,
-)
+TABLE = KeyTable(rows(SegmentationSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)

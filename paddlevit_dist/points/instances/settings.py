@@ -2,16 +2,20 @@
 
 from typing import Annotated, Literal
 
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, ConfigView, KeyTable
-from ...settings.section import Section, key, rows
+from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
+from ...settings.table import ConfigView, KeyTable
 from .. import settings
 
 
 class InstanceSection(Section):
     """Keys of POINTS.INSTANCES."""
 
-    WIDTH: int = key(16, "channels of the U-Net's first level; level i has i times this number", AT_LEAST_1)
-    BLOCKS: int = key(2, "residual blocks of each level, on the way down and on the way up", AT_LEAST_1)
+    WIDTH: int = key(
+        16, "channels of the U-Net's first level; level i has i times this number", AT_LEAST_1, effect="network"
+    )
+    BLOCKS: int = key(
+        2, "residual blocks of each level, on the way down and on the way up", AT_LEAST_1, effect="network"
+    )
     USE_POSITIONS: bool = key(True, "add the positions of voxels to the input features")
     FROZEN_MODULES: list[
         Literal[
@@ -25,18 +29,23 @@ class InstanceSection(Section):
             "score_outputlayer",
             "score_linear",
         ]
-    ] = key([], "modules of the network that are not trained")
+    ] = key([], "modules of the network that are not trained", training_only=True)
     STUFF_CLASSES: list[str] = key(
         ["wall", "floor"], "classes without instances; names that the dataset does not have are ignored"
     )
-    FULL_SCALE: int = key(512, "training: width of the crop's box in voxels", AT_LEAST_1)
+    FULL_SCALE: int = key(512, "training: width of the crop's box in voxels", AT_LEAST_1, training_only=True)
     DISTORTION: float = key(
-        0.1, "training: standard deviation of noise added to the matrix that maps the points", AT_LEAST_0
+        0.1,
+        "training: standard deviation of noise added to the matrix that maps the points",
+        AT_LEAST_0,
+        training_only=True,
     )
-    FLIP: float = key(0.5, "training: probability of mirroring x", SHARE)
-    ROTATION: bool = key(True, "training: random rotation around z by any angle")
-    ELASTIC: bool = key(True, "training: elastic distortion of the voxels, fine and coarse")
-    PREPARE_EPOCHS: int = key(128, "training epochs before clusters are formed and scored", AT_LEAST_0)
+    FLIP: float = key(0.5, "training: probability of mirroring x", SHARE, training_only=True)
+    ROTATION: bool = key(True, "training: random rotation around z by any angle", training_only=True)
+    ELASTIC: bool = key(True, "training: elastic distortion of the voxels, fine and coarse", training_only=True)
+    PREPARE_EPOCHS: int = key(
+        128, "training epochs before clusters are formed and scored", AT_LEAST_0, training_only=True
+    )
     RADIUS_M: float = key(
         0.03,
         "distance below which two points of a class are connected, meters; about twice the point spacing",
@@ -45,12 +54,17 @@ class InstanceSection(Section):
     CLUSTER_POINTS: int = key(50, "minimum points of a cluster", AT_LEAST_1)
     SCORE_GRID: int = key(14, "edge in voxels of the cube in which a cluster is scored", AT_LEAST_1)
     SCORE_SCALE: float = key(50.0, "maximum voxels per meter in that cube", ABOVE_0)
-    BACKGROUND_IOU: float = key(0.25, "IoU with the truth below which a cluster's target score is 0", SHARE)
-    FOREGROUND_IOU: float = key(0.75, "IoU with the truth above which a cluster's target score is 1", SHARE)
+    BACKGROUND_IOU: float = key(
+        0.25, "IoU with the truth below which a cluster's target score is 0", SHARE, training_only=True
+    )
+    FOREGROUND_IOU: float = key(
+        0.75, "IoU with the truth above which a cluster's target score is 1", SHARE, training_only=True
+    )
     LOSS_WEIGHTS: Annotated[list[float], 4] = key(
         [1.0, 1.0, 1.0, 1.0],
         "weights of the losses: classes, lengths of offsets, directions of offsets, scores",
         AT_LEAST_0,
+        training_only=True,
     )
     SCORE_THRESHOLD: float = key(0.09, "score that a prediction must exceed", SHARE)
     MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
@@ -79,12 +93,4 @@ def _check(view: ConfigView[InstanceSettings]) -> list[str]:
     ]
 
 
-_TRAINING = """
-FROZEN FULL_SCALE DISTORTION FLIP ROTATION ELASTIC PREPARE_EPOCHS BACKGROUND_IOU FOREGROUND_IOU LOSS_WEIGHTS
-"""
-TABLE = KeyTable(
-    rows(InstanceSettings),
-    training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()),
-    effects={"network": ("POINTS.INSTANCES.WIDTH", "POINTS.INSTANCES.BLOCKS")},
-    check=_check,
-)
+TABLE = KeyTable(rows(InstanceSettings), check=_check)

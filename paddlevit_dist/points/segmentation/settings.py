@@ -4,44 +4,60 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, ConfigView, IgnoredKeys, KeyTable, Range
-from ...settings.section import Pair, Section, key, rows
+from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 
 class AugmentSection(Section):
     """Keys of POINTS.AUGMENT."""
 
-    FLIP: float = key(0.5, "probability of mirroring, for x and for y", SHARE)
-    ROTATION_DEGREES: float = key(180.0, "maximum rotation around z, in either direction", Range(low=0, high=180))
-    TILT_DEGREES: float = key(3.0, "maximum rotation around x and around y, in either direction", Range(low=0, high=90))
-    SCALE: Pair[float] = key([0.9, 1.1], "range of the scale factor", Range(low=0.01))
-    JITTER_M: float = key(0.0, "standard deviation of noise added to each point's coordinates, meters", AT_LEAST_0)
-    ELASTIC: float = key(0.0, "probability of an elastic distortion", SHARE)
-    DROPOUT: float = key(0.0, "fraction of points dropped; applied with probability 0.5", SHARE)
-    COLOR_JITTER: float = key(0.0, "standard deviation of noise added to each point's colors, out of 255", AT_LEAST_0)
-    COLOR_SHIFT: float = key(0.0, "maximum shift of a color channel of all points, out of 255", AT_LEAST_0)
-    COLOR_CONTRAST: float = key(0.0, "probability of stretching colors to the full range", SHARE)
-    COLOR_DROP: float = key(0.0, "probability of replacing all colors by gray", SHARE)
+    FLIP: float = key(0.5, "probability of mirroring, for x and for y", SHARE, training_only=True)
+    ROTATION_DEGREES: float = key(
+        180.0, "maximum rotation around z, in either direction", Range(low=0, high=180), training_only=True
+    )
+    TILT_DEGREES: float = key(
+        3.0, "maximum rotation around x and around y, in either direction", Range(low=0, high=90), training_only=True
+    )
+    SCALE: Pair[float] = key([0.9, 1.1], "range of the scale factor", Range(low=0.01), training_only=True)
+    JITTER_M: float = key(
+        0.0, "standard deviation of noise added to each point's coordinates, meters", AT_LEAST_0, training_only=True
+    )
+    ELASTIC: float = key(0.0, "probability of an elastic distortion", SHARE, training_only=True)
+    DROPOUT: float = key(0.0, "fraction of points dropped; applied with probability 0.5", SHARE, training_only=True)
+    COLOR_JITTER: float = key(
+        0.0, "standard deviation of noise added to each point's colors, out of 255", AT_LEAST_0, training_only=True
+    )
+    COLOR_SHIFT: float = key(
+        0.0, "maximum shift of a color channel of all points, out of 255", AT_LEAST_0, training_only=True
+    )
+    COLOR_CONTRAST: float = key(0.0, "probability of stretching colors to the full range", SHARE, training_only=True)
+    COLOR_DROP: float = key(0.0, "probability of replacing all colors by gray", SHARE, training_only=True)
 
 
 class SegmentationPointSection(settings.PointSection):
     """Keys of POINTS."""
 
-    MIX_PROB: float = key(0.0, "training: probability of adding a second scene (Mix3D)", SHARE)
-    LOVASZ_WEIGHT: float = key(0.0, "weight of the Lovasz loss, added to the cross-entropy", AT_LEAST_0)
-    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss, added to the cross-entropy", AT_LEAST_0)
+    MIX_PROB: float = key(0.0, "training: probability of adding a second scene (Mix3D)", SHARE, training_only=True)
+    LOVASZ_WEIGHT: float = key(
+        0.0, "weight of the Lovasz loss, added to the cross-entropy", AT_LEAST_0, training_only=True
+    )
+    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss, added to the cross-entropy", AT_LEAST_0, training_only=True)
     CLASS_WEIGHTS: list[float] | None = key(
-        None, "training: weight of each class in the cross-entropy; None: all are 1", AT_LEAST_0
+        None, "training: weight of each class in the cross-entropy; None: all are 1", AT_LEAST_0, training_only=True
     )
     LABEL_SMOOTHING: float = key(
-        0.0, "training: fraction of a point's label spread evenly over all classes in the cross-entropy", SHARE_BELOW_1
+        0.0,
+        "training: fraction of a point's label spread evenly over all classes in the cross-entropy",
+        SHARE_BELOW_1,
+        training_only=True,
     )
     FOCAL_GAMMA: float = key(
         0.0,
         "training: exponent of the focal loss, which multiplies a point's cross-entropy by (1 - probability of its "
         "class) ** FOCAL_GAMMA; 0: off",
         Range(low=0, high=10),
+        training_only=True,
     )
     TEST_ROTATIONS: int = key(
         1,
@@ -61,9 +77,13 @@ class SegmentationPointSection(settings.PointSection):
         AT_LEAST_0,
     )
     CROP: Literal["sphere", "block"] | None = key(
-        None, "training: shape of a crop around a random labeled point; a block is unlimited in height; None: no crop"
+        None,
+        "training: shape of a crop around a random labeled point; a block is unlimited in height; None: no crop",
+        training_only=True,
     )
-    CROP_SIZE_M: float = key(6.0, "CROP: diameter of the sphere, or edge of the block, meters", ABOVE_0)
+    CROP_SIZE_M: float = key(
+        6.0, "CROP: diameter of the sphere, or edge of the block, meters", ABOVE_0, training_only=True
+    )
     AUGMENT: AugmentSection
 
 
@@ -71,11 +91,6 @@ class SceneSegmentationSettings(settings.PointSettings):
     """Settings of semantic segmentation of point clouds."""
 
     POINTS: SegmentationPointSection
-
-
-_LOSSES = tuple(
-    f"POINTS.{name}" for name in ("LOVASZ_WEIGHT", "DICE_WEIGHT", "CLASS_WEIGHTS", "LABEL_SMOOTHING", "FOCAL_GAMMA")
-)
 
 
 def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
@@ -101,9 +116,4 @@ def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[Ignor
             yield IgnoredKeys((f"POINTS.{ignored_key}",), f"POINTS.{choosing_key}", "scenes stay whole: {}")
 
 
-TABLE = KeyTable(
-    rows(SceneSegmentationSettings),
-    training=("POINTS.MIX_PROB", "POINTS.CROP", "POINTS.CROP_SIZE_M", "POINTS.AUGMENT.", *_LOSSES),
-    check=_check,
-    find_ignored=_find_ignored,
-)
+TABLE = KeyTable(rows(SceneSegmentationSettings), check=_check, find_ignored=_find_ignored)

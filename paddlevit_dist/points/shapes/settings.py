@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...settings.every_run import RunSettings
-from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, ConfigView, IgnoredKeys, KeyTable, Range
-from ...settings.section import Section, key, rows
+from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, Range, Section, key, rows
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 
 
 class SolidSection(Section):
     """Keys of SHAPES.SOLIDS."""
 
-    TRAIN: int = key(640, "synthetic_solids: training shapes", AT_LEAST_1)
-    VAL: int = key(160, "synthetic_solids: validation shapes", AT_LEAST_1)
+    TRAIN: int = key(640, "synthetic_solids: training shapes", AT_LEAST_1, effect="training")
+    VAL: int = key(160, "synthetic_solids: validation shapes", AT_LEAST_1, effect="training")
 
 
 class ShapeSection(Section):
@@ -29,12 +29,17 @@ class ShapeSection(Section):
     POINTS: int = key(
         2048, "points of a shape: a new random sample in each training epoch, otherwise a fixed sample", AT_LEAST_1
     )
-    LABEL_SMOOTHING: float = key(0.0, "training: fraction of a label spread evenly over all classes", SHARE_BELOW_1)
+    LABEL_SMOOTHING: float = key(
+        0.0, "training: fraction of a label spread evenly over all classes", SHARE_BELOW_1, training_only=True
+    )
     UP_AXIS: Literal["x", "y", "z"] = key(
-        "z", "axis of ROTATION_DEGREES, vertical in images; y for modelnet40_normal_resampled"
+        "z", "axis of ROTATION_DEGREES, vertical in images; y for modelnet40_normal_resampled", training_only=True
     )
     ROTATION_DEGREES: float = key(
-        0.0, "training: maximum rotation around UP_AXIS, in either direction", Range(low=0, high=180)
+        0.0,
+        "training: maximum rotation around UP_AXIS, in either direction",
+        Range(low=0, high=180),
+        training_only=True,
     )
     SOLIDS: SolidSection
 
@@ -45,17 +50,9 @@ class ShapeSettings(RunSettings):
     SHAPES: ShapeSection
 
 
-_TRAINING = ("LABEL_SMOOTHING", "UP_AXIS", "ROTATION_DEGREES")
-
-
 def _find_ignored(view: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:
     if view.values.DATA.DATASET != "synthetic_solids":
         yield IgnoredKeys(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 
 
-TABLE = KeyTable(
-    rows(ShapeSettings),
-    training=tuple(f"SHAPES.{name}" for name in _TRAINING),
-    effects={"training": ("SHAPES.SOLIDS.",)},
-    find_ignored=_find_ignored,
-)
+TABLE = KeyTable(rows(ShapeSettings), find_ignored=_find_ignored)

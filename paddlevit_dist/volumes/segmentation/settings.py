@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from ...settings.key import AT_LEAST_0, SHARE, ConfigView, IgnoredKeys, KeyTable, Range
-from ...settings.section import key, rows
+from ...settings.key import AT_LEAST_0, SHARE, Range, key, rows
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 Axis = Literal["depth", "height", "width"]
@@ -15,12 +15,19 @@ class SegmentationVolumeSection(settings.VolumeSection):
     """Section VOLUMES of volume segmentation."""
 
     FOREGROUND_FRACTION: float = key(
-        0.33, "training: fraction of crops that contain a drawn voxel of a class other than the background", SHARE
+        0.33,
+        "training: fraction of crops that contain a drawn voxel of a class other than the background",
+        SHARE,
+        training_only=True,
     )
-    DICE_WEIGHT: float = key(1.0, "training: weight of the Dice loss; cross-entropy has the weight 1", AT_LEAST_0)
+    DICE_WEIGHT: float = key(
+        1.0, "training: weight of the Dice loss; cross-entropy has the weight 1", AT_LEAST_0, training_only=True
+    )
     DEEP_SUPERVISION: bool = key(
         False,
         "training: add losses of the lower resolutions; each halving of the resolution halves the weight",
+        training_only=True,
+        effect="network",
     )
     FOLD: int = key(
         0, "index of the fold: split into train and val, by default one of nnU-Net's five", Range(low=0, high=999)
@@ -36,6 +43,7 @@ class SegmentationVolumeSection(settings.VolumeSection):
     SURFACE_DISTANCES: bool = key(
         True,
         "evaluation: also compute average and 95 % distances between true and predicted surfaces, in mm; needs SciPy",
+        effect="neutral",
     )
 
 
@@ -50,13 +58,4 @@ def _find_unused(config: ConfigView[VolumeSegmentationSettings]) -> Iterator[Ign
         yield IgnoredKeys(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
 
 
-TABLE = KeyTable(
-    rows(VolumeSegmentationSettings),
-    training=("VOLUMES.FOREGROUND_FRACTION", "VOLUMES.DICE_WEIGHT", "VOLUMES.DEEP_SUPERVISION"),
-    effects={
-        "network": ("VOLUMES.DEEP_SUPERVISION",),
-        "training": ("VOLUMES.FOREGROUND_FRACTION", "VOLUMES.DICE_WEIGHT"),
-        "neutral": ("VOLUMES.SURFACE_DISTANCES",),
-    },
-    find_ignored=_find_unused,
-)
+TABLE = KeyTable(rows(VolumeSegmentationSettings), find_ignored=_find_unused)

@@ -26,7 +26,7 @@ def recipe(tmp_path_factory):
     """The flag of one with few rooms."""
     file = tmp_path_factory.mktemp("recipe") / "rooms.yaml"
     rooms = f"POINTS: {{ROOMS: {{VAL: {NUMBER}}}}}\n"
-    file.write_text(f"BASE: {settings.folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
+    file.write_text(f"BASE: {settings.recipe_folder() / 'pointgroup_synthetic_rooms.yaml'}\n{rooms}")
     return f"-cfg={file}"
 
 

@@ -10,7 +10,7 @@ from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry import TABLES
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.settings import EXAMPLE, help, load
-from paddlevit_dist.settings.command_line import FLAGS
+from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.table import keys, leaves
 
 MISSION = r"""
@@ -22,6 +22,7 @@ MISSION = r"""
 -pretrained='./vit_base_patch16_224'
 """
 
+FLAGS = flags()
 EXAMPLES = {  # a word for each kind of argument
     "FOLDER": "./out",
     "NAME": "mnist",

@@ -10,7 +10,8 @@ from paddlevit_dist import UserError, registry
 from paddlevit_dist.registry import register_dataset, register_model, register_task, resolve
 from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
 from paddlevit_dist.settings.help import help_text
-from paddlevit_dist.settings.key import SHARE, Key, KeyTable, get_value
+from paddlevit_dist.settings.key import SHARE, Flag, Key
+from paddlevit_dist.settings.table import KeyTable, get_value
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
 NOISE = Key("MODEL.NOISE", 0.5, "float", "share of noise", SHARE)
@@ -96,6 +97,8 @@ def test_rules_of_a_table_are_applied():
     [
         (Key("data.fold", 0, "int", ""), "'data.fold' is not a valid key: expected capitals, such as DATA.MINE.FOLD"),
         (Key("FOLD", 0, "integer", ""), "key FOLD has the kind 'integer': expected one of int, float"),
+        (Key("FOLD", 0, "int", "", effect="none"), "key FOLD has the effect 'none': expected one of network, score"),
+        (Key("FOLD", 0, "int", "", flag=Flag("fold", "N", "data")), "key FOLD has a flag, which only keys of"),
         (Key("FOLD", "x", "int", ""), "key FOLD has the default 'x': expected a whole number"),
         (Key("FOLD", None, "int", ""), "key FOLD has the default None but is not optional"),
         (Key("SHARE", 2.0, "float", "", SHARE), "key SHARE has the default 2.0: expected a number >= 0 and <= 1"),

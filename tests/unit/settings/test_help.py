@@ -13,4 +13,4 @@ def test_every_flag_and_example_is_known(command):
     for example in ABOUT[command].examples:
         command_line.read(example.split())
     flags = re.findall(r"^ {9}-(\w+)", help_text(("-h",), command), re.MULTILINE)
-    assert set(flags) <= set(command_line.FLAGS)
+    assert set(flags) <= set(command_line.flags())

@@ -8,8 +8,8 @@ import yaml
 
 import paddlevit_dist.settings
 from paddlevit_dist.engine.compatibility import to_plain_settings
+from paddlevit_dist.engine.settings import resolve_epochs, resolve_process_batch
 from paddlevit_dist.settings import dump_yaml, load
-from paddlevit_dist.settings.run_length import resolve_epochs, resolve_process_batch
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
 

@@ -4,7 +4,8 @@ import pytest
 
 from paddlevit_dist.registry import TABLES, key_tables
 from paddlevit_dist.settings import default_config, load
-from paddlevit_dist.settings.key import EFFECTS, InvalidValue, covers
+from paddlevit_dist.settings.command_line import flags
+from paddlevit_dist.settings.key import EFFECTS, InvalidValue
 from paddlevit_dist.settings.table import keys, leaves
 
 
@@ -42,17 +43,34 @@ def test_who_reads_a_key(name, tasks):
     assert {task for task in TABLES if name in keys(task)} == tasks
 
 
-def test_effects_are_of_keys_that_are_there():
-    for table in key_tables():
-        names = [key.name for key in table.keys]
-        for effect, chosen in table.effects.items():
-            assert effect in EFFECTS and all(any(covers([one], name) for name in names) for one in chosen)
+@pytest.mark.parametrize(
+    "name, effect, training_only",
+    [
+        ("TRAIN.BASE_LR", "training", True),
+        ("TRAIN.TF32", "score", False),
+        ("DATA.CROP_PCT", "training", False),
+        ("MODEL.DEPTH", "network", False),
+        ("MODEL.DROPPATH", "training", True),
+        ("PROBE.KNN_K", "score", False),
+        ("EVALUATION.GROUP", "neutral", False),
+        ("SAVE", "place", False),
+        ("POINTS.INSTANCES.FROZEN_MODULES", "training", True),
+    ],
+)
+def test_another_value_changes_what_the_field_or_its_section_says(name, effect, training_only):
+    assert (keys()[name].effect, keys()[name].training_only) == (effect, training_only)
+
+
+def test_effects_are_known_and_flags_have_their_key():
+    assert {key.effect for key in keys().values()} == set(EFFECTS)
+    assert all(key.flag is None or key.flag.key == name for name, key in keys().items())
+    assert [flag.place for flag in flags().values() if flag.group == "data"] == list(range(1, 11))
 
 
 def test_without_arguments_everything_is_at_its_default():
     configuration = load([])
 
-    assert configuration.values == default_config()  # whose values docs/reference/keys.md states
+    assert configuration.values == default_config("classification")  # whose values docs/reference/keys.md states
     assert set(configuration.sources.values()) == {"default"}
     assert configuration.notices == [] and configuration.show is False and configuration.argv == []
 

@@ -121,7 +121,7 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     MODEL.NAME names the file; its own build function reads the rest.
 
     Args:
-        settings: ``settings.key.KeySetting`` in the order in which later ones win.
+        settings: ``settings.table.KeySetting`` in the order in which later ones win.
         known: the names of our keys and of the keys that are renamed or dropped.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from paddlevit_dist.settings import load, recipes
+from paddlevit_dist.settings import files, load
 
 
 class AuthorsFacts(NamedTuple):
@@ -43,7 +43,7 @@ AUTHORS = {
     "dfine_l_coco": AuthorsFacts(32, 80, 2.5e-4, 1.25e-5, 500, 1.25e-4, 1000, 8, 4, True),
     "dfine_x_coco": AuthorsFacts(32, 80, 2.5e-4, 2.5e-6, 500, 1.25e-4, 1000, 8, 3, True),
 }
-HEADER = Path(recipes.folder(), "_base_", "rtdetr_coco.yaml").read_text(encoding="utf-8").partition("\nDATA:")[0]
+HEADER = Path(files.recipe_folder(), "_base_", "rtdetr_coco.yaml").read_text(encoding="utf-8").partition("\nDATA:")[0]
 
 
 def differences(name: str, authors: AuthorsFacts) -> set[str]:
@@ -83,7 +83,7 @@ def test_a_recipe_has_the_numbers_of_its_authors_or_its_header_names_the_differe
 def test_the_rate_of_fine_tuning_is_the_share_of_the_authors_that_its_header_names():
     values = load(["-cfg=finetune_detector", "-data_path=."]).values
     authors = AuthorsFacts(64, 220, 4e-4, 2e-4, 500, 1e-4, 1000, 20, 20, False)  # dfine_hgnetv2_s_custom.yml
-    text = " ".join(Path(recipes.find("finetune_detector")).read_text(encoding="utf-8").replace("#", " ").split())
+    text = " ".join(Path(files.find_file("finetune_detector")).read_text(encoding="utf-8").replace("#", " ").split())
 
     assert values.TRAIN.BASE_LR / authors.rate == values.DATA.GLOBAL_BATCH_SIZE / authors.batch == 1 / 4
     assert values.TRAIN.BASE_LR * values.TRAIN.BACKBONE_LR_FACTOR == pytest.approx(authors.backbone_rate / 4)

@@ -4,8 +4,7 @@ from typing import Literal
 
 import pytest
 
-from paddlevit_dist.settings.key import AT_LEAST_1, InvalidValue
-from paddlevit_dist.settings.section import Pair, PathText, Section, Triple, key, rows
+from paddlevit_dist.settings.key import AT_LEAST_1, InvalidValue, Pair, PathText, Section, Triple, key, rows
 
 
 class Inner(Section):

@@ -9,8 +9,8 @@ import pytest
 from paddlevit_dist import register_task, registry, settings
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
-from paddlevit_dist.settings.key import Key, KeyTable
-from paddlevit_dist.settings.table import keys, leaves
+from paddlevit_dist.settings.key import Key
+from paddlevit_dist.settings.table import KeyTable, keys, leaves
 
 CLASSIFIERS = "tasks classification, linear_probe, knn_probe"
 POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: {NAME: minkunet_tutorial}\n"

@@ -1,0 +1,160 @@
+"""The names of task, dataset and model: their spelling, the dataset at a path, and whether the three fit together."""
+
+import dataclasses
+import os
+
+from yacs.config import CfgNode
+
+from .. import registry
+from ..registry import BOX_LABELS, CLASS_LABELS, MASK_LABELS, RECIPES, annotation_type, find_package, list_names
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from ..runtime.files import is_address
+from . import files
+from .every_run import RunSettings
+from .key import show
+from .table import COMMAND_LINE, ConfigView, KeySetting, get_value
+
+_NETWORKS = {BOX_LABELS: ("finds objects", "detection"), MASK_LABELS: ("labels pixels", "image_segmentation")}
+
+
+def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting], list[str]]:
+    """Replace names of model, dataset and task by their registered spelling; return notices about the changes."""
+    notices = []
+    for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
+        setting = accepted.get(name)
+        if setting is None:
+            continue
+        try:
+            value = registry.find_name(kind, setting.value)
+        except UserError as error:
+            raise UserError(f"{setting.origin}: {name}: {error}") from None
+        if value != setting.value:
+            notices.append(f"{setting.origin}: {name} {show(setting.value)} is called '{value}' here")
+            if kind == "model" and registry.is_weights_name(setting.value):
+                notices[-1] += ", and does not load its weights: -pretrained=NAME does"
+            accepted = {**accepted, name: dataclasses.replace(setting, value=value)}
+    return accepted, notices
+
+
+def find_example(settings: list[KeySetting], example: str) -> str | None:
+    """Return the example if no data is named, None for a user's dataset; raise ``RecipeMissing`` for any other data."""
+    by_name = {setting.name: setting for setting in settings}
+    named = by_name.get("DATA.DATASET") or by_name.get("DATA.DATA_PATH")
+    reason = ""
+    if named is None:
+        return example
+    if named.name == "DATA.DATASET":
+        name = registry.find_name("dataset", str(named.value))
+        package = registry.find_package("dataset", name)
+        if package is None:
+            return None
+    else:
+        guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
+        name, reason = (guess.dataset, guess.reason) if guess else ("", "")
+        package = registry.find_package("dataset", name) or "images"
+    recipe = registry.RECIPES.get(name, registry.RECIPES[package])
+    raise files.RecipeMissing(
+        f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
+        f"'{program('inspect recipes')}' lists",
+        recipe,
+        reason,
+    )
+
+
+def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
+    """Return whether a path was set that nothing would read: no dataset is named, or the recipe's is embedded.
+
+    Raises:
+        UserError: path and embedded dataset were set together.
+    """
+    path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
+    if values.DATA.DATA_PATH is None or path is None:
+        return False
+    if dataset is None:
+        return True
+    if dataset.value not in registry.EMBEDDED:
+        return False
+    if dataset.source == path.source:
+        raise UserError(
+            f"DATA.DATA_PATH {path.value} ({path.origin}): dataset {dataset.value} comes with the package and reads no "
+            "path: remove the path, or name the dataset at that path"
+        )
+    return True
+
+
+def is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
+    """Return whether -data_path has boxes in another layout than the recipe's dataset: any detector can read them."""
+    path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
+    if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
+        return False
+    if registry.annotation_type("dataset", dataset.value) != registry.BOX_LABELS or not os.path.isdir(path.value):
+        return False
+    layouts = registry.find_box_datasets(path.value)
+    return len(layouts) == 1 and dataset.value not in layouts
+
+
+def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
+    """Guess the dataset from the files at DATA.DATA_PATH."""
+    path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
+    instead = f" instead of {named.value} ({named.origin})" if named else ""
+    instead += ", which reads no path" if named and named.value in registry.EMBEDDED else ""
+    guess = registry.guess_dataset(path, values.TASK)
+    if guess is None:
+        raise UserError(
+            f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
+            "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
+            "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
+            + ", ".join(sorted(registry.DATASETS))
+        )
+    values.DATA.DATASET = guess.dataset
+    setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
+    return {**accepted, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
+
+
+def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
+    """Check that task, dataset and model fit together; a user's own fit anything.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    values = config.values
+    task = find_package("task", values.TASK)
+    for name, kind in (("DATA.DATASET", "dataset"), ("MODEL.NAME", "model")):
+        package = find_package(kind, get_value(values, name))
+        if task is not None and package is not None and task != package:
+            others = ", ".join(other for other in list_names(kind) if find_package(kind, other) == task)
+            fitting = f", or one of {others}" if kind == "dataset" else ""
+            raise UserError(
+                f"{config[name]} is for {package}, {config['TASK']} for {task}: choose a recipe for {package}, such as "
+                f"-cfg={RECIPES.get(get_value(values, name), RECIPES[package])}{fitting}"
+            )
+    if task == "images":
+        _check_annotation_types(config)
+    path, dataset = values.DATA.DATA_PATH, values.DATA.DATASET
+    if path is not None and is_address(path) and dataset != "tar" and find_package("dataset", dataset) is not None:
+        raise UserError(
+            f"{config['DATA.DATA_PATH']}: dataset {dataset} reads files of this machine: add -dataset=tar for tar "
+            "files of images with classes, or copy other data to this machine"
+        )
+
+
+def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
+    """Check dataset and model against the task's type of annotations: classes, boxes or label maps."""
+    reads = annotation_type("task", config.values.TASK)
+    dataset, model = config.values.DATA.DATASET, config.values.MODEL.NAME
+    holds = annotation_type("dataset", dataset)
+    if holds is not None and holds != reads:
+        fitting = ", ".join(name for name in list_names("dataset") if annotation_type("dataset", name) == reads)
+        recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES["images"]))
+        raise UserError(
+            f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: choose a recipe for "
+            f"{holds}, such as -cfg={recipe}, or one of {fitting}"
+        )
+    learns = annotation_type("model", model)
+    if learns is not None and learns not in (CLASS_LABELS, reads):
+        does, task = _NETWORKS[learns]
+        raise UserError(
+            f"{config['MODEL.NAME']} {does}, but {config['TASK']} does not: choose a recipe for {task}, such as "
+            f"-cfg={RECIPES[learns]}"
+        )

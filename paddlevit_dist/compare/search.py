@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> None:
         "same command continues a search.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
     )
-    parser.option("trials", 20, "number of training runs, including those of earlier commands", at_least(1))
+    parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
     parser.option("output", None, "folder of the search; default: output/RECIPE_search", path)
     own, words = _split_words(arguments)
     options = parser.parse_args(own)

@@ -10,6 +10,7 @@ import numpy as np
 from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.content import find_run_settings, read_weights_info
 from ..checkpoint.load import is_in_paddle_layout, rename_states, to_torch_names
+from ..checkpoint.low_rank import is_factor
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import EXTENSION, SourceWeights, evaluated_weights, find_weights_file, read_weights
@@ -88,6 +89,11 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
         raise UserError(f"convert: {target} has to end in {EXTENSION} or {_SAFETENSORS}")
     path_or_name = evaluated_weights(source)
     weights = read_weights(path_or_name, part)
+    if any(map(is_factor, weights.state)):
+        raise UserError(
+            f"convert: {path_or_name} has only the matrices of TRAIN.LORA, without their base; evaluate, predict and "
+            "export merge both"
+        )
     converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -55,33 +55,41 @@ class Shards:
             for name in sorted(names, key=lambda name: (-parameters[name].size, name)):
                 self._owners[name] = int(np.argmin(sizes))
                 sizes[self._owners[name]] += parameters[name].size
-        self._trained = trained
+        self._trained_sizes = {name: parameters[name].size for name in trained}
+        self._trained_buckets = self._make_buckets({name: parameters[name] for name in trained})
         self.owned = {name for name, owner in self._owners.items() if owner == rank()}
 
     def describe(self) -> str:
         """Format how much this rank keeps in one line."""
-        sizes = {name: p.size for name, p in self._model.named_parameters() if name in set(self._trained)}
+        sizes = self._trained_sizes
         own = sum(size for name, size in sizes.items() if name in self.owned)
         return f"TRAIN.SHARDING: this process keeps the optimizer's state of {own:,} of {sum(sizes.values()):,} values"
 
     def exchange_trained(self) -> None:
         """Broadcast the trained parameters from their owners. Every rank must call this."""
-        self._exchange(self._trained)
+        self._exchange(self._trained_buckets)
 
     def exchange_state(self) -> None:
         """Broadcast the model's float32 state from its owners. Every rank must call this."""
-        self._exchange(list(self._owners))
+        state = self._model.state_dict()
+        self._exchange(self._make_buckets({name: state[name] for name in self._owners}))
+
+    def _make_buckets(self, tensors: Mapping[str, paddle.Tensor]) -> list[tuple[int, list[paddle.Tensor]]]:
+        """Return the owner and the tensors of each bucket."""
+        buckets = []
+        for owner in range(world_size()):
+            sizes = {name: tensor.size for name, tensor in tensors.items() if self._owners[name] == owner}
+            buckets += [(owner, [tensors[name] for name in names]) for names in _buckets(sizes)]
+        return buckets
 
     @paddle.no_grad()
-    def _exchange(self, names: Sequence[str]) -> None:
-        state = self._model.state_dict()
-        for owner in range(world_size()):
-            for bucket in _buckets({name: state[name].size for name in names if self._owners[name] == owner}):
-                tensors = [state[name] for name in bucket]
-                flat = broadcast_flat(flatten(tensors) if owner == rank() else None, _count(tensors), owner)
-                if owner != rank():
-                    for tensor, values in zip(tensors, paddle.split(flat, [tensor.size for tensor in tensors])):
-                        paddle.assign(values.reshape(tensor.shape), output=tensor)
+    def _exchange(self, buckets: Sequence[tuple[int, list[paddle.Tensor]]]) -> None:
+        for owner, tensors in buckets:
+            sizes = [tensor.size for tensor in tensors]
+            flat = broadcast_flat(flatten(tensors) if owner == rank() else None, sum(sizes), owner)
+            if owner != rank():
+                for tensor, values in zip(tensors, paddle.split(flat, sizes)):
+                    paddle.assign(values.reshape(tensor.shape), output=tensor)
 
     @paddle.no_grad()
     def collect(self, tensors: Mapping[str, paddle.Tensor]) -> dict[str, np.ndarray]:
@@ -119,10 +127,6 @@ def _buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
         total += size
     if bucket:
         yield bucket
-
-
-def _count(tensors: Sequence[paddle.Tensor]) -> int:
-    return sum(tensor.size for tensor in tensors)
 
 
 class ShardedStep:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from support.processes import ROOT, run_command
 from support.results_of_others import write_results_of_others
 
@@ -94,6 +95,27 @@ def test_from_a_file_of_boxes_to_boxes_on_new_images(tmp_path):
     said = next(out for out in printed if "boxes:" in out)
     shown = re.search(r"^  train 48 .*$", make_text(page), re.MULTILINE)[0]
     assert shown in said
+
+
+def test_a_detector_in_practice(tmp_path):
+    page = "docs/guides/detection.md"
+    pytest.importorskip("albumentations")
+    printed = Session(tmp_path, page).run(page)
+    scored = next(line for line in printed[2].splitlines() if line.startswith("AP "))
+    assert "(images whole and in windows of 40 x 40 pixels that overlap by 0.3, mirrored and not, merged by" in scored
+    data = yaml.safe_load((tmp_path / "output" / "labeled" / "dataset" / "data.yaml").read_text())
+    assert data["names"] == {0: "circle", 1: "square", 2: "triangle"}
+    (labels,) = (tmp_path / "output" / "labeled" / "dataset" / "labels" / "train").iterdir()
+    boxes = len(labels.read_text().splitlines())
+    assert f"1 image with {boxes} boxes of a score of at least 0.01 are in " in "\n".join(printed)
+    inspected = re.findall(r"^(?:circle|square|triangle) +(\d+) ", printed[5], re.MULTILINE)
+    assert len(inspected) == 3 and sum(map(int, inspected)) == boxes
+    with open(tmp_path / "output" / "checked" / "eval_suspicious_labels.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    suspicions = [float(row["suspicion"]) for row in rows]
+    assert suspicions and suspicions == sorted(suspicions, reverse=True)
+    report = (tmp_path / "output" / "checked" / "report.html").read_text(encoding="utf-8")
+    assert "Suspicious labels" in report and "Score thresholds" in report
 
 
 def test_from_a_folder_of_label_maps_to_masks_of_new_images(tmp_path):

@@ -9,6 +9,7 @@ from support import small_classifiers, small_runs
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.low_rank import is_factor
+from paddlevit_dist.commands.convert import convert
 from paddlevit_dist.cpu_kernels import accelerate
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.runtime.errors import UserError
@@ -123,6 +124,8 @@ def test_another_base_at_that_place_is_refused_and_a_missing_one_too(tmp_path, b
         UserError, match="was trained by TRAIN.LORA on other weights than .*put the weights with digest"
     ):
         load_into_new(saved)
+    with pytest.raises(UserError, match="has only the matrices of TRAIN.LORA, without their base"):
+        convert(str(saved), str(tmp_path / "converted.safetensors"))
     base.unlink()
     with pytest.raises(UserError, match="model.pdparams"):
         load_into_new(saved)

@@ -7,7 +7,8 @@ from support import small_runs
 
 from paddlevit_dist.engine.list_optimizers import orthogonalize
 
-RUN = ["-batch_size=16", "-accum_iter=2", "TRAIN.WARMUP_STEPS", "6", "VALIDATE_FREQ", "2", "TRAIN.MODEL_EMA", "True"]
+RUN = "-batch_size=16 -accum_iter=2 -epochs=1 TRAIN.WARMUP_STEPS 4 SAVE_EVERY_UPDATES 3 KEEP_UPDATES 9".split()
+RUN += ["TRAIN.MODEL_EMA", "True"]
 NESTEROV = ["TRAIN.OPTIMIZER.NESTEROV", "True", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM", "0.5"]
 CHOICES = {"Lion": ["TRAIN.BASE_LR", "1e-4"], "LAMB": [], "Muon": ["TRAIN.LAYER_DECAY", "0.7"], "SGD": NESTEROV}
 
@@ -20,15 +21,12 @@ def state(trainer) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("optimizer", CHOICES)
 def test_a_stopped_and_resumed_run_ends_with_the_bits_of_a_straight_one(tmp_path, optimizer):
-    choice = [*RUN, "-epochs=2", "TRAIN.GRAD_CLIP", "1.0", "TRAIN.OPTIMIZER.NAME", optimizer, *CHOICES[optimizer]]
-    straight = small_runs.build(str(tmp_path / "straight"), *choice, train_size=128)
+    choice = [*RUN, "TRAIN.GRAD_CLIP", "1.0", "TRAIN.OPTIMIZER.NAME", optimizer, *CHOICES[optimizer]]
+    straight = small_runs.build(str(tmp_path / "straight"), *choice, train_size=192)
     before = {name: tensor.numpy() for name, tensor in straight.model.state_dict().items()}
     straight.train()
-    parts = [*choice, "SAVE_EVERY_UPDATES", "3"]
-    small_runs.build(str(tmp_path / "parts"), *parts, "TRAIN.STOP_AFTER_EPOCH", "1", train_size=128).train()
-    resumed = small_runs.build(
-        str(tmp_path / "on"), *parts, f"-resume={tmp_path / 'parts/checkpoints/update_00000003'}", train_size=128
-    )
+    middle = f"-resume={tmp_path / 'straight/checkpoints/update_00000003'}"
+    resumed = small_runs.build(str(tmp_path / "on"), *choice, middle, train_size=192)
     resumed.train()
     expected, found = state(straight), state(resumed)
     assert expected.keys() == found.keys()

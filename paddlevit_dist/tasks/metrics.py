@@ -92,9 +92,9 @@ class PerSampleMetrics(Metrics, ABC):
         Called on each rank after ``compute``; it may wait for the device, which ``update`` should not.
 
         Returns:
-            Arrays (samples, ...) of any dtype, also of objects, with exactly one row for each sample of this rank, in the
-            order in which the samples were added; otherwise there are no intervals. They are gathered from all ranks
-            and so should be small.
+            Arrays (samples, ...) of any dtype, also of objects, with exactly one row for each sample of this rank, in
+            the order in which the samples were added; otherwise there are no intervals. They are gathered from all
+            ranks and so should be small.
         """
 
     @abstractmethod

@@ -50,7 +50,7 @@ class SampleChecking(Task, ABC):
 
     Samples of other tasks must have finite numbers only.
 
-    Asked for in ``get_sample_check`` below, for loader processes, ``predict`` and ``doctor``.
+    Asked for in ``tasks/protocols.py`` (``get_sample_check``), for loader processes, ``predict`` and ``doctor``.
     """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class SampleChecking(Task, ABC):
 class SampleDescription(Task, ABC):
     """A task that describes the content of a split in more than the number of its samples.
 
-    Asked for in ``describe_samples`` below, for the first log lines and ``doctor``.
+    Asked for in ``tasks/protocols.py`` (``describe_samples``), for the first log lines and ``doctor``.
     """
 
     @abstractmethod

@@ -54,6 +54,7 @@ REMOTE = [  # DATA.DATA_PATH s3:// or https://
     "aiohttp>=3.9,<4",  # requests over HTTP
     "s3fs>=2024.6",  # credentials and requests of S3
 ]
+SEARCH = "optuna>=4,<6"  # search: chooses values by earlier trials, and stores them
 ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no wheels for Python 3.13
     "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
     "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
@@ -86,6 +87,7 @@ EXTRAS = {
     "lidar": [LIDAR],
     "detection": [NUMBA, *DETECTION],
     "remote": REMOTE,
+    "search": [SEARCH],
     "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
     "timm": [TIMM],
@@ -100,7 +102,7 @@ EXTRAS = {
         "tensorboard>=2.12,<3",
     ],  # all except Paddle, timm and the services
     "dev": [
-        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, *ONNX[:2]),  # for their tests
+        *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, SEARCH, *ONNX[:2]),  # for their tests
         "moto[s3]>=5,<6",  # an S3 on this machine, for nightly tests
         "flask>=3,<4",  # moto's server
         "flask-cors>=4,<7",  # moto's server

@@ -247,7 +247,7 @@ def measure_metrics() -> dict[str, Any]:
 
     from paddlevit_dist import rank, reduce_dict, world_size
     from paddlevit_dist.logging.meters import StepMeters
-    from paddlevit_dist.tasks.task import LossTerm
+    from paddlevit_dist.tasks.step_types import LossTerm
 
     names = ("loss", "top-1", "top-5")
     values = {name: paddle.to_tensor(float(position + rank())) for position, name in enumerate(names)}

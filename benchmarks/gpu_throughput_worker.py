@@ -175,7 +175,7 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     import paddle
 
     from paddlevit_dist.engine.step import compute_loss
-    from paddlevit_dist.tasks.task import StepPosition
+    from paddlevit_dist.tasks.step_types import StepPosition
 
     generator = np.random.default_rng(0)
     chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]

@@ -275,7 +275,7 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
     def train_step(model: Any, batch: dict[str, Any], step: Any) -> dict[str, Any]:
         import paddle
 
-        from paddlevit_dist.tasks.task import LossTerm
+        from paddlevit_dist.tasks.step_types import LossTerm
 
         maps, target = model(batch["volume"]), batch["maps"]
         losses = ((1 + weight * target) * (maps - target) ** 2).sum(axis=[2, 3, 4]) / task.zero_map_cost()

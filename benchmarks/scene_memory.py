@@ -296,7 +296,7 @@ def measure_training(folder: Path, scenes: int) -> float:
 
     from paddlevit_dist import settings
     from paddlevit_dist.points.instances.task import InstanceSegmentation
-    from paddlevit_dist.tasks.task import StepPosition
+    from paddlevit_dist.tasks.step_types import StepPosition
 
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     task = InstanceSegmentation(settings.load([*words, "DATA.VOXEL_SIZE_M", "0.02"]).values)

@@ -169,7 +169,7 @@ def serve_evaluation(number: int) -> None:
     from paddlevit_dist.images.segmentation import metrics
     from paddlevit_dist.images.segmentation.samples import SegmentationSample
     from paddlevit_dist.registry import resolve
-    from paddlevit_dist.tasks.task import EvaluationStep
+    from paddlevit_dist.tasks.step_types import EvaluationStep
 
     values = config.load(["-cfg=segformer_b0_shapes", f"-num_classes={CLASSES}"]).values
     task = resolve("task", values.TASK)(values)

@@ -311,7 +311,8 @@ def trained_network(name: str, place: Place) -> list[float]:
     """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
     from paddlevit_dist import Trainer, settings
     from paddlevit_dist.logging.record import make_folder
-    from paddlevit_dist.tasks.task import StepPosition, make_task
+    from paddlevit_dist.tasks.step_types import StepPosition
+    from paddlevit_dist.tasks.task import make_task
 
     if place.queues:
         from support import queued_steps  # noqa: F401

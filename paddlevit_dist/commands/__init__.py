@@ -67,6 +67,7 @@ _ROWS = {
         ".leakage.formatting:run",
         "find validation samples that are also in the training set; takes the main flags",
     ),
+    "search": (".compare.search:run", "train with other values of some keys, and rank the runs by paired intervals"),
     "compare": (
         ".compare.command:run",
         "test whether runs differ by more than chance, and list the samples on which they differ",

@@ -9,6 +9,7 @@ This is an extension: the folder can be deleted (see ``extension``).
 - ``per_sample``: the table of samples of ``evaluate -per_sample``
 - ``seeds``: the training runs of ``-seeds``; ``groups``: statistics of their scores; ``group_pairs``: compares groups
   and single runs
+- ``search``: the command ``search``; ``search_space``: its ranges
 - ``plan``: how many samples or seeds tell a difference from noise
 - ``command``: the command ``compare``; ``formatting``: its lines; ``page`` and ``page.html.j2``: its page, with
   ``images`` of samples; ``settings``: keys

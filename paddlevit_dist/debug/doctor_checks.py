@@ -27,7 +27,8 @@ from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
 from ..tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
-from ..tasks.task import StepPosition, make_task
+from ..tasks.step_types import StepPosition
+from ..tasks.task import make_task
 from .settings import change_settings
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"

@@ -18,7 +18,7 @@ from ..engine.step import COUNTS, CountingCollate, compute_loss, step_seed
 from ..engine.trainer import Trainer
 from ..runtime.paddle_versions import as_written
 from ..runtime.printing import one_line
-from ..tasks.task import StepPosition
+from ..tasks.step_types import StepPosition
 from .layer_watch import BadTensor, LayerWatch, find_first_operation
 
 _MOST_SHOWN = 20

@@ -31,7 +31,8 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..settings.table import leaves
 from ..tasks.dataset import TransformedDataset
-from ..tasks.task import LossTerm, StepPosition, Task, make_task
+from ..tasks.step_types import LossTerm, StepPosition
+from ..tasks.task import Task, make_task
 from .settings import change_settings
 
 UPDATES = 3

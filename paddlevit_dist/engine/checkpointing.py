@@ -107,7 +107,10 @@ class Checkpointer:
         return epoch % self._config.SAVE_FREQ == 0 or epoch == self._config.TRAIN.NUM_EPOCHS
 
     def should_save_update(self) -> bool:
-        """Return whether all ranks save now, within an epoch. Every rank must call this after each step."""
+        """Return whether all ranks save now, within an epoch. Every rank must call this after each step.
+
+        It also reads the announced step, which ``sync_point.should_stop`` needs.
+        """
         update, minutes = self._state.schedule.update, self._config.SAVE_EVERY_MINUTES
         is_agreed = self.sync_point.reached(update)
         if is_main() and minutes and time.monotonic() - self._saved_at > 60.0 * minutes:

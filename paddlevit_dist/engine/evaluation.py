@@ -18,7 +18,8 @@ from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
-from ..tasks.task import EvaluationStep, Records, Task
+from ..tasks.step_types import EvaluationStep
+from ..tasks.task import Records, Task
 from . import gpu_memory
 from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from .precision import EvaluationPrecision

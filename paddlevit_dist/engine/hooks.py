@@ -25,7 +25,8 @@ from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.callback import get_interval_ends
 from ..tasks.protocols import LogContributor
-from ..tasks.task import LossTerm, StepPosition, Task
+from ..tasks.step_types import LossTerm, StepPosition
+from ..tasks.task import Task
 from .evaluation import EvaluationObserver, Evaluator
 from .resume import ResumeState
 from .throughput import EtaEstimator, ThroughputMeter, format_duration
@@ -73,7 +74,10 @@ class Hook:
         """Handle the arrival of a step's batches."""
 
     def after_step(self, update: UpdateRecord) -> None:
-        """Handle a completed and counted step. On a GPU, the next step is already launched."""
+        """Handle a completed step; ``update`` has its position.
+
+        On a CPU, sampler and schedule have not counted it yet. On a GPU, the next step may already be launched.
+        """
 
     def after_epoch(self, epoch: int, is_complete: bool) -> None:
         """Handle the end of an epoch's steps; not ``is_complete``: the run stops or fails within the epoch."""

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.task import StepPosition
+from ..tasks.step_types import StepPosition
 
 SCALER_SKIPS = 50  # further skips in a row with a loss scaler: it takes 16 from 65,536 to 1, 40 from 2**40
 

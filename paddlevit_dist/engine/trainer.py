@@ -34,7 +34,8 @@ from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import FeatureCaching, get_sample_check
-from ..tasks.task import StepPosition, Task
+from ..tasks.step_types import StepPosition
+from ..tasks.task import Task
 from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import FeatureCache

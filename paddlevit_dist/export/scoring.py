@@ -20,8 +20,8 @@ from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.table import get_value
-from ..tasks.step_types import ExportParts
-from ..tasks.task import EvaluationStep, Task
+from ..tasks.step_types import EvaluationStep, ExportParts
+from ..tasks.task import Task
 from . import functions
 from .descriptions import require_exportable
 from .differences import OutputDifference, compare

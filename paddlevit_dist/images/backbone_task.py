@@ -17,7 +17,7 @@ from ..tasks.figures import Color
 from ..tasks.model import as_model
 from ..tasks.prediction import CheckpointMeta, InputSamples
 from ..tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Predictable, Recomputable
-from ..tasks.task import TaskTraits
+from ..tasks.step_types import TaskTraits
 from .configured_options import configured_options
 from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader, merge_quarantine
@@ -90,15 +90,15 @@ class BackboneTask(Predictable, ParameterGrouping, Recomputable, ModelChecking, 
         self.class_names = resolve_class_names(self.config, names, word)
         self.num_classes = len(self.class_names)
 
-    def load_meta(self, learned: CheckpointMeta) -> None:
+    def load_meta(self, meta: CheckpointMeta) -> None:
         """Take the number and the names of classes from a checkpoint's metadata."""
-        self._learned = learned
-        if learned.num_classes is not None:
-            self.name_classes(learned.num_classes, learned)
+        self._learned = meta
+        if meta.num_classes is not None:
+            self.name_classes(meta.num_classes, meta)
 
-    def name_classes(self, number: int, learned: CheckpointMeta) -> None:
+    def name_classes(self, number: int, meta: CheckpointMeta) -> None:
         """Set ``number`` classes with the names in a checkpoint; a class without a name is called by its number."""
-        names = [*(learned.class_names or ())]
+        names = [*(meta.class_names or ())]
         self.num_classes = number
         self.class_names = [*names[:number], *map(str, range(len(names), number))]
 

@@ -10,7 +10,8 @@ import paddle
 
 from ..distributed import StopRequested, all_gather, is_main
 from ..engine.evaluation import EvaluationObserver, Evaluator
-from ..tasks.task import EvaluationStep, Records, Task
+from ..tasks.step_types import EvaluationStep
+from ..tasks.task import Records, Task
 
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 

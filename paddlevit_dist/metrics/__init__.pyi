@@ -1,7 +1,7 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
 from .classification import ClassificationMetrics
-from .classifier import ClassifierTask
+from .classifier_task import ClassifierTask
 from .confusion import ConfusionMetrics
 
 __all__ = [

@@ -13,7 +13,7 @@ from ..tasks.figures import Figure
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import Checkable, Drawable, Predictable, Reportable, SampleChecking, SampleDescription
 from ..tasks.sample_checks import require_finite, require_labels
-from ..tasks.task import TaskTraits
+from ..tasks.step_types import TaskTraits
 from .data.features import COLORS, build_channels, require_channels
 from .data.images import get_palette
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples

@@ -5,7 +5,8 @@ the work polls ``stop_reason``. Needs nothing but Python, so that an entry point
 
 Path of a SIGTERM in training: worker -> parent (``launch/spawn._SignalRelay``) -> all workers ->
 ``distributed/stops.SyncPoint`` agrees on an update -> ``Trainer._stop`` saves -> ``Stopped`` -> exit code 75. A SIGTERM
-to the parent enters this path there.
+to the parent enters this path there. A wait for data or an evaluation ends by ``StopRequested`` instead, which
+``Trainer.train`` turns into ``_stop``.
 """
 
 import contextlib

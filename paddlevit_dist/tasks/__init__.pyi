@@ -25,8 +25,8 @@ from .protocols import (
     SampleDescription,
 )
 from .sample_checks import BadSample, require_finite, require_label, require_labels
-from .step_types import ExportParts
-from .task import EvaluationStep, LossTerm, StepPosition, Task, TaskTraits
+from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
+from .task import Task
 
 __all__ = [
     "AnnotationMatching",

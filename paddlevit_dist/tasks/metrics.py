@@ -40,11 +40,16 @@ class Metrics:
         self.state: dict[str, Any] = {}
 
     def merge(self: MetricsType, other: MetricsType) -> None:
-        """Add the counts of other metrics with the same settings, whose samples follow after these."""
+        """Add the counts of other metrics with the same settings, whose samples follow after these.
+
+        The engine adds ``state`` over ranks itself; ``library.meters`` merges.
+        """
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the final values.
+
+        Also called for a split without labels, whose values are not used: a state without samples must not raise.
 
         Args:
             state: the state, summed over all ranks.
@@ -87,8 +92,9 @@ class PerSampleMetrics(Metrics, ABC):
         Called on each rank after ``compute``; it may wait for the device, which ``update`` should not.
 
         Returns:
-            Arrays (samples, ...) in the order in which the samples were added, of any dtype, also of objects. They are
-            gathered from all ranks and so should be small.
+            Arrays (samples, ...) of any dtype, also of objects, with exactly one row for each sample of this rank, in
+            the order in which the samples were added; otherwise there are no intervals. They are gathered from all
+            ranks and so should be small.
         """
 
     @abstractmethod

@@ -50,7 +50,7 @@ class SampleChecking(Task, ABC):
 
     Samples of other tasks must have finite numbers only.
 
-    Asked for in ``tasks/protocols.py``.
+    Asked for in ``tasks/protocols.py`` (``get_sample_check``), for loader processes, ``predict`` and ``doctor``.
     """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class SampleChecking(Task, ABC):
 class SampleDescription(Task, ABC):
     """A task that describes the content of a split in more than the number of its samples.
 
-    Asked for in ``tasks/protocols.py``.
+    Asked for in ``tasks/protocols.py`` (``describe_samples``), for the first log lines and ``doctor``.
     """
 
     @abstractmethod
@@ -93,7 +93,7 @@ class LogContributor(Task, ABC):
     def evaluation_lines(self) -> list[str]:
         """Return log lines after an evaluation without training, in addition to its values.
 
-        Called in the main process, for the samples that this process has evaluated.
+        Called on every rank, for the samples that it has evaluated; the main process logs its own lines.
         """
         return []
 
@@ -274,7 +274,7 @@ class Predictable(Restorable):
         Called on each rank, and in the main process at the end. By default, nothing is written.
 
         Args:
-            folder: existing folder for the files.
+            folder: folder for the files; it exists before the first ``write``.
             samples: the inputs of ``open_inputs``, or the evaluated samples.
         """
         return PredictionWriter()

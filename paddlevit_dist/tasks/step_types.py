@@ -16,7 +16,7 @@ class TaskTraits:
 
     Attributes:
         sample_name: plural noun for samples in log lines, such as "images/s".
-        compiles: whether ``paddle.jit.to_static`` can trace the models.
+        supports_to_static: whether ``paddle.jit.to_static`` can trace the models.
         fixed_shapes: whether all batches except an epoch's last have one shape, so that cuDNN may search for its
             fastest algorithms.
         normalizers_per_sample: normalizer that each sample adds to a loss term, by term name, if it is the same for all
@@ -43,7 +43,10 @@ class TaskTraits:
 
 
 class LossTerm(NamedTuple):
-    """A summed quantity of a training step: a term of the loss, or a value that is only reported.
+    """A sum over a micro-batch: a term of the loss, or a value that is only reported.
+
+    Do not divide it. The engine divides a term with a normalizer of its name by that number over all ranks and
+    micro-batches, and any other by its own ``count`` on each rank (``engine.step.compute_loss``).
 
     Attributes:
         sum: scalar float tensor, the sum over the micro-batch.

@@ -1,6 +1,6 @@
 """The contract between a data modality (images, points, volumes) and the engine, which use only this of each other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ Records = Callable[[], Sequence[Any]]  # returns one record per sample of a batc
 
 class Task:
     """Base class of all tasks: what training and evaluation need.
+
+    A task implements ``build_dataset``, ``collate``, ``build_model``, ``train_step``, ``build_metrics`` and
+    ``eval_step``, and sets ``best_metric``. It sets ``normalizers_per_sample`` of its ``traits``, or implements
+    ``loss_normalizers`` and sets ``normalizer_names``.
 
     What one feature asks of a task in addition, such as a prediction or an export, are abilities (``protocols``).
     Only a task's own methods set its attributes.
@@ -37,7 +41,8 @@ class Task:
     notices: Sequence[str] = ()
     #: facts about batches and steps; a task may replace them once its configuration or its data define them
     traits = TaskTraits()
-    #: name of the metric that chooses the best checkpoint, and whether larger values are better
+    #: name of the metric that chooses the best checkpoint, which ``Metrics.compute`` returns, and whether larger values
+    #: are better
     best_metric: tuple[str, bool] = ("loss", False)
 
     def __init__(self, config: RunSettings) -> None:
@@ -105,7 +110,7 @@ class Task:
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
+    def loss_normalizers(self, batch: dict[str, Any]) -> Mapping[str, int | float]:
         """Return the normalizers of loss terms that are known before the forward pass, for one batch.
 
         Runs in the loader process. Not called if the traits have ``normalizers_per_sample``.
@@ -114,7 +119,8 @@ class Task:
             batch: the batch, from ``collate``.
 
         Returns:
-            Numbers by term name, with the names in the traits' ``normalizer_names`` for every batch.
+            Numbers by term name, which may be fractions (class weights), with the names in the traits'
+            ``normalizer_names`` for every batch.
         """
         raise NotImplementedError
 

@@ -10,7 +10,8 @@ from paddlevit_dist.cpu_kernels import updates as compiled_updates
 from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import COUNTS, TrainStep
-from paddlevit_dist.tasks.task import StepPosition, Task
+from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.tasks.task import Task
 
 from .waits import Waits, counted_waits
 

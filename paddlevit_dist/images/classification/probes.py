@@ -17,7 +17,7 @@ from paddle import nn
 
 from ...checkpoint.load import from_torch_names
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import record_later
+from ...metrics.classifier_task import record_later
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset
@@ -25,8 +25,8 @@ from ...tasks.figures import Figure
 from ...tasks.model import KeyMap, Model
 from ...tasks.prediction import InputSamples
 from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
-from ...tasks.step_types import ExportParts
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
+from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
+from ...tasks.task import Records
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings

@@ -13,8 +13,8 @@ import paddle.nn.functional as F
 from ... import extension
 from ...distributed import has_batch_norm, rank
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions
+from ...metrics.classifier_task import ClassifierTask, join_records
 from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.environment import program
@@ -37,8 +37,7 @@ from ...tasks.protocols import (
     SampleDescription,
 )
 from ...tasks.sample_checks import require_finite, require_label
-from ...tasks.step_types import ExportParts
-from ...tasks.task import LossTerm, StepPosition, TaskTraits
+from ...tasks.step_types import ExportParts, LossTerm, StepPosition, TaskTraits
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset

@@ -12,7 +12,7 @@ from ...models import create_model, model_options
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.model import Model
-from ...tasks.task import LossTerm, StepPosition
+from ...tasks.step_types import LossTerm, StepPosition
 from ..models.layers import Linear
 from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects

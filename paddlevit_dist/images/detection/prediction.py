@@ -23,7 +23,7 @@ from .data.samples import DetectionSample, see_stored
 from .data.transforms import DetectionEvaluationTransform, whole_view
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
-from .matched_names import match_categories, match_files, require_categories, require_images
+from .matched_ids import match_categories, match_files, require_categories, require_images
 from .predicted_dataset import FOLDER, PredictedDataset
 from .windows import WindowPlan
 

@@ -31,8 +31,8 @@ from ...tasks.protocols import (
     SampleDescription,
 )
 from ...tasks.sample_checks import require_finite, require_labels
-from ...tasks.step_types import ExportParts
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
+from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
+from ...tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (

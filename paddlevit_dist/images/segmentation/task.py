@@ -32,8 +32,8 @@ from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter, Row
 from ...tasks.protocols import CaptionedImage, Checkable, Drawable, Exportable, Reportable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_labels
-from ...tasks.step_types import ExportParts
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
+from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
+from ...tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
@@ -307,20 +307,20 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
 
     # ---- prediction ----------------------------------------------------------------------------------------------
 
-    def load_meta(self, learned: CheckpointMeta) -> None:
+    def load_meta(self, meta: CheckpointMeta) -> None:
         """Take classes and their colors from a checkpoint's metadata."""
-        super().load_meta(learned)
-        colors = learned.data.get("palette")
+        super().load_meta(meta)
+        colors = meta.data.get("palette")
         if isinstance(colors, str):
             self.palette = np.frombuffer(bytes.fromhex(colors), np.uint8).reshape(-1, 3)
 
-    def name_classes(self, number: int, learned: CheckpointMeta) -> None:
+    def name_classes(self, number: int, meta: CheckpointMeta) -> None:
         """Take the names from the weights; without names, use the published classes of their recipe's dataset."""
-        if not learned.class_names:
+        if not meta.class_names:
             published = published_classes(self.config.DATA.DATASET.removesuffix("_segmentation"), None, 0)
             if len(published.names) == number:
-                learned, self.palette = learned._replace(class_names=tuple(published.names)), published.palette
-        super().name_classes(number, learned)
+                meta, self.palette = meta._replace(class_names=tuple(published.names)), published.palette
+        super().name_classes(number, meta)
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         """Open images at paths, or in memory, with the transform of an evaluation."""

@@ -19,7 +19,8 @@ from ...runtime.transfers import read_later, to_device
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.prediction import Row
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
+from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...tasks.task import Records
 from ..data.features import feature_channels
 from ..data.images import CELL_PX, draw_classes, fit_in_cell
 from ..data.samples import compile_loops

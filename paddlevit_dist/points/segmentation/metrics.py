@@ -9,7 +9,7 @@ import paddle
 from ...losses import summed_cross_entropy
 from ...metrics.confusion import CONFUSION, ConfusionMetrics
 from ...runtime.transfers import read_later
-from ...tasks.task import LossTerm
+from ...tasks.step_types import LossTerm
 from ..data.scene import IGNORED
 
 

@@ -19,7 +19,8 @@ from ...runtime.transfers import read, to_device
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.prediction import Row
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition
+from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...tasks.task import Records
 from ..data import augment
 from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import feature_channels, point_features

@@ -10,8 +10,8 @@ import paddle
 
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier import ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
+from ...metrics.classifier_task import ClassifierTask, join_records
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
@@ -19,7 +19,7 @@ from ...tasks.figures import Figure
 from ...tasks.prediction import InputSamples, find_inputs
 from ...tasks.protocols import CaptionedImage, Checkable, Drawable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.task import LossTerm, StepPosition, TaskTraits
+from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
 from ..data.images import draw
 from ..data.samples import compile_loops

@@ -25,8 +25,8 @@ from ...tasks.protocols import (
     SampleDescription,
 )
 from ...tasks.sample_checks import require_finite
-from ...tasks.step_types import ExportParts
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition, TaskTraits
+from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
+from ...tasks.task import Records
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts

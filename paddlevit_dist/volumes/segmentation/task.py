@@ -28,8 +28,8 @@ from ...tasks.protocols import (
     SampleDescription,
 )
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.step_types import ExportParts
-from ...tasks.task import EvaluationStep, LossTerm, Records, StepPosition, TaskTraits
+from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
+from ...tasks.task import Records
 from ..export import segmentation_parts
 from ..geometry import (
     interpolation_weights,

@@ -17,7 +17,8 @@ from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import register_task
 from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.metrics import Metrics
-from paddlevit_dist.tasks.task import EvaluationStep, LossTerm, Task, TaskTraits
+from paddlevit_dist.tasks.step_types import EvaluationStep, LossTerm, TaskTraits
+from paddlevit_dist.tasks.task import Task
 
 GENERATOR = np.random.default_rng(0)
 ROWS = 3.0 * GENERATOR.standard_normal((24, 4)) + 2.0

@@ -13,7 +13,7 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.registry import register_dataset
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
 OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF_CLASSES", "nothing"]

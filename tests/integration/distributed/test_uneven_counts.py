@@ -8,7 +8,8 @@ from support.updates import changes_of_an_update
 
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.step import COUNTS
-from paddlevit_dist.tasks.task import LossTerm, Task, TaskTraits
+from paddlevit_dist.tasks.step_types import LossTerm, TaskTraits
+from paddlevit_dist.tasks.task import Task
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.standard_normal((40, 3)).astype("float32")

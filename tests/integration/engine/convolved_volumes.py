@@ -10,7 +10,8 @@ from paddlevit_dist.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.models import prepare
-from paddlevit_dist.tasks.task import LossTerm, StepPosition, Task, TaskTraits
+from paddlevit_dist.tasks.step_types import LossTerm, StepPosition, TaskTraits
+from paddlevit_dist.tasks.task import Task
 
 CLIP, RATE, UPDATES = 0.5, 0.1, 4
 

@@ -23,7 +23,7 @@ from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 
 WRITING = ("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
 

@@ -16,7 +16,7 @@ from paddlevit_dist.points.prepare import s3dis as s3dis_reader
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 
 def by_name(scenes):

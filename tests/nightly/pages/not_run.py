@@ -49,6 +49,7 @@ NOT_RUN = {
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[remote]'": DOWNLOAD,
+    "pip install '.[search]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,

@@ -24,7 +24,7 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import Metrics, PerSampleMetrics
-from paddlevit_dist.tasks.task import TaskTraits
+from paddlevit_dist.tasks.step_types import TaskTraits
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 
 

@@ -9,7 +9,7 @@ import pytest
 from paddlevit_dist.engine.feature_cache import FeatureCache
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.task import TaskTraits
+from paddlevit_dist.tasks.step_types import TaskTraits
 
 
 class NumberSamples:

@@ -16,7 +16,7 @@ from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFin
 from paddlevit_dist.engine.queued_step import QueuedStep
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
 

@@ -15,7 +15,8 @@ from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import rank_comparison
 from paddlevit_dist.engine.startup_log import describe_training
 from paddlevit_dist.points.data.scene_store import write_scene
-from paddlevit_dist.tasks.task import TaskTraits, make_task
+from paddlevit_dist.tasks.step_types import TaskTraits
+from paddlevit_dist.tasks.task import make_task
 
 
 def images(root):

@@ -21,7 +21,7 @@ from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.launch import status
 from paddlevit_dist.logging.meters import StepMeters
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 STEPS = 3
 PLAIN = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()

@@ -8,7 +8,7 @@ import pytest
 from paddle.autograd import PyLayer
 
 from paddlevit_dist.logging.meters import DataWaitHint, StepMeters
-from paddlevit_dist.tasks.task import LossTerm
+from paddlevit_dist.tasks.step_types import LossTerm
 
 
 def terms(loss: float, count, correct: float) -> dict:

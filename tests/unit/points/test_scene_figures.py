@@ -10,7 +10,7 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.scene_figures import build_point_set, select_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable, PointSet
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.2", *ROOMS]

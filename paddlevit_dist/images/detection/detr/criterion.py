@@ -15,7 +15,7 @@ from paddle.nn import functional as F
 from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....runtime.transfers import read, to_device_together
-from ....tasks.task import LossTerm, StepPosition
+from ....tasks.step_types import LossTerm, StepPosition
 from ..boxes import center_to_corners, generalized_paired_iou, to_relative
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 

@@ -9,7 +9,7 @@ from ....runtime.errors import UserError
 from ....runtime.printing import shorten
 from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
-from ..matched_names import match_categories, match_files, require_categories, require_images
+from ..matched_ids import match_categories, match_files, require_categories, require_images
 
 NameAndId = tuple[str, int | float | str]  # name and id in a result
 

@@ -8,7 +8,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ....runtime.transfers import read, to_device_together
-from ....tasks.task import LossTerm
+from ....tasks.step_types import LossTerm
 from ..boxes import box_iou, encode_boxes
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 from ..variants import MaskRcnnRules

@@ -12,7 +12,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ....runtime.transfers import to_device
-from ....tasks.task import LossTerm
+from ....tasks.step_types import LossTerm
 from ..boxes import center_to_corners, generalized_paired_iou, paired_iou, to_relative
 from ..denoising import PREFIX, ContrastiveNoise
 from ..detector import DetectionTargets, Outputs, single_or_double

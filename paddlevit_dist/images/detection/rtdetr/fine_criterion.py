@@ -11,7 +11,7 @@ from paddle.nn import functional as F
 
 from ....distributed import all_reduce_sum, host_barrier, world_size
 from ....runtime.transfers import is_on_gpu, to_device_together
-from ....tasks.task import LossTerm
+from ....tasks.step_types import LossTerm
 from ..boxes import center_to_corners, paired_iou
 from ..denoising import PREFIX
 from ..detector import DetectionTargets, Outputs, single_or_double

@@ -9,7 +9,7 @@ from paddlevit_dist import create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
 

@@ -12,7 +12,7 @@ from paddlevit_dist.images.classification.task import ClassificationSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
 from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS, RandomErasing
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from support.waits import counted_waits
 
 from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 
 _CLASSES, _BATCH = 10, 6
 _MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.MIXUP_PROB 1.0".split()

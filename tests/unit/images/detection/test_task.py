@@ -28,7 +28,8 @@ from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import EvaluationStep, StepPosition, make_task
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.task import make_task
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import StepPosition, make_task
+from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.tasks.task import make_task
 
 UPERNET = ["MODEL.NAME", "upernet_of_tests"]
 

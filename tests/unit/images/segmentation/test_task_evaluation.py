@@ -18,7 +18,7 @@ from paddlevit_dist.metrics.counts import count_confusion
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 
 SHAPES = ["-cfg=segformer_b0_shapes", "DATA.SHAPES.VAL", "7", "DATA.SHAPES.SIDES", "[40, 90]"]
 SIZED = ["DATA.EVAL_SHORTEST_SIDE", "48", "DATA.EVAL_LONGEST_SIDE", "80", "DATA.EVAL_DIVISOR", "16"]

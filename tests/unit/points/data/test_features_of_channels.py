@@ -22,7 +22,7 @@ from paddlevit_dist.points.data.scene_store import read_header, read_scene, writ
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial"]
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]

@@ -18,7 +18,7 @@ from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.sparse import Plan, SparseTensor
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]

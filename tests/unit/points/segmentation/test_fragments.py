@@ -11,7 +11,7 @@ from paddlevit_dist.points.segmentation import fragments
 from paddlevit_dist.points.segmentation.fragments import FloorBlocks
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 
 SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
 ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15"

@@ -11,7 +11,7 @@ from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = "POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()

@@ -13,7 +13,7 @@ from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task import EvaluationStep, StepPosition
+from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME mink_classifier14 SHAPES.VOXEL_SIZE 0.2"
 

@@ -14,7 +14,7 @@ from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 

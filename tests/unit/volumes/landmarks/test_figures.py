@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.tasks.figures import Chart, Gallery
-from paddlevit_dist.tasks.task import EvaluationStep
+from paddlevit_dist.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes.landmarks.figures import LandmarkRecord
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 

@@ -9,7 +9,7 @@ from support.processes import ROOT
 
 from paddlevit_dist.compare.scores import SCORE_KINDS
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED

@@ -15,7 +15,8 @@ from paddlevit_dist.images.detection.data.samples import DetectionSamples, colla
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, batch_side
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import StepPosition, make_task
+from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.tasks.task import make_task
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 SIDES = [64, 96, 128]

@@ -15,7 +15,7 @@ from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import StepPosition
+from paddlevit_dist.tasks.step_types import StepPosition
 
 SIZES = [(40, 32), (24, 40), (40, 40), (9, 30)]
 

@@ -13,7 +13,8 @@ import paddle.nn.functional as F
 from ..runtime.transfers import read_later
 from ..tasks.prediction import CheckpointMeta, Row
 from ..tasks.protocols import Predictable, Reportable
-from ..tasks.task import EvaluationStep, Records
+from ..tasks.step_types import EvaluationStep
+from ..tasks.task import Records
 from .classification import BEST, best_classes, probabilities
 
 #: the true class and its score (a probability), and the best classes with their scores; -1 and 0 if there are fewer
@@ -48,9 +49,9 @@ class ClassifierTask(Predictable, Reportable):
         """Return the row of a sample: its best classes."""
         return [best_classes(prediction, self.class_names)]
 
-    def load_meta(self, learned: CheckpointMeta) -> None:
+    def load_meta(self, meta: CheckpointMeta) -> None:
         """Take the number and the names of the classes from a checkpoint."""
-        self.num_classes, self.class_names = learned.num_classes, learned.class_names
+        self.num_classes, self.class_names = meta.num_classes, meta.class_names
 
 
 def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:

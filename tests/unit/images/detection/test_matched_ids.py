@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.images.detection.matched_names import (
+from paddlevit_dist.images.detection.matched_ids import (
     match_categories,
     match_files,
     require_categories,

@@ -35,7 +35,7 @@ def require_albumentations() -> Any:
         import albumentations
         import cv2
     except ImportError as error:
-        raise UserError(f"{KEY} needs Albumentations: pip install 'paddlevit_dist[albumentations]'") from error
+        raise UserError(f"{KEY} needs Albumentations: pip install '.[albumentations]' in a clone") from error
     cv2.setNumThreads(0)  # loader processes already use the cores
     return albumentations
 

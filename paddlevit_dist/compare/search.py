@@ -77,7 +77,7 @@ def run(arguments: list[str]) -> None:
     )
     parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
     parser.option("output", None, "folder of the search; default: output/RECIPE_search", path)
-    own, words = _split_words(arguments)
+    own, words = split_words(arguments)
     options = parser.parse_args(own)
     ranges = [found for word in words if (found := parse_range(word)) is not None]
     taken = {found.word for found in ranges}
@@ -94,7 +94,7 @@ def run(arguments: list[str]) -> None:
         raise UserError(f"failed: trial {', '.join(failed)}: see log.txt in the folder of each")
 
 
-def _split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words of this command, and the words of its training runs."""
     own: list[str] = []
     others: list[str] = []

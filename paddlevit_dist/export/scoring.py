@@ -216,8 +216,10 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
         parts = exportable.export_parts()
     except UserError as error:
         raise UserError(f"EXPORTED {settings.EXPORTED}: {str(error).removeprefix('export: ')}") from error
-    side = get_value(config, exportable.image_size_key)
-    size = parts.size or (tuple(side) if isinstance(side, (list, tuple)) else (side, side))
+    size = parts.size
+    if size is None:
+        side = get_value(config, exportable.image_size_key)
+        size = tuple(side) if isinstance(side, (list, tuple)) else (side, side)
     name, output = str(settings.EXPORTED), settings.EXPORTED_OUTPUT
     exported = ExportedLayer(name, functions.load(find_exported(name)), parts, (parts.channels, *size), output)
     if config.MODEL.PRETRAINED is not None:

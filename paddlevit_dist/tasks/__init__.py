@@ -15,7 +15,6 @@ from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "AnnotationMatching": "protocols",
-    "DatasetSaving": "protocols",
     "BadSample": "sample_checks",
     "Callback": "callback",
     "Chart": "figures",
@@ -24,6 +23,7 @@ _NAMES = {
     "CheckpointMeta": "prediction",
     "ConfusionMatrix": "figures",
     "Dataset": "dataset",
+    "DatasetSaving": "protocols",
     "Drawable": "protocols",
     "EvaluationStep": "step_types",
     "ExportParts": "step_types",

@@ -30,7 +30,6 @@ from .task import Task
 
 __all__ = [
     "AnnotationMatching",
-    "DatasetSaving",
     "BadSample",
     "Callback",
     "Chart",
@@ -39,6 +38,7 @@ __all__ = [
     "CheckpointMeta",
     "ConfusionMatrix",
     "Dataset",
+    "DatasetSaving",
     "Drawable",
     "EvaluationStep",
     "ExportParts",

@@ -72,7 +72,7 @@ def test_a_folder_of_another_search_is_refused(tmp_path):
 
 
 def test_words_of_the_command_are_kept_from_its_training_runs():
-    own, others = search._split_words(["-cfg=a", "-trials", "3", "-output=b", "TRAIN.BASE_LR=1..2", "-epochs", "4"])
+    own, others = search.split_words(["-cfg=a", "-trials", "3", "-output=b", "TRAIN.BASE_LR=1..2", "-epochs", "4"])
     assert own == ["-trials", "3", "-output=b"] and others == ["-cfg=a", "TRAIN.BASE_LR=1..2", "-epochs", "4"]
 
 

@@ -128,7 +128,7 @@ def test_settings_and_versions_that_differ_are_named(compare):
 
 
 def make_said(model):
-    config = SimpleNamespace(DATA=SimpleNamespace(CLASS_BALANCED=False))
+    config = SimpleNamespace(DATA={"CLASS_BALANCED": False})
     sampler = SimpleNamespace(dataset=range(8), updates_per_epoch=4, global_batch_size=2, repeats=1)
     return describe_training(config, SimpleNamespace(traits=TaskTraits(sample_name="images")), model, sampler)
 

@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> None:
     parser = CommandParser(
         "search",
         "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B. Optuna chooses them (pip "
-        'install "paddlevit_dist[search]"). From half of the epochs on, a run is stopped if the 95 % interval of its '
+        "install '.[search]' in a clone). From half of the epochs on, a run is stopped if the 95 % interval of its "
         "difference from the best run at that epoch is on the worse side. All other words are passed to train. The "
         "same command continues a search.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
@@ -112,7 +112,7 @@ def _import_optuna() -> Any:
     try:
         optuna = importlib.import_module("optuna")
     except ImportError as error:
-        raise UserError('search needs Optuna, which is not installed: pip install "paddlevit_dist[search]"') from error
+        raise UserError("search needs Optuna, which is not installed: pip install '.[search]' in a clone") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

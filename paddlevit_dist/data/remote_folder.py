@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..runtime.errors import UserError
 
 SCHEMES = ("s3", "http", "https")
-_INSTALL = 'pip install "paddlevit_dist[remote]"'
+_INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
 _ATTEMPTS = 5
 _WORTH_REPEATING = (408, 429)  # of the answers 4xx: too slow, too many

@@ -73,8 +73,8 @@ class SegFormerHead(nn.Layer):
         """
         parts = self.linear_fuse.conv.weight.flatten(1).split(self.number, axis=1)  # of the coarsest map first
         joined = []
-        for number, part in enumerate(reversed(parts), start=1):
-            layer = getattr(self, f"linear_c{number}").proj
+        for index, part in enumerate(reversed(parts)):  # paddle.jit.to_static knows enumerate without a start only
+            layer = getattr(self, f"linear_c{index + 1}").proj
             bias = self.weights_product(layer.bias.unsqueeze(0), part.t())  # (1, channels)
             joined.append((self.weights_product(layer.weight, part.t()), bias.squeeze(0)))
         return joined

@@ -112,6 +112,8 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "./run_train_multi.sh -cfg=./configs/vit_tiny_patch16_224.yaml -dataset=tar -data_path=s3://bucket/small "
+    "-output=./output/bucket": "needs a bucket; tests/nightly/images/test_images_in_s3.py makes one",
     "pip install --no-deps 'timm>=1.0.31,<1.1'": DOWNLOAD,
     "paddlevit-dist train -cfg=finetune_folder MODEL.NAME timm:mobilenetv4_conv_small -data_path=my_images "
     "-output=output/mobile": DOWNLOAD,

@@ -50,7 +50,7 @@ CHINESE = {  # the shorter guides, too
     **TRANSLATIONS,
     **{f"docs/cn/{name}.md": f"docs/guides/{name}.md" for name in ("installation", "devices", "migrating")},
 }
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _PROGRAMS = ("tensorboard ", "srun ", "docker ")
 _LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is a script, and a tutorial's
 _STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")

@@ -426,7 +426,7 @@ def list_bridged_models(source: str) -> list[str]:
     return import_object(f"{_SOURCE_MODULES[source]}:list_names")(source)
 
 
-def prefer_models_of(task: str) -> None:
+def read_task_models_first(task: str) -> None:
     """Search names of models first in the package of a task; the names of other packages are imported if needed."""
     location = TASKS.get(task)
     if isinstance(location, str):

@@ -26,8 +26,8 @@ from .table import (
     find_key,
     find_keys,
     find_tables,
+    index_keys,
     keys,
-    keys_of,
     leaves,
     put,
     tables_with,
@@ -159,7 +159,7 @@ def _load(
     task = _named_task(settings) or DEFAULT_TASK
     accepted, renamed, ignored = _accept(settings, task)
     if example is not None:
-        registry.prefer_models_of(task)
+        registry.read_task_models_first(task)
         accepted, respelled = names.resolve_names(accepted)
         renamed += respelled
 
@@ -172,7 +172,7 @@ def _load(
     }
 
     values = default_config(task)
-    known = keys_of(registry.known_tables(task))
+    known = index_keys(registry.known_tables(task))
     for setting in accepted.values():
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
@@ -246,7 +246,7 @@ def _recipe_epochs(settings: list[KeySetting], key: Key) -> int:
 def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting], list[str], list[str]]:
     """Return the last setting of each key, parsed, and notices of renamed keys and of keys that only PaddleViT has."""
     tables: list[KeyTable] = tables_with([setting.name for setting in settings], task)
-    known = keys_of(tables)
+    known = index_keys(tables)
     names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: reason for table in tables for theirs, reason in table.ignored_keys.items()}

@@ -135,12 +135,12 @@ def keys(task: str | None = None) -> dict[str, Key]:
 
     All keys are returned for None and for a task that declares no tables.
     """
-    return keys_of(key_tables(task))
+    return index_keys(key_tables(task))
 
 
 def find_keys(values: CfgNode) -> dict[str, Key]:
     """Return the keys that a run with this configuration reads."""
-    return keys_of(find_tables(values))
+    return index_keys(find_tables(values))
 
 
 def find_tables(values: CfgNode) -> list[KeyTable]:
@@ -154,7 +154,7 @@ def tables_with(names: Sequence[str], task: str | None) -> list[KeyTable]:
     return tables if all(name in _names(tuple(tables)) for name in names) else key_tables()
 
 
-def keys_of(tables: Sequence[KeyTable]) -> dict[str, Key]:
+def index_keys(tables: Sequence[KeyTable]) -> dict[str, Key]:
     """Return dotted name -> row of the keys of the tables."""
     return _keys(tuple(tables))
 
@@ -172,7 +172,7 @@ def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
 
 def find_key(name: str, task: str | None = None) -> Key | None:
     """Return the row of a key that ``task`` reads, or else that any task reads; None for an unknown name."""
-    return keys_of(known_tables(task)).get(name) or keys().get(name)
+    return index_keys(known_tables(task)).get(name) or keys().get(name)
 
 
 def find_flag(name: str) -> Flag | None:
@@ -196,7 +196,7 @@ def effects(settings: Mapping[str, Any] | Section) -> dict[str, str]:
     Args:
         settings: a configuration, or the one of a checkpoint.
     """
-    return {key.name: key.effect for key in keys_of(known_tables(settings.get("TASK"))).values()}
+    return {key.name: key.effect for key in index_keys(known_tables(settings.get("TASK"))).values()}
 
 
 def is_section(name: str, tables: tuple[KeyTable, ...]) -> bool:
@@ -215,7 +215,7 @@ def default_config(task: str | None = None) -> CfgNode:
     It has all keys for None and for a task of a user.
     """
     config = CfgNode()
-    for key in keys_of(known_tables(task)).values():
+    for key in index_keys(known_tables(task)).values():
         default = key.default
         put(config, key.name, type(default)(default) if key.many and default is not None else default)
     return config

@@ -13,7 +13,7 @@ from ..registry import MODELS, TASKS, common_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .key import InvalidValue, show
-from .table import COMMAND_LINE, KeySetting, keys_of
+from .table import COMMAND_LINE, KeySetting, index_keys
 
 _NAME = "IMPORTS"
 
@@ -87,7 +87,7 @@ def _list_modules(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]
 
 
 def _parse(value: Any, setting: KeySetting) -> list[str]:
-    key = keys_of(common_tables())[_NAME]
+    key = index_keys(common_tables())[_NAME]
     try:
         return key.parse([] if value is None else value)
     except InvalidValue:

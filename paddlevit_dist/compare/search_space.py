@@ -4,6 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
+from ..settings.merge import closest_key
 from ..settings.table import keys
 
 _RANGE = re.compile(r"([A-Z][A-Z0-9_.]*)=([^.|]\S*?)\.\.([^|]+?)(:log)?")
@@ -52,7 +53,7 @@ def parse_range(word: str) -> SearchRange | None:
         return None
     name = match[1]
     if name not in keys():
-        raise UserError(f"{word}: there is no key {name}; 'schema' prints all keys")
+        raise UserError(f"{word}: {name} is not a known key: the closest is {closest_key(name)}")
     key = keys()[name]
     texts = match[2].split("|") if choices else [match[2], match[3]]
     for text in texts:

@@ -41,7 +41,7 @@ def test_other_words_are_of_the_training_runs(word):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("TRAIN.LEARNING=1..2", "there is no key TRAIN.LEARNING"),
+        ("TRAIN.LEARNING=1..2", "TRAIN.LEARNING is not a known key: the closest is TRAIN."),
         ("TRAIN.BASE_LR=1e-2..1e-4", "expected a smaller number before a larger one"),
         ("TRAIN.WEIGHT_DECAY=0..1:log", "above 0 with :log"),
         ("TRAIN.BASE_LR=-1..1", "TRAIN.BASE_LR cannot be -1"),

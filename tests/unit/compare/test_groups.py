@@ -146,16 +146,15 @@ def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeyp
     page = (ROOT / "docs" / "explanation" / "scoring_and_confidence_intervals.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "output").mkdir()
-    tables = re.findall(r"^seed +best top-1 +epoch\n((?:\d .*\n)+)", page, re.MULTILINE)
-    for name, table in zip(("usual", "faster"), tables):
-        scores = [100 * round(3.6 * float(row.split()[1])) / 360 for row in table.splitlines()]  # of 360 images
-        other = {"TRAIN": {"BASE_LR": 0.002 if name == "usual" else 0.003}}
-        write_group(Path("output", name), scores, other)
+    [table] = re.findall(r"^seed +best top-1 +epoch\n((?:\d .*\n)+)", page, re.MULTILINE)
+    usual = [round(3.6 * float(row.split()[1])) for row in table.splitlines()]  # correct of 360 images
+    for name, correct, rate in (("usual", usual, 0.002), ("faster", [288, 290, 268, 292, 289], 0.003)):
+        write_group(Path("output", name), [100 * count / 360 for count in correct], {"TRAIN": {"BASE_LR": rate}})
     run(["output/usual", "output/faster"])
     assert capsys.readouterr().out in page
-    for group in ("output/usual", "output/faster"):
-        said = [line for line in format_group(groups.read_group(group)) if "[" not in line and not line[:1].isdigit()]
-        assert all(line in page for line in said[2:])
+    group = format_group(groups.read_group("output/usual"))
+    lines = [line for line in group if "[" not in line and not line[:1].isdigit()]
+    assert len(lines) > 2 and all(line in page for line in lines[2:])
 
 
 def test_three_and_three_seeds_are_too_few_whatever_they_score(tmp_path, capsys):

@@ -15,16 +15,17 @@ _CONNECTS = re.compile(
     r"|utils\.download|vision\.models"
 )
 FETCHES = "checkpoint/download.py"
+READS = "data/remote_folder.py"  # of images at an address
 BUILDS = "images/models/bridges/package_model.py"  # of paddle.vision.models, which fetches for ``pretrained`` alone
 
 
-def test_one_module_fetches_and_the_ranks_of_a_run_meet():
+def test_two_modules_fetch_and_the_ranks_of_a_run_meet():
     package = ROOT / "paddlevit_dist"
     sources = {str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")}
     found = {name for name, text in sources.items() if _CONNECTS.search(text)}
     others = {name for name in found if not name.startswith(("distributed/", "launch/"))}
     assert sources[BUILDS].count("pretrained=False") == 2 and "pretrained=True" not in sources[BUILDS]
-    assert others == {FETCHES, BUILDS}, "list in the table of docs/guides/installation.md what these contact"
+    assert others == {FETCHES, READS, BUILDS}, "list in the table of docs/guides/installation.md what these contact"
 
 
 def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch):

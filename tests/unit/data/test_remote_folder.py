@@ -53,7 +53,7 @@ def test_a_reader_skips_and_reads_as_a_file_does(server):
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(UserError, match=r's3://bucket needs s3fs, .*: pip install "paddlevit_dist\[remote\]"'):
+    with pytest.raises(UserError, match=r"s3://bucket needs s3fs, .*: pip install '\.\[remote\]' in a clone"):
         RemoteFolder("s3://bucket")
 
 

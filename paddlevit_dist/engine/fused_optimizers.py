@@ -15,6 +15,7 @@ import paddle
 from .. import extension
 from ..runtime import paddle_versions
 from . import multi_tensor
+from .multi_tensor import ForeachStep, MultiTensorStep
 
 # Makes a step from a learning rate and gradients (None for a parameter without one); returns False if it cannot.
 Step = Callable[[float, Sequence[paddle.Tensor | None]], bool]
@@ -43,18 +44,27 @@ class FusedStep:
         decays: weight decay (AdamW) or factor of the L2 term by a parameter's automatic name, equal to the groups'
             values.
         log: receives log lines.
+        fused: whether one step updates all parameters; False: Paddle's own update runs.
         options: options of Paddle's optimizer, with parameter groups.
     """
 
     COLUMNS: tuple[str, ...] = ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
     OPTIONS: tuple[str, ...] = ("beta1", "beta2", "epsilon")
-    _fused: Any = None  # makes a step of all parameters; False: Paddle's own update runs
 
     def __init__(
-        self, decays: dict[str, float], log: Callable[[str], None] = lambda text: None, **options: Any
+        self,
+        decays: dict[str, float],
+        log: Callable[[str], None] = lambda text: None,
+        *,
+        fused: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self._decays, self._log = decays, log
+        self._has_chosen = not fused
+        self._compiled: Step | None = None
+        self._lists: MultiTensorStep | None = None
+        self._trained: list[paddle.Tensor] = []
 
     @property
     def rule(self) -> UpdateRule:
@@ -64,30 +74,39 @@ class FusedStep:
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
-        fused = self.foreach_step()
-        if not (fused and fused(self.get_lr(), [p._grad_ivar() for p in self._trained])):  # type: ignore
+        self._choose_once()
+        fused = self._compiled or self._lists
+        if fused is None or not fused(self.get_lr(), [p._grad_ivar() for p in self._trained]):  # type: ignore
             super().step()  # type: ignore[misc]
 
-    def foreach_step(self) -> Step | None:
-        """Return the function that updates all parameters, or None if Paddle's own update runs."""
-        if self._fused is None:
-            groups = self._param_groups  # type: ignore[attr-defined]
-            self._trained = [p for group in groups for p in group["params"] if not p.stop_gradient]
-            self._fused = self._choose() or False
-        return self._fused or None
+    def foreach_step(self) -> ForeachStep | None:
+        """Return the step by lists, or None if a compiled loop or Paddle's own update runs."""
+        self._choose_once()
+        return self._lists
 
-    def _choose(self) -> Step | None:
-        parameters = self._trained
-        if any(p.dtype != paddle.float32 or not p.is_contiguous() for p in parameters):
-            return None
-        fast = extension.optimizer_step(self.rule, parameters) if extension.has("cpu_kernels") else None
-        maker, problem = _try_lists(self.rule) if fast is None else fast
-        self._log_problem(problem)
-        return None if maker is None else self._build(maker)
+    def _choose_once(self) -> None:
+        if self._has_chosen:
+            return
+        self._has_chosen = True
+        groups = self._param_groups  # type: ignore[attr-defined]
+        self._trained = [p for group in groups for p in group["params"] if not p.stop_gradient]
+        if all(p.dtype == paddle.float32 and p.is_contiguous() for p in self._trained):
+            self._choose()
 
-    def _log_problem(self, problem: str) -> None:
+    def _choose(self) -> None:
+        """Build the compiled loop, or the step by lists if no loop is worthwhile."""
+        fast = extension.optimizer_step(self.rule, self._trained) if extension.has("cpu_kernels") else None
+        if fast is not None:
+            self._compiled = None if fast[0] is None else self._build(fast[0])
+            return
+        maker = self._find_lists()
+        self._lists = None if maker is None else self._build(maker)
+
+    def _find_lists(self) -> Maker | None:
+        maker, problem = _try_lists(self.rule)
         if problem:
             self._log(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
+        return maker
 
     def _build(self, maker: Maker) -> Any:
         """Make a step of all trained parameters with their accumulators, learning rate factors and decays."""
@@ -111,9 +130,8 @@ class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
 
     Args:
         momentum_now: returns the momentum of the current step; None: it is constant.
-        fused: whether one step updates all parameters; False: Paddle's own update runs.
         arguments: arguments of ``FusedStep``.
-        options: options of Paddle's optimizer.
+        options: options of ``FusedStep`` and of Paddle's optimizer.
     """
 
     COLUMNS, OPTIONS = ("velocity",), ("momentum", "use_nesterov")
@@ -122,30 +140,44 @@ class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
         self,
         *arguments: Any,
         momentum_now: Callable[[], float] | None = None,
-        fused: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self._momentum_now = momentum_now
-        self._fused = None if fused else False
 
-    def foreach_step(self) -> Step | None:
-        """Return the function that updates all parameters, or None if Paddle's own update runs."""
+    def step(self) -> None:
+        """Update the parameters that have a gradient, with the momentum of this step."""
+        self._set_momentum()
+        super().step()
+
+    def foreach_step(self) -> ForeachStep | None:
+        """Return the step by lists with the momentum of this step; None if another update runs."""
+        self._set_momentum()
+        return super().foreach_step()
+
+    def _set_momentum(self) -> None:
         if self._momentum_now is not None:
             self._momentum = self._momentum_now()
             for group in self._param_groups:
                 group["momentum"] = self._momentum  # Paddle's own update reads it here
-        return super().foreach_step()
 
-    def _choose(self) -> Step | None:
+    def _choose(self) -> None:
         if self._momentum_now is None:
-            return super()._choose()
-        maker, problem = _try_lists(self.rule)
-        if maker is None or any(p.dtype != paddle.float32 or not p.is_contiguous() for p in self._trained):
-            self._log_problem(problem)
-            return None
-        update = multi_tensor.momentum(lambda: self._momentum, self._use_nesterov)
-        return self._build(functools.partial(multi_tensor.MultiTensorStep, update))
+            super()._choose()
+        elif self._find_lists() is not None:
+            update = multi_tensor.momentum(lambda: self._momentum, self._use_nesterov)
+            self._lists = self._build(functools.partial(MultiTensorStep, update))
+
+
+class PerParameterStep:
+    """Mixin for a Paddle optimizer that has no step by lists: it updates one parameter after the other."""
+
+    def foreach_step(self) -> None:
+        """Return None: there is no step by lists."""
+
+
+class Lamb(PerParameterStep, paddle.optimizer.Lamb):
+    """``paddle.optimizer.Lamb`` with the methods of the engine's optimizers."""
 
 
 @functools.cache
@@ -155,7 +187,7 @@ def _try_lists(rule: UpdateRule) -> MakerOrProblem:
     if rule.kind is paddle.optimizer.Adam:
         return None, ""
     make: Callable[..., Any] = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
-    maker = functools.partial(multi_tensor.MultiTensorStep, make(*values.values()))
+    maker = functools.partial(MultiTensorStep, make(*values.values()))
     try:
         return (maker, "") if agrees(rule, maker) else (None, "gives other results here")
     except Exception as error:  # Paddle raises several types for a missing kernel or unknown arguments

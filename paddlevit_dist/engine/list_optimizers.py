@@ -1,5 +1,6 @@
 """Optimizers that Paddle does not have, whose steps are operations on lists of all parameters: Lion and Muon."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import paddle
 
 from .fused_optimizers import FusedStep
-from .multi_tensor import MultiTensorStep, Update, flatten, subtract
+from .multi_tensor import ForeachStep, MultiTensorStep, Optimizer, Update, flatten, subtract
 
 # Coefficients of the iteration that makes singular values 1 (K. Jordan, "Muon", kellerjordan.github.io/posts/muon).
 _NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
@@ -112,45 +113,40 @@ class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):
             for name in self.COLUMNS:
                 self._add_accumulator(name, parameter)
 
-    def _choose(self) -> MultiTensorStep:
-        return self._build(lambda *arguments: MultiTensorStep(self._update, *arguments))
-
-    def foreach_step(self) -> MultiTensorStep:
-        """Return the function that updates all parameters."""
-        step = super().foreach_step()
-        assert isinstance(step, MultiTensorStep)
-        return step
+    def _choose(self) -> None:
+        self._lists = self._build(functools.partial(MultiTensorStep, self._update))
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
-        step = self.foreach_step()
-        gradients = step.gradients()
+        self._choose_once()
+        assert self._lists is not None
+        gradients = self._lists.gradients()
         if any(gradient is not None for gradient in gradients):
-            step.make(self.get_lr(), gradients)
+            self._lists.apply(self.get_lr(), gradients)
 
 
 class JointStep:
-    """The steps of several optimizers as one; see ``MultiTensorStep`` for its methods."""
+    """The steps of several optimizers as one; a ``ForeachStep``."""
 
-    def __init__(self, steps: Sequence[MultiTensorStep]) -> None:
+    def __init__(self, steps: Sequence[ForeachStep]) -> None:
         self._steps = steps
 
     def gradients(self) -> list[Any]:
         """Return the current gradients of each optimizer's parameters."""
         return [step.gradients() for step in self._steps]
 
-    def takes(self, gradients: list[Any]) -> bool:
+    def accepts(self, gradients: list[Any]) -> bool:
         """Return whether each optimizer has a gradient and all gradients are dense float32."""
-        return all(step.takes(own) for step, own in zip(self._steps, gradients))
+        return all(step.accepts(own) for step, own in zip(self._steps, gradients))
 
-    def make(self, rate: float, gradients: list[Any], share: paddle.Tensor | None = None) -> None:
-        """Make a step of each optimizer."""
+    def apply(self, rate: float, gradients: list[Any], share: paddle.Tensor | None = None) -> None:
+        """Update the parameters of each optimizer."""
         for step, own in zip(self._steps, gradients):
-            step.make(rate, own, share)
+            step.apply(rate, own, share)
 
-    def copies(self, gradients: list[Any]) -> Callable[[], None]:
+    def snapshot(self, gradients: list[Any]) -> Callable[[], None]:
         """Copy what a step changes apart from parameters, and return a function to restore it."""
-        restores = [step.copies(own) for step, own in zip(self._steps, gradients)]
+        restores = [step.snapshot(own) for step, own in zip(self._steps, gradients)]
 
         def restore() -> None:
             for each in restores:
@@ -163,10 +159,10 @@ class JointOptimizer:
     """Optimizers of disjoint parameters as one, with the methods and attributes of Paddle's that the engine uses.
 
     Args:
-        optimizers: each has a ``foreach_step``.
+        optimizers: the optimizers.
     """
 
-    def __init__(self, optimizers: Sequence[Any]) -> None:
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self.optimizers = optimizers
 
     @property
@@ -194,5 +190,5 @@ class JointOptimizer:
 
     def foreach_step(self) -> JointStep | None:
         """Return one step for all parameters, or None if one of the optimizers has no step by lists."""
-        steps = [optimizer.foreach_step() for optimizer in self.optimizers]
-        return JointStep(steps) if all(isinstance(step, MultiTensorStep) for step in steps) else None
+        steps = [step for optimizer in self.optimizers if (step := optimizer.foreach_step()) is not None]
+        return JointStep(steps) if len(steps) == len(self.optimizers) else None

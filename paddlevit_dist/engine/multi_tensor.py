@@ -12,7 +12,7 @@ without compiled kernels use them.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import paddle
@@ -232,8 +232,56 @@ def momentum(factor: float | Callable[[], float], is_nesterov: bool = False) -> 
     return update
 
 
+class ForeachStep(Protocol):
+    """An optimizer step by operations on lists of parameters, which ``queued_step`` queues without waiting.
+
+    ``gradients`` may be nested, as by optimizers: only the step that returned them reads them.
+    """
+
+    def gradients(self) -> Any:
+        """Return the current gradients of the parameters."""
+
+    def accepts(self, gradients: Any) -> bool:
+        """Return whether ``apply`` can update the parameters with these gradients."""
+
+    def snapshot(self, gradients: Any) -> Callable[[], None]:
+        """Copy what ``apply`` changes apart from parameters, and return a function to restore it."""
+
+    def apply(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
+        """Update the parameters with gradients that ``accepts`` accepts.
+
+        Args:
+            rate: learning rate.
+            gradients: what ``gradients`` returned.
+            share: factor of the rate, float32 (1,): 1, or 0 for a step that changes only moments; None: 1.
+        """
+
+
+class Optimizer(Protocol):
+    """What the engine calls of an optimizer: Paddle's methods, and ``foreach_step``."""
+
+    @property
+    def _accumulators(self) -> dict[str, dict[str, paddle.Tensor]]:
+        """Accumulators by name, then by a parameter's automatic name."""
+
+    def get_lr(self) -> float:
+        """Return the learning rate."""
+
+    def set_lr(self, value: float) -> None:
+        """Set the learning rate."""
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Clear all gradients."""
+
+    def step(self) -> None:
+        """Update the parameters that have a gradient."""
+
+    def foreach_step(self) -> ForeachStep | None:
+        """Return the step by lists, or None if this optimizer has none."""
+
+
 class MultiTensorStep:
-    """An optimizer step with one call for all parameters that share learning rate and decay.
+    """An optimizer step with one call for all parameters that share learning rate and decay; a ``ForeachStep``.
 
     Args:
         update: such as ``adamw(...)``.
@@ -262,20 +310,14 @@ class MultiTensorStep:
 
     def __call__(self, rate: float, gradients: Sequence[paddle.Tensor | None]) -> bool:
         """Make a step and return True, or return False without one if a gradient is not dense float32."""
-        if not self.takes(gradients):
+        if not self.accepts(gradients):
             return False
-        self.make(rate, gradients)
+        self.apply(rate, gradients)
         return True
 
     @paddle.no_grad()
-    def make(self, rate: float, gradients: Sequence[paddle.Tensor | None], share: paddle.Tensor | None = None) -> None:
-        """Make a step with gradients that ``takes`` accepts.
-
-        Args:
-            rate: learning rate.
-            gradients: gradient of each parameter, or None.
-            share: factor of the rate, float32 (1,): 1, or 0 for a step that changes only moments; None: 1.
-        """
+    def apply(self, rate: float, gradients: Sequence[paddle.Tensor | None], share: paddle.Tensor | None = None) -> None:
+        """Update each parameter that has a gradient."""
         self._group(gradients)
         for factor, decay, numbers in self._groups:
             factor = float(np.float32(rate) * np.float32(factor))
@@ -291,14 +333,14 @@ class MultiTensorStep:
         """Return the current gradient of each parameter, or None."""
         return [parameter._grad_ivar() for parameter in self._parameters]
 
-    def takes(self, gradients: Sequence[paddle.Tensor | None]) -> bool:
+    def accepts(self, gradients: Sequence[paddle.Tensor | None]) -> bool:
         """Return whether there is a gradient and all gradients are dense float32."""
         present = [gradient for gradient in gradients if gradient is not None]
         # element_size takes a tenth of the time of dtype.
         return bool(present) and all(gradient.is_dense() and gradient.element_size() == 4 for gradient in present)
 
     @paddle.no_grad()
-    def copies(self, gradients: Sequence[paddle.Tensor | None]) -> Callable[[], None]:
+    def snapshot(self, gradients: Sequence[paddle.Tensor | None]) -> Callable[[], None]:
         """Copy moments and powers that a step with these gradients changes, and return a function to restore them."""
         self._group(gradients)
         moments = [views(column) for views, column in zip(self._views, self._moments)]

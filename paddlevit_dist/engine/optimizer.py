@@ -12,8 +12,9 @@ from ..runtime import paddle_versions
 from ..runtime.errors import UserError
 from ..settings.every_run import OptimizerSection
 from ..tasks.model import as_model
-from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum
+from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
+from .multi_tensor import Optimizer
 from .sharding import ShardedOptimizer, Shards
 
 _SEPARATOR = "/"
@@ -104,7 +105,7 @@ def layer_decay_groups(
     return split
 
 
-class DampedMomentum(paddle.optimizer.Momentum):
+class DampedMomentum(PerParameterStep, paddle.optimizer.Momentum):
     """SGD with momentum and dampening as in PyTorch; Paddle has no such optimizer.
 
     The update is ``buffer = momentum * buffer + (1 - dampening) * gradient`` and ``weight -= rate * buffer``. The first
@@ -158,7 +159,7 @@ def build_optimizer(
     log: Callable[[str], None] = lambda text: None,
     momentum_now: Callable[[], float] | None = None,
     shards: Shards | None = None,
-):
+) -> Optimizer:
     """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups of ``model``.
 
     Args:
@@ -174,7 +175,7 @@ def build_optimizer(
         shards: the parameters that this rank updates; None: all.
 
     Returns:
-        A Paddle optimizer, or one with its methods, with learning rate 0; each step sets it.
+        The optimizer, with learning rate 0; each step sets it.
 
     Raises:
         UserError: the optimizer does not apply to this model.
@@ -196,7 +197,7 @@ def _build(
     weight_decay: float,
     log: Callable[[str], None],
     momentum_now: Callable[[], float] | None,
-) -> Any:
+) -> Optimizer:
     parameters = dict(model.named_parameters())
     decays = {parameters[name].name: group["weight_decay"] for group in groups for name in group["names"]}
     if settings.NAME == "Muon":
@@ -213,12 +214,9 @@ def _build(
         del options["weight_decay"]
         for group in paddle_groups:
             group["lamb_weight_decay"] = group.pop("weight_decay")
-        return paddle.optimizer.Lamb(**options)
-    plain, fused = _ADAMS[settings.NAME]
-    return fused(decays, log, **options) if settings.get("FUSED", True) else plain(**options)
-
-
-_ADAMS = {"AdamW": (paddle.optimizer.AdamW, FusedAdamW), "Adam": (paddle.optimizer.Adam, FusedAdam)}
+        return Lamb(**options)
+    kind: type[FusedAdam] | type[FusedAdamW] = FusedAdam if settings.NAME == "Adam" else FusedAdamW
+    return kind(decays, log, fused=settings.get("FUSED", True), **options)
 
 
 def _paddle_groups(parameters: dict[str, paddle.Tensor], groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -236,7 +234,7 @@ def _build_sgd(
     log: Callable[[str], None],
     momentum_now: Callable[[], float] | None,
     options: dict[str, Any],
-):
+) -> Optimizer:
     options["momentum"] = settings.MOMENTUM
     dampening = settings.get("DAMPENING", 0.0)
     if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
@@ -271,8 +269,8 @@ def _build_muon(
         f"{len(counts[1])} parameters (embeddings, head, norms, biases; {sum(counts[1]):,} values)"
     )
     now = momentum_now or (lambda: settings.MOMENTUM)
-    common = {"learning_rate": 0.0, "weight_decay": 0.0}
-    optimizers: list[Any] = []
+    common: dict[str, Any] = {"learning_rate": 0.0, "weight_decay": 0.0}
+    optimizers: list[Optimizer] = []
     if shares[0]:
         optimizers.append(ListOptimizer(muon(now), decays, parameters=_paddle_groups(parameters, shares[0]), **common))
     if shares[1]:

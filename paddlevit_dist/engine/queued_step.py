@@ -13,10 +13,8 @@ import numpy as np
 import paddle
 
 from ..runtime.transfers import constant, read_later
-from .list_optimizers import JointStep
 from .model_ema import ModelEma
-from .multi_tensor import GradientList, MultiTensorStep, zero_where
-from .sharding import ShardedStep
+from .multi_tensor import ForeachStep, GradientList, zero_where
 
 
 class QueuedStep:
@@ -24,7 +22,7 @@ class QueuedStep:
 
     Args:
         gradients: the step's gradients, multiplied by ``scale``.
-        step: the optimizer's multi-tensor step.
+        step: the optimizer's step by lists.
         scale: the loss scale.
         clip: largest norm of all gradients; None: gradients are not clipped.
         learning_rate: learning rate of the step.
@@ -35,7 +33,7 @@ class QueuedStep:
     def __init__(
         self,
         gradients: GradientList,
-        step: MultiTensorStep | JointStep | ShardedStep,
+        step: ForeachStep,
         *,
         scale: float,
         clip: float | None,
@@ -56,8 +54,8 @@ class QueuedStep:
             paddle._C_ops.check_finite_and_unscale_(present, divisor)
         zero_where(is_bad, present)
         step_gradients = step.gradients()
-        self._restore_moments = step.copies(step_gradients)
-        step.make(learning_rate, step_gradients, is_finite.astype("float32"))
+        self._restore_moments = step.snapshot(step_gradients)
+        step.apply(learning_rate, step_gradients, is_finite.astype("float32"))
         if average is not None:
             average.update(is_bad)
 

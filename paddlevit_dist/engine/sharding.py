@@ -16,8 +16,7 @@ import paddle
 
 from ..distributed import all_gather, broadcast_flat, rank, world_size
 from ..runtime.errors import UserError
-from .list_optimizers import JointStep
-from .multi_tensor import MultiTensorStep, flatten
+from .multi_tensor import ForeachStep, Optimizer, flatten
 
 _BUCKET_VALUES = 16 << 20  # float32 values that are broadcast together: 64 MiB
 
@@ -130,17 +129,17 @@ def _buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
 
 
 class ShardedStep:
-    """A step of this rank's share by lists, and the exchange after it; see ``MultiTensorStep`` for its methods."""
+    """A step of this rank's share by lists, and the exchange after it; a ``ForeachStep``."""
 
-    def __init__(self, step: MultiTensorStep | JointStep, shards: Shards) -> None:
+    def __init__(self, step: ForeachStep, shards: Shards) -> None:
         self._step, self._shards = step, shards
         self.gradients: Callable[[], Any] = step.gradients
-        self.takes: Callable[[Any], bool] = step.takes
-        self.copies: Callable[[Any], Callable[[], None]] = step.copies
+        self.accepts: Callable[[Any], bool] = step.accepts
+        self.snapshot: Callable[[Any], Callable[[], None]] = step.snapshot
 
-    def make(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
-        """Make a step and broadcast its weights."""
-        self._step.make(rate, gradients, share)
+    def apply(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
+        """Update this rank's share and broadcast its weights."""
+        self._step.apply(rate, gradients, share)
         self._shards.exchange_trained()
 
 
@@ -153,7 +152,7 @@ class ShardedOptimizer:
         shards: says which rank updates what.
     """
 
-    def __init__(self, optimizer: Any, model: paddle.nn.Layer, shards: Shards) -> None:
+    def __init__(self, optimizer: Optimizer, model: paddle.nn.Layer, shards: Shards) -> None:
         self.optimizers = [optimizer]
         self._inner, self._shards = optimizer, shards
         self._parameters = [p for p in model.parameters() if not p.stop_gradient]
@@ -174,6 +173,6 @@ class ShardedOptimizer:
         self._shards.exchange_trained()
 
     def foreach_step(self) -> ShardedStep | None:
-        """Return the function that updates the share by lists, or None if there is none."""
-        step = self._inner.foreach_step() if hasattr(self._inner, "foreach_step") else None
-        return ShardedStep(step, self._shards) if isinstance(step, (MultiTensorStep, JointStep)) else None
+        """Return the step by lists of this rank's share, or None if its optimizer has none."""
+        step = self._inner.foreach_step()
+        return None if step is None else ShardedStep(step, self._shards)

@@ -26,14 +26,11 @@ from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
-from .fused_optimizers import FusedStep
-from .list_optimizers import JointOptimizer, JointStep
 from .model_ema import ModelEma
-from .multi_tensor import MultiTensorStep, clipping_factor, collect_gradients
+from .multi_tensor import Optimizer, clipping_factor, collect_gradients
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
 from .queued_step import QueuedStep
-from .sharding import ShardedOptimizer, ShardedStep
 
 COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the order of the task's ``normalizer_names``
 
@@ -103,7 +100,7 @@ class TrainStep:
     Args:
         task: computes the loss terms.
         model: the data-parallel wrapper, or the bare model of a single process.
-        optimizer: a Paddle optimizer over the model's trainable parameters.
+        optimizer: updates the model's trainable parameters, see ``optimizer.build_optimizer``.
         precision: autocast and loss scaling.
         seed: seeds dropout and other random operations of the forward passes.
         samples_per_update: samples of one step over all processes and micro-batches.
@@ -124,7 +121,7 @@ class TrainStep:
         self,
         task: Task,
         model: paddle.nn.Layer,
-        optimizer: Any,
+        optimizer: Optimizer,
         precision: TrainingPrecision,
         *,
         seed: int,
@@ -253,15 +250,12 @@ class TrainStep:
         """Queue the update after the gradients; return None if the host has to check the gradients first."""
         if self.on_host or self.before_clipping or not (self.average is None or self.average.is_all_float32):
             return None
-        has_step = isinstance(self.optimizer, (FusedStep, JointOptimizer, ShardedOptimizer))
-        multi_tensor = self.optimizer.foreach_step() if has_step else None
-        if not isinstance(multi_tensor, (MultiTensorStep, JointStep, ShardedStep)) or not multi_tensor.takes(
-            multi_tensor.gradients()
-        ):
+        step = self.optimizer.foreach_step()
+        if step is None or not step.accepts(step.gradients()):
             return None
         return QueuedStep(
             self._gradients,
-            multi_tensor,
+            step,
             scale=self.precision.scale,
             clip=self.gradient_clip,
             learning_rate=learning_rate,

@@ -63,18 +63,22 @@ def segmentation_parts(
     numbers: Sequence[int],
     channels: Sequence[str],
     spacing: np.ndarray | None,
+    regions: dict[str, Any],
 ) -> ExportParts:
     """Return the export description of a segmentation network; see ``VolumeSegmentation`` for the arguments."""
     size = tuple(int(length) for length in volumes.CROP_SIZE)
     description = {
         "classes": list(class_names) or None,
         "label_numbers": list(numbers) or None,
+        **regions,
         "channels": list(channels),
         "preprocessing": _preprocessing(volumes, spacing, intensity_config.about()),
-        "output": "one map per class, of the input's size",
+        "output": f"one map per {'region' if regions else 'class'}, of the input's size",
         "postprocessing": {
             "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
-            "class": "the largest of the outputs, after linear resampling to the stored spacing",
+            "class": _PAINTED
+            if regions
+            else "the largest of the outputs, after linear resampling to the stored spacing",
         },
     }
     shape = (len(class_names) or None, *size)
@@ -100,6 +104,10 @@ _WEIGHTS = {
     "gaussian": "weighted mean; a voxel's weight is the product over the axes of exp(-32 ((i - (n - 1) / 2) / n)^2) "
     "at index i of n",
 }
+_PAINTED = (
+    "after linear resampling to the stored spacing, 0; then for each region in order its number of regions_class_order "
+    "where its output is above 0"
+)
 _POSITION = {
     "quadratic": "highest voxel of the map, then along each axis the vertex of the parabola through the logarithms of "
     "that voxel and its two neighbors, at most half a voxel away",

@@ -8,6 +8,12 @@ from support.volume_files import AFFINE, SHAPE, write_volume
 
 SECOND = {"channel_names": {"0": "CT", "1": "PET"}, "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9}}
 
+REGIONS = {
+    "channel_names": {"0": "CT", "1": "PET"},
+    "labels": {"background": 0, "organs": [2, 5], "liver": 5, "ignore": 9},
+    "regions_class_order": [2, 5],
+}
+
 
 def make_labels(seed: int) -> np.ndarray:
     labels = np.zeros(SHAPE, np.uint8)

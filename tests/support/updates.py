@@ -8,12 +8,17 @@ import paddle
 
 from paddlevit_dist.cpu_kernels import updates as compiled_updates
 from paddlevit_dist.distributed import data_parallel
+from paddlevit_dist.engine.fused_optimizers import PerParameterStep
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.tasks.task import Task
 
 from .waits import Waits, counted_waits
+
+
+class PlainAdamW(PerParameterStep, paddle.optimizer.AdamW):
+    """Paddle's AdamW, without the trial of a faster update at its first step."""
 
 
 def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: list[dict[str, Any]], samples: int) -> dict:
@@ -50,7 +55,7 @@ def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, A
     updater = TrainStep(
         task,
         model,
-        paddle.optimizer.AdamW(parameters=[p for p in model.parameters() if not p.stop_gradient]),
+        PlainAdamW(parameters=[p for p in model.parameters() if not p.stop_gradient]),
         TrainingPrecision(False),
         seed=0,
         samples_per_update=samples,

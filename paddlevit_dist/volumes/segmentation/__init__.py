@@ -1,7 +1,8 @@
 """Segmentation of volumes: a class for each voxel.
 
 - ``task``, ``settings``: the task and its keys; ``prediction``: new volumes and output files
-- ``dataset``: base classes of datasets, cache of label maps; ``nnunet``, ``phantoms``: datasets
+- ``dataset``: base classes of datasets, cache of label maps; ``nnunet``, ``phantoms``: datasets; ``regions``: unions of
+  labels; ``losses``: their losses
 - ``samples``: training crops and whole volumes; ``metrics``: scores; ``figures``: figures of the report
 """
 

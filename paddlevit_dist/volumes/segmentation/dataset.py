@@ -13,6 +13,7 @@ from ..geometry import VolumeGeometry
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
 from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
+from .regions import LabelRegion
 from .settings import VolumeSegmentationSettings
 
 IGNORED = 255  # label of a voxel without a class; a dataset has at most 255 classes
@@ -74,14 +75,17 @@ class LabelMap(NamedTuple):
 class SegmentedVolumes(Dataset):
     """Base class of datasets of volumes with one or several channels and a class for each voxel.
 
-    ``read(index)`` returns ``(channels, labels)``. Class 0 is the background.
+    ``read(index)`` returns ``(channels, labels)``. Label 0 is the background.
     """
 
     holds = "volumes with label maps"
     groups_by = SUBJECT
+    #: names of the network's outputs: of the labels, the background first, or of the regions
     class_names: list[str] = []
-    #: number of each class in the files
+    #: number of each label in the files
     numbers: list[int] = []
+    #: regions of labels, each with an output; empty: each label has an output
+    regions: Sequence[LabelRegion] = ()
     #: names of the channels, such as "CT"
     channels: list[str] = ["intensity"]
     #: target spacing, millimeters (depth, height, width)
@@ -107,7 +111,7 @@ class SegmentedVolumes(Dataset):
 
     @property
     def num_classes(self) -> int:  # type: ignore[override]
-        """Number of classes with the background."""
+        """Number of outputs of a network: classes with the background, or regions."""
         return len(self.class_names)
 
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:

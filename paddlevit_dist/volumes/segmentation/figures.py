@@ -22,6 +22,7 @@ def segmentation_figures(
     samples: Any,
     records: Sequence[tuple[int, np.ndarray]],
     class_names: Sequence[str],
+    label_names: Sequence[str],
     segment: Callable[[int], tuple[Any, np.ndarray]],
 ) -> list[Figure]:
     """Create the tables of classes and volumes, and the gallery of the hardest volumes, worst first.
@@ -29,7 +30,8 @@ def segmentation_figures(
     Args:
         samples: samples of the evaluated dataset.
         records: index and sums of each volume, see ``VolumeMetrics``.
-        class_names: the background first.
+        class_names: the background first, then the classes or regions that have scores.
+        label_names: names of the labels in predicted label maps.
         segment: predicts a volume again; returns a ``SegmentedVolume`` and its labels.
     """
     sums = np.stack([record for _, record in records])  # (volumes, classes - 1, columns)
@@ -61,7 +63,7 @@ def segmentation_figures(
         wrong = (predicted.labels != labels) & (labels != IGNORED)
         center = [wrong.sum(axis=tuple({0, 1, 2} - {axis})).argmax() for axis in range(3)]  # of the slices
         views = [
-            class_slices(predicted.volume, spacing, class_map, class_names, center)
+            class_slices(predicted.volume, spacing, class_map, label_names, center)
             for class_map in (labels, predicted.labels)
         ]
         images.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))

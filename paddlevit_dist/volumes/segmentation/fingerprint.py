@@ -9,6 +9,7 @@ from tqdm import tqdm
 from ..geometry import step_lengths, turned_spacing
 from ..nonzero import choose_evenly, compute_box_share, nonzero_mask
 from .dataset import IGNORED, SegmentedVolumes
+from .regions import group_labels
 from .samples import upright_shape
 
 _SAMPLED = 10_000_000  # voxels drawn from all volumes; nnU-Net draws ten times as many
@@ -31,13 +32,15 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     extents = np.array([upright_shape(geometry) for geometry in geometries]) * spacings
     yield f"spacing as stored (depth, height, width): {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
     yield f"size (depth, height, width): {_ranges(extents)} mm (a crop covers VOLUMES.CROP_SIZE times the spacing)"
-    indices = choose_evenly(len(dataset))
-    counts, values, shares = [], [], []
+    indices, groups = choose_evenly(len(dataset)), group_labels(dataset.class_names, dataset.regions)
+    counts, totals, values, shares = [], [], [], []
     for index in tqdm(indices, desc="counting voxels", unit="volume", disable=None, leave=False):
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
         if labels is None:
             raise ValueError("the dataset has no labels")
-        voxels = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)[: len(dataset.class_names)]
+        label_voxels = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)
+        voxels = np.array([label_voxels[list(group)].sum() for group in groups.values()])
+        totals.append(label_voxels[:IGNORED].sum())
         counts.append(np.stack([voxels, voxels * labels.geometry.voxel_ml]))
         shares.append(compute_box_share(nonzero_mask(channels)))
         inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
@@ -45,10 +48,10 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
             drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(indices))
             values.append([np.asarray(channel).reshape(-1)[drawn] for channel in channels])
     voxel_counts, milliliters = np.stack(counts, axis=1)  # (volumes, classes) each
-    for name, class_counts, sizes in zip(dataset.class_names, voxel_counts.T, milliliters.T):
+    for name, class_counts, sizes in zip(groups, voxel_counts.T, milliliters.T):
         present = sizes[class_counts > 0]
         size = f", {present.min():.4g} to {present.max():.4g} ml" if len(present) else ""
-        share = 100 * class_counts.sum() / max(voxel_counts.sum(), 1)
+        share = 100 * class_counts.sum() / max(sum(totals), 1)
         yield f"class {name}: {share:.3g} % of the voxels, in {len(present)} of {len(indices)} volumes{size}"
     yield f"box around nonzero voxels: median {100 * np.median(shares):.3g} % of a volume (VOLUMES.NORMALIZE z_score)"
     for channel, samples in zip(dataset.channels, zip(*values) if values else repeat(())):

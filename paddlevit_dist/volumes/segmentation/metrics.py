@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...intervals import nanmean, quotient, weighted_sums
-from ...metrics.counts import count_confusion, reduce_confusions
+from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...tasks.metrics import PerSampleMetrics, SampleTable
 from ..geometry import step_lengths
@@ -40,13 +40,20 @@ class VolumeMetrics(PerSampleMetrics):
     Args:
         class_names: the background first.
         has_distances: whether surface distances are computed.
+        labels: labels of each class but the background, which may share labels; None: labels 1, 2 and so on.
     """
 
     lists = ("_volumes",)
 
-    def __init__(self, class_names: Sequence[str], has_distances: bool = True) -> None:
+    def __init__(
+        self,
+        class_names: Sequence[str],
+        has_distances: bool = True,
+        labels: Sequence[tuple[int, ...]] | None = None,
+    ) -> None:
         super().__init__()
-        self.num_classes, self.names, self.has_distances = len(class_names), list(class_names[1:]), has_distances
+        self.names, self.has_distances = list(class_names[1:]), has_distances
+        self._labels = [(label,) for label in range(1, len(class_names))] if labels is None else list(labels)
         self.state = {"sums": np.zeros((len(self.names), len(COLUMNS)))}
         self._volumes: list[np.ndarray] = []
 
@@ -54,8 +61,8 @@ class VolumeMetrics(PerSampleMetrics):
         """Add a volume and return its sums, float64 (classes - 1, columns).
 
         Args:
-            predicted: uint8 (depth, height, width), the class of each voxel.
-            labels: uint8 of that shape, classes or ``IGNORED``.
+            predicted: uint8 (depth, height, width), the label of each voxel.
+            labels: uint8 of that shape, labels or ``IGNORED``.
             spacing: see ``surface_distances``.
 
         Raises:
@@ -63,14 +70,20 @@ class VolumeMetrics(PerSampleMetrics):
         """
         if (predicted == IGNORED).any():
             raise UserError("the network's outputs for a volume are not finite, so it cannot be scored")
-        counts = reduce_confusions(count_confusion(labels, predicted, self.num_classes, IGNORED))[:, 1:]
-        right, true, selected = counts.astype(np.float64)
+        num_labels = 1 + max(label for group in self._labels for label in group)
+        confusion = count_confusion(labels, predicted, num_labels, IGNORED)
+        counts = [
+            (confusion[np.ix_(group, group)].sum(), confusion[list(group)].sum(), confusion[:, list(group)].sum())
+            for group in self._labels
+        ]
+        right, true, selected = np.array(counts, np.float64).T
         dice = quotient(2 * right, true + selected)
         is_defined, is_true = np.isfinite(dice), true > 0
         distances = np.full((len(self.names), 2), np.nan)
         if self.has_distances:
             for number in np.flatnonzero(is_true & (selected > 0)).tolist():
-                masks = labels == number + 1, (predicted == number + 1) & (labels != IGNORED)
+                group = self._labels[number]
+                masks = np.isin(labels, group), np.isin(predicted, group) & (labels != IGNORED)
                 distances[number] = surface_distances(*masks, spacing)
         close = np.isfinite(distances[:, 0])
         columns = [dice, is_defined, np.where(is_true, dice, 0), is_true, right, true, selected, *distances.T, close]

@@ -23,6 +23,7 @@ from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
 from ..store import DecodedStore, DecodedVolume
 from .dataset import DEFAULT_OPTIONS, IGNORED, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
+from .regions import LabelRegion, has_regions, read_regions
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
 _Case = tuple[str, tuple[str, ...], str | None]  # name, file of each channel, file of the labels
@@ -37,13 +38,17 @@ class DatasetDescription(NamedTuple):
 
     Attributes:
         channels: names of the channels, in order.
-        labels: names of the classes by number, the background first.
+        numbers: numbers of the labels, the background first.
+        class_names: names of the labels, or of the regions.
         ignored: number of voxels without a class, or None.
+        regions: the regions; empty: each label is a class.
     """
 
     channels: list[str]
-    labels: dict[int, str]
+    numbers: list[int]
+    class_names: list[str]
     ignored: int | None
+    regions: list[LabelRegion]
 
 
 class NnUNet(VolumeFiles):
@@ -62,8 +67,8 @@ class NnUNet(VolumeFiles):
     ) -> None:
         root = self.root = _find_root(data_path)
         description = read_description(os.path.join(root, DESCRIPTION))
-        self.channels = description.channels
-        self.numbers, self.class_names = list(description.labels), list(description.labels.values())
+        self.channels, self.numbers = description.channels, description.numbers
+        self.class_names, self.regions = description.class_names, description.regions
         require_split(
             split, [name for name, folders in _FOLDERS.items() if os.path.isdir(os.path.join(root, folders[0]))], root
         )
@@ -155,14 +160,21 @@ def read_description(file: str) -> DatasetDescription:
     channels, labels = content.get("channel_names", content.get("modality")), content.get("labels")
     if not isinstance(channels, dict) or sorted(channels) != sorted(map(str, range(len(channels)))) or not channels:
         raise UserError(f'{file}: expected "channel_names" (or "modality") such as {{"0": "CT"}}, numbered from 0')
-    names = _labels_by_number(file, labels)
-    ignored = next((number for number, name in names.items() if name == "ignore"), None)
-    names = {number: name for number, name in names.items() if number != ignored}
-    if 0 not in names or not 2 <= len(names) <= IGNORED:
+    channel_names = [str(channels[str(number)]) for number in range(len(channels))]
+    if has_regions(labels):
+        numbers, regions, ignored = read_regions(file, labels, content.get("regions_class_order"))
+        description = DatasetDescription(channel_names, numbers, list(regions), ignored, list(regions.values()))
+    else:
+        names = _labels_by_number(file, labels)
+        ignored = next((number for number, name in names.items() if name == "ignore"), None)
+        names = {number: name for number, name in names.items() if number != ignored}
+        description = DatasetDescription(channel_names, list(names), list(names.values()), ignored, [])
+    numbers = description.numbers
+    if 0 not in numbers or not 2 <= len(numbers) <= IGNORED:
         raise UserError(
-            f'{file}: "labels" has the numbers {list(names)}, expected 0 for the background and 1 to {IGNORED - 1} more'
+            f'{file}: "labels" has the numbers {numbers}, expected 0 for the background and 1 to {IGNORED - 1} more'
         )
-    return DatasetDescription([str(channels[str(number)]) for number in range(len(channels))], names, ignored)
+    return description
 
 
 def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
@@ -174,10 +186,7 @@ def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
     names: dict[int, str] = {}
     for name, number in labels.items():
         if isinstance(number, (list, tuple)):
-            raise UserError(
-                f"{file}: label '{name}' is a region of several numbers ({list(number)}), which is not "
-                "supported: define a separate label for each number"
-            )
+            (number,) = number  # nnU-Net reads it as a label
         if str(name).isdecimal() and isinstance(number, str):
             name, number = number, int(name)  # version 1
         if isinstance(number, bool) or not isinstance(number, int) or number in names or not 0 <= number < 1 << 16:

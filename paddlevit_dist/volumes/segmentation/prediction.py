@@ -19,12 +19,13 @@ from ..store import DecodedVolume
 from .dataset import LabelMap, LabelSource, VolumeFiles
 from .figures import class_slices
 from .nnunet import group_channels
+from .regions import LabelRegion, group_labels, name_labels
 
 _CLASSES = "classes.txt"
 
 
 class SegmentedVolume(NamedTuple):
-    """Predicted classes of a volume's voxels.
+    """Predicted labels of a volume's voxels.
 
     Attributes:
         index: index of the volume.
@@ -51,6 +52,7 @@ class NewVolumes(VolumeFiles):
 
     def __init__(self, files: Sequence[str], task: Any) -> None:
         self.class_names, self.numbers, self.channels = task.class_names, task.numbers, task.channels
+        self.regions = task.regions
         self.spacing, self.max_voxels = task.spacing, task.config.VOLUMES.MAX_VOXELS
         folders: dict[str, list[str]] = {}
         for file in files:
@@ -88,14 +90,24 @@ class LabelWriter(PredictionWriter):
     Args:
         folder: existing folder.
         dataset: dataset of the volumes.
-        class_names: the background first.
-        numbers: number of each class.
+        class_names: names of the network's outputs.
+        numbers: number of each label.
+        regions: the regions; empty: each class is a label.
     """
 
     writes_evaluations = True
 
-    def __init__(self, folder: Path, dataset: Any, class_names: Sequence[str], numbers: Sequence[int]) -> None:
-        self.folder, self.dataset, self.class_names = folder, dataset, list(class_names)
+    def __init__(
+        self,
+        folder: Path,
+        dataset: Any,
+        class_names: Sequence[str],
+        numbers: Sequence[int],
+        regions: Sequence[LabelRegion],
+    ) -> None:
+        self.folder, self.dataset = folder, dataset
+        self.groups = group_labels(class_names, regions)
+        self.label_names = name_labels(class_names, regions, numbers)
         self.numbers = np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
 
     def write(self, index: int, prediction: SegmentedVolume, truth: Any = None) -> Row:
@@ -103,7 +115,7 @@ class LabelWriter(PredictionWriter):
         name = self.dataset.case(index)
         write_labels(self.folder / f"{name}.nii.gz", self.numbers[prediction.labels], self.dataset.source(index))
         spacing = step_lengths(prediction.spacing) * prediction.labels.shape / np.array(prediction.volume.shape)
-        drawn = class_slices(prediction.volume, spacing, prediction.labels, self.class_names)
+        drawn = class_slices(prediction.volume, spacing, prediction.labels, self.label_names)
         with atomic_file(self.folder / f"{name}.png") as file:
             Image.fromarray(drawn).save(file, "PNG")
         return {"labels": f"{name}.nii.gz", "picture": f"{name}.png"}
@@ -112,7 +124,10 @@ class LabelWriter(PredictionWriter):
         """Write the table of label numbers and return lines for the log."""
         if not any(True for _ in entries):
             return []
-        lines = [f"{number}\t{name}\n" for number, name in zip(self.numbers.tolist(), self.class_names)]
+        lines = [
+            f"{','.join(map(str, self.numbers[list(labels)].tolist()))}\t{name}\n"
+            for name, labels in self.groups.items()
+        ]
         with atomic_file(self.folder / _CLASSES) as file:
             file.write("".join(lines).encode())
         return [f"label maps (.nii.gz) are in {self.folder}; {_CLASSES} lists the classes of their numbers"]

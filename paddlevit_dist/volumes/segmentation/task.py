@@ -48,8 +48,10 @@ from ..sliding_window import mirror_model, predict
 from .dataset import IGNORED, SegmentedVolumes
 from .figures import class_slices, segmentation_figures
 from .fingerprint import find_misnamed, fingerprint
+from .losses import region_losses
 from .metrics import VolumeMetrics
 from .prediction import LabelWriter, NewVolumes, SegmentedVolume
+from .regions import LabelRegion, describe_regions, group_labels, load_regions, name_labels
 from .samples import SegmentedSamples, VolumeRecord, collate, split_batch
 from .settings import AXES, VolumeSegmentationSettings
 
@@ -62,7 +64,8 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
     the background in each crop where it occurs. With deep supervision, level k, at half the resolution of level k - 1,
-    has both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are every 2^k-th voxel. Scores:
+    has both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are every 2^k-th voxel. Regions
+    have binary cross-entropy and Dice, see ``region_losses``. Scores:
     each volume is evaluated separately, each voxel once, at the stored size of its labels, so scores do not depend on
     batches or processes.
 
@@ -79,6 +82,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         super().__init__(config)
         self.class_names: list[str] = []
         self.numbers: list[int] = []
+        self.regions: list[LabelRegion] = []
         self.channels: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
         self.within: str | None = None  # region of z_score, see ``nonzero``
@@ -123,17 +127,16 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
                 f"with the background ({', '.join(dataset.class_names)}); remove it"
             )
         self.class_names, self.numbers = list(dataset.class_names), list(dataset.numbers)
+        self.regions = list(dataset.regions)
         self.channels, self.spacing = list(dataset.channels), dataset.spacing
 
     def check_sample(self, sample: dict[str, Any]) -> None:
         """Check that the volume is finite and that labels are classes."""
         require_finite(sample["volume"], "volume")
-        is_unknown = (sample["labels"] >= len(self.class_names)) & (sample["labels"] != IGNORED)
+        labels, count = sample["labels"], len(self.numbers)
+        is_unknown = (labels >= count) & (labels != IGNORED)
         if is_unknown.any():  # only custom datasets
-            raise BadSample(
-                f"a voxel has the class {int(sample['labels'][is_unknown][0])}, but there are {len(self.class_names)} "
-                "classes"
-            )
+            raise BadSample(f"a voxel has the label {int(labels[is_unknown][0])}, but there are {count} labels")
 
     def collate(self, samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Collate samples to a batch."""
@@ -142,7 +145,8 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
     def describe_samples(self, samples: Any) -> str:
         """Format the number of volumes, the channels and the classes."""
         channels = f", channels {', '.join(self.channels)}" if len(self.channels) > 1 else ""
-        return f"{super().describe_samples(samples)}{channels}, classes {', '.join(self.class_names)}"
+        what = "regions" if self.regions else "classes"
+        return f"{super().describe_samples(samples)}{channels}, {what} {', '.join(self.class_names)}"
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""
@@ -155,11 +159,15 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             **self._intensities().about(),
             "channels": list(self.channels),
             "label_numbers": list(self.numbers),
+            **describe_regions(self.class_names, self.regions, self.numbers),
         }
 
     def labels_in(self, sample: dict[str, Any]) -> np.ndarray | None:
-        """Return the classes that occur in a sample."""
-        return np.setdiff1d(sample["labels"], IGNORED).astype(np.int64)
+        """Return the classes or regions that occur in a sample."""
+        labels = np.setdiff1d(sample["labels"], IGNORED).astype(np.int64)
+        if self.regions:
+            return np.array([i for i, region in enumerate(self.regions) if np.isin(region.labels, labels).any()])
+        return labels
 
     # ---- model -------------------------------------------------------------------------------------------------
 
@@ -191,13 +199,14 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         for level in range(self.supervised + 1):
             labels = downsample_labels(batch["labels"], level)
             crop_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1)[:IGNORED] for row in labels])
-            numbers[term_name("cross_entropy", level)] = int(crop_counts.sum())
-            numbers[term_name("dice", level)] = int(np.count_nonzero(crop_counts[:, 1:]))
+            regions, present = len(self.regions), np.count_nonzero(crop_counts[:, 1:])
+            numbers[term_name("cross_entropy", level)] = int(crop_counts.sum()) * (regions or 1)
+            numbers[term_name("dice", level)] = len(labels) * regions if regions else int(present)
         return {name: numbers[name] for name in self.traits.normalizer_names}
 
     def expected_losses(self) -> dict[str, float]:
         """Return the cross-entropy of an untrained network."""
-        return {"cross_entropy": math.log(len(self.class_names))}
+        return {"cross_entropy": math.log(2 if self.regions else len(self.class_names))}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
@@ -211,13 +220,28 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             for level, maps in enumerate(outputs):
                 labels = downsample_labels(batch["labels"], level).astype("int64").flatten(1)  # (N, voxels)
                 logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
-                weight, labeled = 0.5**level / total, (labels != IGNORED).astype("float32").sum()
-                loss = summed_cross_entropy(logits, labels, IGNORED, 1)
-                terms[term_name("cross_entropy", level)] = LossTerm(loss, labeled, weight)
-                if self.config.VOLUMES.DICE_WEIGHT:
-                    dice = dice_losses(logits, labels, IGNORED, 1)
-                    terms[term_name("dice", level)] = LossTerm(*dice, weight * self.config.VOLUMES.DICE_WEIGHT)
+                weight = 0.5**level / total
+                for kind, (loss, count) in self._losses(logits, labels).items():
+                    factor = self.config.VOLUMES.DICE_WEIGHT if kind == "dice" else 1.0
+                    terms[term_name(kind, level)] = LossTerm(loss, count, weight * factor)
         return terms
+
+    def _losses(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, tuple[paddle.Tensor, Any]]:
+        """Return the sum and the count of each loss of one level.
+
+        Args:
+            logits: float32 (crops, outputs, voxels).
+            labels: int64 (crops, voxels).
+        """
+        losses: dict[str, tuple[paddle.Tensor, Any]]
+        has_dice, number = bool(self.config.VOLUMES.DICE_WEIGHT), len(self.regions)
+        if number:
+            sums = region_losses(logits, labels, [region.labels for region in self.regions])
+            losses = {"cross_entropy": (sums.cross_entropy, sums.labeled * number)}
+            return {**losses, "dice": (sums.dice, len(labels) * number)} if has_dice else losses
+        entropy = summed_cross_entropy(logits, labels, IGNORED, 1)
+        losses = {"cross_entropy": (entropy, (labels != IGNORED).astype("float32").sum())}
+        return {**losses, "dice": dice_losses(logits, labels, IGNORED, 1)} if has_dice else losses
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
@@ -234,7 +258,8 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
 
     def build_metrics(self) -> Metrics:
         """Create the metrics of an evaluation."""
-        return VolumeMetrics(self.class_names, self.config.VOLUMES.SURFACE_DISTANCES)
+        groups = group_labels(self.class_names, self.regions)
+        return VolumeMetrics(list(groups), self.config.VOLUMES.SURFACE_DISTANCES, list(groups.values())[1:])
 
     def segment_batch(
         self, model: paddle.nn.Layer, batch: dict[str, Any]
@@ -250,10 +275,11 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             yield _to_class_numbers(*pending)
 
     def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, record: VolumeRecord) -> paddle.Tensor:
-        """Predict the class of each voxel, uint8 of the stored labels' shape; ``IGNORED`` if an output is not finite.
+        """Predict the label of each voxel, uint8 of the stored labels' shape; ``IGNORED`` if an output is not finite.
 
         Outputs of windows and their mirror images are averaged, then resampled linearly to the stored spacing. The
-        class is the largest output of a voxel.
+        label is the largest output of a voxel. Regions are painted one after another where their output is above 0,
+        nnU-Net's probability above 0.5.
         """
         volumes = self.config.VOLUMES
         network = mirror_model(lambda windows: model(windows).astype("float32"), self._mirrored_axes())
@@ -262,9 +288,18 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         plane_count = max(1, _VALUES_AT_ONCE // (len(self.class_names) * record.stored[1] * record.stored[2]))
         for first in range(0, record.stored[0], plane_count):
             part = resample_maps(maps, record.stored, steps, slice(first, first + plane_count))
-            classes, is_finite = part.argmax(axis=0, dtype="int32"), paddle.isfinite(part).all(axis=0)
-            planes.append(paddle.where(is_finite, classes, paddle.full_like(classes, IGNORED)).astype("uint8"))
+            labels, is_finite = self._choose_labels(part), paddle.isfinite(part).all(axis=0)
+            planes.append(paddle.where(is_finite, labels, paddle.full_like(labels, IGNORED)).astype("uint8"))
         return paddle.concat(planes)
+
+    def _choose_labels(self, maps: paddle.Tensor) -> paddle.Tensor:
+        """Return the label of each voxel of maps (outputs, depth, height, width), int32."""
+        if not self.regions:
+            return maps.argmax(axis=0, dtype="int32")
+        labels = paddle.zeros(maps.shape[1:], dtype="int32")
+        for region, outputs in zip(self.regions, maps):
+            labels = paddle.where(outputs > 0, paddle.full_like(labels, region.painted), labels)
+        return labels
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Predict a batch of volumes and add its sums to the metrics."""
@@ -295,7 +330,8 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             }
             return next(self.segment_batch(model, tensors))
 
-        return segmentation_figures(samples, records, self.class_names, segment)
+        names = list(group_labels(self.class_names, self.regions))
+        return segmentation_figures(samples, records, names, self._label_names(), segment)
 
     # ---- prediction and export -----------------------------------------------------------------------------------
 
@@ -305,6 +341,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         if not meta.class_names or not spacing or not input_meta.get("channels") or not input_meta.get("label_numbers"):
             raise UserError(_UNKNOWN + "weights with their about.yaml")
         self.class_names, self.numbers = list(meta.class_names), list(input_meta["label_numbers"])
+        self.regions = load_regions(input_meta, self.numbers)
         self.channels, self.spacing = list(input_meta["channels"]), np.array(spacing, dtype=np.float64)
         self.within = read_region(input_meta)
 
@@ -317,7 +354,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
 
     def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
-        """Return the milliliters of each class.
+        """Return the milliliters of each class or region.
 
         Raises:
             BadSample: the outputs are not finite.
@@ -325,18 +362,19 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
         if counts[IGNORED]:
             raise BadSample("the model's outputs are not finite")
-        milliliters = (counts * voxel_ml(prediction.spacing)).round(3).tolist()
-        return [{f"ml {name}": volume_ml for name, volume_ml in zip(self.class_names[1:], milliliters[1:])}]
+        groups, of_voxel = list(group_labels(self.class_names, self.regions).items())[1:], voxel_ml(prediction.spacing)
+        return [{f"ml {name}": round(float(counts[list(labels)].sum() * of_voxel), 3) for name, labels in groups}]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LabelWriter":
         """Create the writer of prediction files."""
         import_extra("nibabel", str(folder))
-        return LabelWriter(folder, samples.dataset, self.class_names, self.numbers)
+        return LabelWriter(folder, samples.dataset, self.class_names, self.numbers, self.regions)
 
     def export_parts(self) -> ExportParts:
         """Return the input, the output and the description of an exported network."""
         facts = self.class_names, self.numbers, self.channels, self.spacing
-        return segmentation_parts(self.config.VOLUMES, self._intensities(), *facts)
+        regions = describe_regions(self.class_names, self.regions, self.numbers)
+        return segmentation_parts(self.config.VOLUMES, self._intensities(), *facts, regions)
 
     # ---- images ----------------------------------------------------------------------------------------------
 
@@ -357,8 +395,12 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         ]
 
     def _render_slices(self, volume: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, str]:
-        names = [self.class_names[label] for label in np.setdiff1d(labels, [0, IGNORED]).tolist()]
-        return class_slices(volume, self.spacing, labels, self.class_names), ", ".join(names) or "background"
+        label_names = self._label_names()
+        names = [label_names[label] for label in np.setdiff1d(labels, [0, IGNORED]).tolist()]
+        return class_slices(volume, self.spacing, labels, label_names), ", ".join(names) or "background"
+
+    def _label_names(self) -> list[str]:
+        return name_labels(self.class_names, self.regions, self.numbers)
 
 
 def term_name(kind: str, level: int) -> str:

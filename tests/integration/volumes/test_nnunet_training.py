@@ -7,7 +7,7 @@ import sys
 import nibabel
 import numpy as np
 import pytest
-from support.nnunet_folders import raw_data
+from support.nnunet_folders import REGIONS, SECOND, raw_data
 from support.processes import ROOT, run_command, run_main, succeeded
 from support.runs import last_line
 
@@ -19,23 +19,31 @@ TINY = [
 ]
 
 
-def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
+@pytest.mark.parametrize(
+    "description, kind, groups",
+    [
+        (SECOND, "classes background, spleen, liver", {"spleen": [2], "liver": [5]}),
+        (REGIONS, "regions organs, liver", {"organs": [2, 5], "liver": [5]}),
+    ],
+    ids=["classes", "regions"],
+)
+def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path, description, kind, groups):
     """Two channels and another spacing: the scores are those of the files that are written, for any number of
     processes, and ``predict`` writes the same labels with the numbers and the affine of the folder."""
-    data = raw_data(tmp_path / "raw")
+    data = raw_data(tmp_path / "raw", description=description)
     recipe = [f"-cfg={ROOT}/{PHANTOMS}", f"-data_path={data}", "-batch_size=1", *TINY]
     weights, evaluated = tmp_path / "run" / "checkpoints" / "last", tmp_path / "eval"
     ended = succeeded(
         run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}")
     )
-    assert "dataset: nnunet" in ended.out and "channels CT, PET, classes background, spleen, liver" in ended.out
+    assert "dataset: nnunet" in ended.out and f"channels CT, PET, {kind}" in ended.out
     evaluation = [*recipe, "-eval", f"-pretrained={weights}", "-split=train", "SAVE_PREDICTIONS", "true"]
     lines = {}
-    for processes, batch in ((1, 2), (2, 1)):
+    for processes, batch in ((1, 2), (3 if description is REGIONS else 2, 1)):
         words = [f"-output={evaluated}{processes}", f"-ngpus={processes}", f"-batch_size={batch}"]
         ended = succeeded(run_main(*evaluation, *words, f"-per_sample={tmp_path / 'samples.csv'}"))
         lines[processes] = last_line(ended)
-    assert lines[1] == lines[2]
+    assert len(set(lines.values())) == 1
     values = json.loads((tmp_path / "eval1" / "metrics.jsonl").read_text().splitlines()[-1])
     dice, truths = [], sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))
     assert len(truths) == 2
@@ -45,10 +53,10 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
         found, true = (np.asarray(image.dataobj) for image in (found, true))
         assert set(np.unique(found)) <= {0, 2, 5}
         known = true != 9
-        of_class = [
-            (((true == n) & (found == n) & known).sum(), (true == n).sum() + ((found == n) & known).sum())
-            for n in (2, 5)
-        ]
+        of_class = []
+        for numbers in groups.values():
+            is_true, is_found = np.isin(true, numbers), np.isin(found, numbers) & known
+            of_class.append(((is_true & is_found).sum(), is_true.sum() + is_found.sum()))
         dice.append([2 * both / either for both, either in of_class])
     assert values["Dice"] == pytest.approx(np.mean(dice), abs=1e-6)
     with open(tmp_path / "samples.csv", encoding="utf-8", newline="") as rows:

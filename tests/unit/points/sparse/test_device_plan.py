@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
+from support.updates import PlainAdamW
 from support.waits import Waits, counted_waits
 
 from paddlevit_dist import settings
@@ -39,7 +40,7 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
         updater = TrainStep(
             task,
             model,
-            paddle.optimizer.AdamW(parameters=learning),
+            PlainAdamW(parameters=learning),
             TrainingPrecision(False),
             seed=0,
             samples_per_update=2,

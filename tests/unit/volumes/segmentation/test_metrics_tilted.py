@@ -23,7 +23,7 @@ def test_a_voxel_is_as_large_as_the_determinant_says(affine):
     steps = turned_spacing(geometry)
     np.testing.assert_allclose(step_lengths(steps), [2 / np.cos(TILT), 1, 1])
     assert geometry.voxel_ml == pytest.approx(0.002)
-    task = SimpleNamespace(class_names=["background", "organ"])
+    task = SimpleNamespace(class_names=["background", "organ"], regions=[])
     predicted = SegmentedVolume(0, np.ones(SHAPE, np.uint8), np.zeros(SHAPE, np.float32), steps)
     assert VolumeSegmentation.prediction_rows(task, predicted) == [{"ml organ": 2.0}]
 

@@ -96,7 +96,7 @@ def shifted(affine):
             lambda root: (root / "dataset.json").write_text(
                 '{"channel_names": {"0": "CT", "1": "PET"}, "labels": {"a": 0, "b": [1, 2]}}'
             ),
-            "region",
+            'also needs "background": 0',
         ),
         (lambda root: (root / "dataset.json").write_text("{"), "dataset.json cannot be read"),
         (lambda root: (root / "dataset.json").unlink(), "has no dataset.json"),

@@ -1,0 +1,157 @@
+"""Regions: unions of labels, such as all parts of a tumor, each predicted by a separate output."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeGuard
+
+from ...runtime.errors import UserError
+from ...runtime.printing import shorten
+
+_LARGEST = (1 << 16) - 1  # label number
+
+
+class LabelRegion(NamedTuple):
+    """A union of labels.
+
+    Attributes:
+        labels: places of these labels in the dataset's ``numbers``.
+        painted: label that the voxels of the region get in a predicted label map, unless a later region covers them.
+    """
+
+    labels: tuple[int, ...]
+    painted: int
+
+
+class RegionDescription(NamedTuple):
+    """Labels of a ``dataset.json`` with regions.
+
+    Attributes:
+        numbers: numbers of the labels in files, 0 for the background first.
+        regions: by name, in the order of the network's outputs.
+        ignored: number of voxels without a label, or None.
+    """
+
+    numbers: list[int]
+    regions: dict[str, LabelRegion]
+    ignored: int | None
+
+
+def group_labels(class_names: Sequence[str], regions: Sequence[LabelRegion]) -> dict[str, tuple[int, ...]]:
+    """Return the labels of each class that has a score, by name, after the background.
+
+    Args:
+        class_names: names of the network's outputs: the background and the classes, or the regions.
+        regions: the regions; empty: each class is a label.
+    """
+    if not regions:
+        return {name: (label,) for label, name in enumerate(class_names)}
+    return {"background": (0,), **{name: region.labels for name, region in zip(class_names, regions)}}
+
+
+def name_labels(class_names: Sequence[str], regions: Sequence[LabelRegion], numbers: Sequence[int]) -> list[str]:
+    """Return the name of each label in a predicted label map: with regions, of the region that paints it."""
+    if not regions:
+        return list(class_names)
+    painted = {region.painted: name for name, region in zip(class_names, regions)}
+    return ["background", *(painted.get(label, str(numbers[label])) for label in range(1, len(numbers)))]
+
+
+def describe_regions(
+    class_names: Sequence[str], regions: Sequence[LabelRegion], numbers: Sequence[int]
+) -> dict[str, Any]:
+    """Return the regions as plain values with the numbers in files, as in ``dataset.json``; empty without regions."""
+    if not regions:
+        return {}
+    members = {name: [numbers[label] for label in region.labels] for name, region in zip(class_names, regions)}
+    return {"regions": members, "regions_class_order": [numbers[region.painted] for region in regions]}
+
+
+def load_regions(described: Mapping[str, Any], numbers: Sequence[int]) -> list[LabelRegion]:
+    """Return the regions of the plain values of ``describe_regions``."""
+    pairs = zip((described.get("regions") or {}).values(), described.get("regions_class_order") or ())
+    return [LabelRegion(tuple(map(numbers.index, members)), numbers.index(painted)) for members, painted in pairs]
+
+
+def has_regions(labels: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Return whether an entry of "labels" lists several numbers; nnU-Net reads a list of one as that number."""
+    values = labels.values() if isinstance(labels, Mapping) else ()
+    return any(isinstance(value, (list, tuple)) and len(value) != 1 for value in values)
+
+
+def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDescription:
+    """Read "labels" with regions and "regions_class_order" of a ``dataset.json``.
+
+    Every entry but the background and the label to ignore is a region with a separate output, as in nnU-Net.
+
+    Raises:
+        UserError: a region or the order is not as nnU-Net needs it.
+    """
+    if labels.get("background") != 0 or isinstance(labels["background"], bool):
+        raise UserError(
+            f'{file}: "labels" has regions, so it also needs "background": 0, without a list; found '
+            f"{labels.get('background')!r}"
+        )
+    ignored = labels.get("ignore")
+    if ignored is not None and not _is_number(ignored):
+        raise UserError(f"{file}: label 'ignore' has {ignored!r}, expected one number that no region has")
+    members = {
+        str(name): _read_members(file, name, value, ignored)
+        for name, value in labels.items()
+        if name not in ("background", "ignore")
+    }
+    for name, numbers in members.items():
+        same = next((other for other in members if other != name and set(members[other]) == set(numbers)), None)
+        if same is not None:
+            raise UserError(f"{file}: regions '{name}' and '{same}' have the same numbers {numbers}: remove one")
+    numbers = sorted({0, *(number for region in members.values() for number in region)})
+    painted = _read_order(file, list(members), order, numbers)
+    regions = {
+        name: LabelRegion(tuple(map(numbers.index, members[name])), numbers.index(number))
+        for name, number in zip(members, painted)
+    }
+    return RegionDescription(numbers, regions, ignored)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
+
+
+def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list[int]:
+    """Return the sorted numbers of one region."""
+    for problem in _find_problems(value, ignored):
+        raise UserError(
+            f"{file}: region '{name}' is {value!r}: {problem}; expected different whole numbers from 1 to {_LARGEST:,}"
+        )
+    return sorted(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _find_problems(value: Any, ignored: int | None) -> Iterator[str]:
+    members = value if isinstance(value, (list, tuple)) else [value]
+    wrong = next((member for member in members if not _is_number(member)), None)
+    if not members:
+        yield "it has no number"
+    elif wrong == 0 and not isinstance(wrong, bool):
+        yield "0 is the background, which belongs to no region"
+    elif wrong is not None:
+        yield f"{wrong!r} is not a label's number"
+    elif len(set(members)) < len(members):
+        yield "a number occurs twice"
+    elif ignored in members:
+        yield f"{ignored} is the number of the label 'ignore'"
+
+
+def _read_order(file: str, names: Sequence[str], order: Any, numbers: Sequence[int]) -> list[int]:
+    """Return the number that each region paints."""
+    example = shorten(", ".join(names), 200)
+    expected = f'expected "regions_class_order" with a number for each region ({example}): what its voxels become in '
+    expected += "a prediction, later regions over earlier ones"
+    if not isinstance(order, (list, tuple)):
+        raise UserError(f'{file}: "labels" has regions, but there is no "regions_class_order": {expected}')
+    if len(order) != len(names):
+        raise UserError(f"{file}: regions_class_order has {len(order)} numbers for {len(names)} regions: {expected}")
+    unknown = next((value for value in order if not _is_number(value) or value not in numbers), None)
+    if unknown is not None:
+        known = shorten(", ".join(map(str, numbers[1:])), 200)
+        raise UserError(f"{file}: regions_class_order has {unknown!r}, which is not a number of a region ({known})")
+    if len(set(order)) < len(order):
+        raise UserError(f"{file}: regions_class_order {list(order)} has a number twice: two regions would look alike")
+    return list(order)

@@ -256,7 +256,7 @@ def _in_our_names_and_layout(
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = model.state_dict()
     naming, state = "timm", weights.state  # our models use timm's parameter names
-    if not targets.keys() <= state.keys():
+    if any(name not in state or state[name].shape != tuple(target.shape) for name, target in targets.items()):
         states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
         states = {naming: _rename_norms_like(targets, state) for naming, state in states.items()}
         # On a tie max() takes the first, "timm".

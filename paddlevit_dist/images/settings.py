@@ -13,6 +13,7 @@ from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows
 from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
+from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -243,8 +244,6 @@ class ObjectSettings(ImageSettings):
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set ImageNet's mean and deviation, unless they are configured."""
-    from .models.variants import IMAGENET_MEAN, IMAGENET_STD
-
     if values.TASK in TABLES:  # not a user's task that reads the keys of all tasks
         for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
             if f"DATA.{name}" not in settings:

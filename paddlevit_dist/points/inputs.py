@@ -16,6 +16,7 @@ from .data.scenes import SceneDataset
 from .prepare.coordinates import find_remarks
 from .prepare.formats import FORMATS, identify_file
 from .prepare.listing import RawScene, SceneChoices
+from .prepare.nuscenes import SCAN_SUFFIX
 from .prepare.scannet import LABELS
 from .prepare.semantic_kitti import BIN, get_scan_name
 from .prepare.tables import TABLES
@@ -23,8 +24,8 @@ from .prepare.tables import TABLES
 KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
 _EXPECTED = (
     f"expected {', '.join(suffix for table in TABLES.values() for suffix in table.suffixes)}, ScanNet's "
-    "_vh_clean_2.ply, PointGroup's .pth, Pointcept's coord.npy, SemanticKITTI's .bin, a prepared .scene, or a folder "
-    "of these"
+    "_vh_clean_2.ply, PointGroup's .pth, Pointcept's coord.npy, SemanticKITTI's .bin, nuScenes's .pcd.bin, a prepared "
+    ".scene, or a folder of these"
 )
 
 _CHECK_SECONDS = 10.0  # time limit for checking scenes before a prediction
@@ -47,7 +48,7 @@ def _find_kind(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
-    if name.endswith(BIN):  # in any folder
+    if name.endswith(BIN) and not name.endswith(SCAN_SUFFIX):  # in any folder
         return SceneFile(path, KITTI, get_scan_name(os.path.abspath(path)))
     kind, scene = identify_file(os.path.abspath(path)) or (None, "")
     if kind is None or name.endswith(LABELS):

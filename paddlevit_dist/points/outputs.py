@@ -12,8 +12,10 @@ from ..tasks.prediction import PredictionRecord, PredictionWriter, Row
 from .data.samples import SceneSamples
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
 from .data.scene import Scene
+from .data.scenes import PreparedScenes
 from .inputs import KITTI, LAS, InputScenes, SceneInputs
 from .prepare.las import write_classified
+from .prepare.nuscenes import is_submittable, write_submission_labels, write_submission_meta
 from .prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from .prepare.semantic_kitti import get_prediction_path, get_scan_name, write_labels
 
@@ -44,11 +46,19 @@ class SceneWriter(PredictionWriter):
         scenes = self.dataset.scenes if isinstance(self.dataset, InputScenes) else ()
         #: formats of the scenes in which the classes are also written
         self.source_kinds = writable_kinds & {scene.kind for scene in scenes}
+        #: the split in whose folder nuScenes's benchmark expects the classes; None: they are not of its scans
+        self.nuscenes_split: str | None = None
+        if isinstance(self.dataset, PreparedScenes) and self.number:
+            is_scan = is_submittable(Path(self.dataset.describe(0)).stem, self.class_names)
+            self.nuscenes_split = self.dataset.split if is_scan else None
 
     def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
         """Write the files of scene ``index``; return their names for the table of predictions."""
         scene = self.dataset.read(index)
         names = self.write_scene(scene, prediction, truth)
+        if self.nuscenes_split is not None:
+            classes = scene.to_source_rows(self.point_labels(prediction)[0])
+            write_submission_labels(self.folder, self.nuscenes_split, scene.name, classes)
         suffixes = {"ply": ".ply", "picture": ".png", "text": ".txt"}
         row = {kind: next((name for name in names if name.endswith(suffix)), None) for kind, suffix in suffixes.items()}
         if not self.source_kinds:
@@ -98,6 +108,11 @@ class SceneWriter(PredictionWriter):
             lines.append(f"laser scans are also in {self.folder} as NAME_classified.las or .laz")
         if KITTI in self.source_kinds:
             lines.append(f"for SemanticKITTI's benchmark and tools: {self.folder / 'sequences'}")
+        if self.nuscenes_split is not None:
+            write_submission_meta(self.folder, self.nuscenes_split)
+            lines.append(
+                f"for nuScenes's benchmark, in {self.folder}: zip -r submission.zip lidarseg {self.nuscenes_split}"
+            )
         names = self.dataset.names if isinstance(self.dataset, InputScenes) else ()
         if not set(TEST_SCENES).isdisjoint(names) and tuple(self.class_names) == CLASS_NAMES:
             lines.append(f"for ScanNet's benchmark, in {self.folder}: zip -r submission.zip scene*.txt predicted_masks")

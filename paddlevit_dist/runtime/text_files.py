@@ -7,12 +7,12 @@ proportion to the size of the file.
 
 import json
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import yaml
 
-from .files import open_regular
+from .files import open_regular, read_regular
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
 LARGEST_YAML_BYTES = 1 << 23  # takes half a minute; 20,000 class names take 1 MB
@@ -22,6 +22,7 @@ _DEEPEST = 100  # nested lists and mappings
 _MOST_DIGITS = 400  # of a number: no float64 has more before its decimal point
 
 Place = str | os.PathLike[str]
+Row = TypeVar("Row")
 
 
 def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
@@ -75,6 +76,35 @@ def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) 
         return json.loads(content, object_pairs_hook=pairs, parse_int=_whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def iterate_rows(path: Place, row: type[Row]) -> Iterator[Row]:
+    """Iterate over the objects of the list in a JSON file of any size.
+
+    Only the text and the current object are in memory: nuScenes's largest table is 1.2 GB of text, or 5 GB of
+    dictionaries.
+
+    Args:
+        path: the file.
+        row: a ``msgspec.Struct`` with the fields to read; other fields are skipped.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not JSON, or not a list of objects with these fields; also raised while rows are read.
+    """
+    import msgspec  # not at the top: options and configuration are read without it
+
+    content = read_regular(path)
+    try:
+        parts = msgspec.json.decode(content, type=list[msgspec.Raw])
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    decode = msgspec.json.Decoder(row).decode
+    for number, part in enumerate(parts):
+        try:
+            yield decode(part)
+        except ValueError as error:
+            raise ValueError(f"row {number}: {error}") from error
 
 
 def _whole(digits: str) -> int:

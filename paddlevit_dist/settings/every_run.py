@@ -33,7 +33,7 @@ class DataSection(Section):
         "training images per device and step",
         AT_LEAST_1,
         effect="neutral",
-        flag=Flag("batch_size", "N", "data", 7, "images per device and step; auto: as many as fit"),
+        flag=Flag("batch_size", "N", "data", 7, "images per device and step, or auto"),
     )
     FIND_BATCH_SIZE: bool = key(
         False,

@@ -27,8 +27,8 @@ from .scene_store import (
     store_is_centered,
 )
 
-#: scans of the same place: a scene in ScanNet's naming, an area in S3DIS's
-GROUPS_BY = {"scene": r"(?:^|/)(scene\d{4})_\d\d", "area": r"(?:^|/)(Area_\d+)_"}
+#: scans of the same place: a scene in ScanNet's naming, a drive in nuScenes's, an area in S3DIS's
+GROUPS_BY = {"scene": r"(?:^|/)(scene\d{4})_\d\d", "drive": r"(?:^|/)(scene-\d{4})_", "area": r"(?:^|/)(Area_\d+)_"}
 _MIN_WIDE_VOXELS, _MIN_SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every voxel has one point and no neighbors
 
 

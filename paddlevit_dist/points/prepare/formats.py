@@ -16,6 +16,7 @@ from .channels import ALL, USUAL
 from .coordinates import StoredPoints, as_given
 from .listing import SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
 from .numpy_tables import load_array, split_columns
+from .nuscenes import NuScenesReader, has_tables
 from .s3dis import S3disReader
 from .scannet import ScanNetReader
 from .semantic_kitti import SemanticKittiReader
@@ -183,6 +184,7 @@ FORMATS = {
     "semantic_kitti": SceneFormat(
         "SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, ("channels",)
     ),
+    "nuscenes": SceneFormat("nuScenes-lidarseg: v1.0-*/, samples/LIDAR_TOP, lidarseg", NuScenesReader, ("channels",)),
     "pointcept": SceneFormat("Pointcept's folders with coord.npy", PointceptReader, _POINTCEPT_OPTIONS),
     "ply": SceneFormat("PLY", TableReader, _TABLE_OPTIONS),
     "las": SceneFormat("LAS and LAZ, through laspy", TableReader, _TABLE_OPTIONS),
@@ -225,6 +227,8 @@ def detect_format(root: str) -> str:
     Raises:
         UserError: there is no known format, or several.
     """
+    if has_tables(root):  # instead of walking through its millions of files
+        return NuScenesReader.kind
     examples_by_format: dict[str, str] = {}
     for number, (folder, subfolders, names) in enumerate(os.walk(root, followlinks=True)):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))

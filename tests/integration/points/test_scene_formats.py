@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.nuscenes import nuscenes
 from support.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
 from support.prepared_scenes import prepared
 from support.raw_scenes import write_labeled_ply, write_pointgroup, write_scannet
@@ -210,6 +211,7 @@ _NAMED = ("--columns=x,y,z,intensity,label", "--missing_colors=gray")
 LAYOUTS = {
     "s3dis": (s3dis, "[rgb, xyz]", (), run_scenes),
     "semantic_kitti": (semantic_kitti, "[xyz, intensity]", (), run_scenes),
+    "nuscenes": (nuscenes, "[xyz, intensity/255]", (), run_scenes),
     "pointcept": (pointcept, "[rgb, normal]", (), run_scenes),
     "scannet": (scannet, "[rgb]", (), run_scenes),
     "scannet of 200 classes": (scannet, "[rgb, height]", ("--classes=200",), run_scannet),

@@ -20,6 +20,7 @@ ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does 
 ONNX_BOXES = "needs the extra onnx; tests/integration/images/detection/test_exported_detectors.py does it"
 RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
+NUSCENES = "tests/nightly/points/test_nuscenes.py runs it on scans that it draws"
 NNUNET = "tests/integration/volumes/test_nnunet_training.py trains on a folder of nnU-Net's and predicts"
 PAGE_OF_ITS_OWN = "tests/nightly/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
@@ -82,6 +83,11 @@ NOT_RUN = {
     "--channels=normal,intensity": "needs scans; tests/integration/points/test_scene_formats.py has all formats",
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=my_store "
     'POINTS.FEATURES "[rgb, normal]"': "needs scans; tests/integration/points/test_scene_formats.py trains on such",
+    "python -m paddlevit_dist prepare scenes /dataset/nuscenes /dataset/nuscenes_prepared": NUSCENES,
+    "./run_train_multi.sh -cfg=minkunet34c_nuscenes -data_path=/dataset/nuscenes_prepared "
+    "-output=./output/nuscenes": NUSCENES,
+    "./run_eval_multi.sh -cfg=minkunet34c_nuscenes -data_path=/dataset/nuscenes_prepared -pretrained=./output/nuscenes "
+    "-split=test -output=./output/nuscenes_test": NUSCENES,
     "./run_train_multi.sh -cfg=minkunet34c_scannet -dataset=scenes -data_path=/dataset/city DATA.VOXEL_SIZE_M 0.1 "
     "POINTS.CROP block POINTS.CROP_SIZE_M 12 POINTS.MAX_POINTS 300000 POINTS.FRAGMENT_SIZE_M 12 "
     "-output=./output/city": "needs large scenes; tests/unit/points/segmentation/test_fragments.py has its parts",

@@ -10,6 +10,7 @@ from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.shapes.data import ModelNet40
+from support.nuscenes import nuscenes
 from support.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
 from support.raw_scenes import legacy, make_points, write_labeled_ply, write_scannet, zipped
 
@@ -114,6 +115,16 @@ def make_s3dis(folder):
 def make_kitti(folder):
     semantic_kitti(folder, points=9)
     return sorted(folder.rglob("*.label")) + sorted(folder.rglob("*.bin"))
+
+
+def make_nuscenes(folder):
+    nuscenes(folder, points=9)
+    return sorted(folder.rglob("*_lidarseg.bin")) + sorted(folder.glob("samples/*/*.bin"))
+
+
+def make_nuscenes_tables(folder):
+    nuscenes(folder, points=9)
+    return sorted(folder.rglob("*.json"))
 
 
 def make_pointcept(folder):

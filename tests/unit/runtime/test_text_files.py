@@ -4,6 +4,7 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -28,6 +29,23 @@ def test_many_class_names_are_no_bomb():
 def test_json_is_read_in_each_unicode(tmp_path, encoding):
     (tmp_path / "a.json").write_text('{"\u00e4": [1, -2, 3.5, "[", null]}', encoding)
     assert text_files.read_json(tmp_path / "a.json") == {"\u00e4": [1, -2, 3.5, "[", None]}
+
+
+class Person(msgspec.Struct):
+    name: str
+    age: int = 0
+
+
+def test_rows_of_a_list_are_read_one_by_one(tmp_path):
+    (tmp_path / "a.json").write_text('[{"name": "\u00e4", "more": [[]]}, {"age": 3, "name": "b"}, {"name": 1}]')
+    rows = text_files.iterate_rows(tmp_path / "a.json", Person)
+    assert [next(rows), next(rows)] == [Person("\u00e4"), Person("b", 3)]
+    with pytest.raises(ValueError, match="row 2: Expected `str`, got `int`"):
+        next(rows)
+    for text in ("{}", "[1,", "", "[" * 99_999):
+        (tmp_path / "a.json").write_text(text)
+        with pytest.raises(ValueError):
+            list(text_files.iterate_rows(tmp_path / "a.json", Person))
 
 
 def test_a_file_is_read_no_further_than_the_limit(tmp_path):

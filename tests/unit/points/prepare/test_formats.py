@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.nuscenes import nuscenes
 from support.other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
 from support.prepared_scenes import prepared
 from support.raw_scenes import write_labeled_ply
@@ -228,6 +229,7 @@ def test_formats_are_found_by_what_a_folder_holds(tmp_path):
     makers = {
         "s3dis": lambda root: s3dis(root),
         "semantic_kitti": lambda root: semantic_kitti(root),
+        "nuscenes": lambda root: nuscenes(root),
         "pointcept": lambda root: pointcept(root),
         "ply": lambda root: write_labeled_ply(root / "deep" / "a.ply"),
         "las": lambda root: las(root / "a.LAZ"),

@@ -1,0 +1,302 @@
+"""nuScenes-lidarseg: its tables, files, sixteen challenge classes and splits; predictions as its benchmark wants them.
+
+Scans are ``samples/LIDAR_TOP/*.pcd.bin``, labels ``lidarseg/v1.0-trainval/TOKEN_lidarseg.bin``. The tables in
+``v1.0-trainval``, ``v1.0-test`` or ``v1.0-mini`` connect them with drives, which nuScenes calls scenes.
+
+Source: W. K. Fong et al., "Panoptic nuScenes: A Large-Scale Benchmark for LiDAR Panoptic Segmentation and Tracking",
+arXiv 2109.03805; classes, splits and files are as in nuscenes-devkit (eval/lidarseg/utils.py, utils/splits.py,
+eval/lidarseg/README.md).
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file, read_content
+from ...runtime.text_files import iterate_rows
+from ..data.scene import AS_GIVEN, IGNORED, Scene
+from .listing import RawScene, SceneChoices, SceneReader, split_scenes
+
+# The categories of each class; a class's number in predictions is its position, counted from 1.
+_CLASSES = {
+    "barrier": ("movable_object.barrier",),
+    "bicycle": ("vehicle.bicycle",),
+    "bus": ("vehicle.bus.bendy", "vehicle.bus.rigid"),
+    "car": ("vehicle.car",),
+    "construction_vehicle": ("vehicle.construction",),
+    "motorcycle": ("vehicle.motorcycle",),
+    "pedestrian": (
+        "human.pedestrian.adult",
+        "human.pedestrian.child",
+        "human.pedestrian.construction_worker",
+        "human.pedestrian.police_officer",
+    ),
+    "traffic_cone": ("movable_object.trafficcone",),
+    "trailer": ("vehicle.trailer",),
+    "truck": ("vehicle.truck",),
+    "driveable_surface": ("flat.driveable_surface",),
+    "other_flat": ("flat.other",),
+    "sidewalk": ("flat.sidewalk",),
+    "terrain": ("flat.terrain",),
+    "manmade": ("static.manmade",),
+    "vegetation": ("static.vegetation",),
+}
+CLASS_NAMES = tuple(_CLASSES)
+_NO_CLASS = (
+    "animal",
+    "human.pedestrian.personal_mobility",
+    "human.pedestrian.stroller",
+    "human.pedestrian.wheelchair",
+    "movable_object.debris",
+    "movable_object.pushable_pullable",
+    "noise",
+    "static.other",
+    "static_object.bicycle_rack",
+    "vehicle.ego",
+    "vehicle.emergency.ambulance",
+    "vehicle.emergency.police",
+)
+_CLASS_OF_CATEGORY = {
+    **{category: label for label, categories in enumerate(_CLASSES.values()) for category in categories},
+    **dict.fromkeys(_NO_CLASS, IGNORED),
+}
+# The 150 drives for validation; the other 700 of v1.0-trainval are for training, the 150 of v1.0-test for testing.
+_VAL_DRIVES = (
+    *(3, *range(12, 19), 35, 36, 38, 39, *range(92, 111), 221, *range(268, 279), *range(329, 333), 344, 345, 346),
+    *(*range(519, 525), *range(552, 566), 625, 626, 627, 629, 630, *range(632, 639), 770, 771, 775, 777, 778),
+    *(*range(780, 785), *range(794, 801), 802, *range(904, 918), *range(919, 932), 962, 963),
+    *(*range(966, 970), 971, 972, *range(1059, 1074)),
+)
+_VAL_DRIVES_BY_VERSION = {"v1.0-trainval": _VAL_DRIVES, "v1.0-mini": (103, 916)}
+_TEST_VERSION = "v1.0-test"
+_SCANS = "samples/LIDAR_TOP/"  # in file names of sample_data.json; the other scans, sweeps, have no labels
+SCAN_SUFFIX = ".pcd.bin"
+_COLUMNS = ("x", "y", "z", "intensity", "ring")
+_UNKNOWN = IGNORED - 1
+_SCENE_NAME = re.compile(r"scene-\d{4}_[0-9a-f]{32}")
+_Table = TypeVar("_Table", bound=msgspec.Struct)
+
+
+class _DriveRow(msgspec.Struct):
+    token: str
+    name: str
+
+
+class _SampleRow(msgspec.Struct):
+    token: str
+    scene_token: str
+
+
+class _SampleDataRow(msgspec.Struct):
+    token: str
+    sample_token: str
+    filename: str
+    timestamp: int
+
+
+class _LabelRow(msgspec.Struct):
+    sample_data_token: str
+    filename: str
+
+
+class _CategoryRow(msgspec.Struct):
+    name: str
+    index: int
+
+
+class NuScenesReader(SceneReader):
+    """Reads keyframes of the LIDAR_TOP scanner, in its coordinates.
+
+    A scan is named by its drive and its token, such as scene-0061_9d9bf11fb0e144c8b446d54a8a00184f. Its channels are
+    ``intensity`` (0 to 255) and ``ring``; it has no colors: all points are gray.
+    """
+
+    kind = "nuscenes"
+    default_classes = CLASS_NAMES
+    fixed_coordinates = AS_GIVEN
+    suffixes = (SCAN_SUFFIX,)
+
+    def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
+        super().__init__(replace(choices or SceneChoices(), gray=True), kind)
+        self.class_by_number: tuple[int, ...] = ()  # class of each number in the files of labels
+        self._splits: dict[str, str] = {}  # by name of the scan
+        self._label_files: dict[str, str] = {}  # by path of the scan
+
+    def __getstate__(self) -> object:
+        return {**self.__dict__, "_splits": {}, "_label_files": {}}  # large, and of no use in a worker process
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """Values that the prepared scenes depend on in addition to their files."""
+        return (*super().settings, self.class_by_number)
+
+    def find(self, root: str) -> dict[str, str]:
+        """Return the path of each keyframe's scan in the tables below ``root``, by name, in the order of the drives.
+
+        Raises:
+            UserError: there are no tables, or a table is missing or damaged.
+        """
+        labeled = next((version for version in _VAL_DRIVES_BY_VERSION if _has_tables(root, version)), None)
+        versions = [labeled] if labeled else []
+        versions += [_TEST_VERSION] if _has_tables(root, _TEST_VERSION) else []
+        if not versions:
+            raise UserError(
+                f"{root} has no tables of nuScenes, such as v1.0-trainval/sample_data.json; extract the archive of "
+                "metadata there, or give the folder that contains v1.0-trainval, v1.0-test or v1.0-mini"
+            )
+        paths: dict[str, str] = {}
+        for version in versions:
+            paths.update(self._read_version(root, version))
+        return paths
+
+    def _read_version(self, root: str, version: str) -> dict[str, str]:
+        """Return the path of each scan of a version, by name, and keep splits and files of labels."""
+        tables = os.path.join(root, version)
+        drives = {row.token: row.name for row in _read_table(tables, "scene", _DriveRow)}
+        samples = {row.token: drives.get(row.scene_token, "") for row in _read_table(tables, "sample", _SampleRow)}
+        scans = []  # drive, time, name, path
+        for row in _read_table(tables, "sample_data", _SampleDataRow):
+            if not row.filename.startswith(_SCANS):
+                continue
+            drive = samples.get(row.sample_token, "")
+            name = f"{drive}_{row.token}"
+            if not _SCENE_NAME.fullmatch(name):
+                raise UserError(
+                    f"{tables}/sample_data.json: {row.filename} has drive '{drive}' and token '{row.token}', expected "
+                    "a name like scene-0061 and 32 hexadecimal digits; extract the archive of metadata again"
+                )
+            scans.append((drive, row.timestamp, name, os.path.join(root, row.filename)))
+            self._splits[name] = _find_split(version, drive)
+        if version != _TEST_VERSION:
+            self._read_labels(root, tables, {name[-32:]: path for *_, name, path in scans})
+        return {name: path for _, _, name, path in sorted(scans)}
+
+    def _read_labels(self, root: str, tables: str, paths: dict[str, str]) -> None:
+        """Keep the file of labels of each scan, and the class of each number in them.
+
+        Args:
+            root: the folder of all data.
+            tables: the folder of the tables.
+            paths: path of each scan, by token.
+        """
+        for row in _read_table(tables, "lidarseg", _LabelRow):
+            if row.sample_data_token in paths:
+                self._label_files[paths[row.sample_data_token]] = os.path.join(root, row.filename)
+        classes = [_UNKNOWN] * 256
+        for category in _read_table(tables, "category", _CategoryRow):
+            if category.name not in _CLASS_OF_CATEGORY or not 0 <= category.index < len(classes):
+                raise UserError(
+                    f"{tables}/category.json: category '{category.name}' with index {category.index} is not one of "
+                    "nuScenes-lidarseg's; extract its archive again"
+                )
+            classes[category.index] = _CLASS_OF_CATEGORY[category.name]
+        self.class_by_number = tuple(classes)
+
+    def splits(self, root: str, paths: dict[str, str], lists: dict[str, str | None]) -> dict[str, list[str]]:
+        """Return the names of each split, from lists, else the official split of the drives."""
+        return split_scenes(root, paths, lists) or {
+            split: [name for name in paths if self._splits[name] == split] for split in ("train", "val", "test")
+        }
+
+    def files(self, path: str, labeled: bool) -> tuple[str, ...]:
+        """Return the file of the scan and, if ``labeled``, of its labels."""
+        files = (path, self._label_files.get(path, "")) if labeled else (path,)
+        if not files[-1]:
+            raise UserError(f"lidarseg.json has no labels of {path}; extract the archive of nuScenes-lidarseg again")
+        for file in files:
+            if not os.path.exists(file):
+                raise UserError(
+                    f"{file} is missing, which the tables of nuScenes name; extract all archives into one folder, or "
+                    "choose scans with --train_list and --val_list"
+                )
+        return files
+
+    def read(self, source: RawScene) -> Scene:
+        """Read a scan, with labels if ``source`` has them."""
+        path = source.files[0]
+        content = read_content(path)
+        if len(content) % (4 * len(_COLUMNS)):
+            raise UserError(f"{path} has {len(content):,} bytes, not a multiple of 20; copy it again")
+        table = np.frombuffer(content, "<f4").reshape(-1, len(_COLUMNS))
+        columns = dict(zip(_COLUMNS, table.T))
+        if not source.labeled:
+            return self.build_scene(source, columns)
+        numbers = np.frombuffer(read_content(source.files[1]), np.uint8)
+        if len(numbers) != len(table):
+            raise UserError(
+                f"{source.files[1]} has {len(numbers):,} labels, its scan {len(table):,} points; extract both again"
+            )
+        return self.build_scene(source, columns, self._map_classes(source.files[1], numbers))
+
+    def _map_classes(self, path: str, numbers: np.ndarray) -> np.ndarray:
+        """Return the class of each number in a file of labels, int16 (points,)."""
+        classes = np.array(self.class_by_number, np.int16)[numbers]
+        wrong = classes == _UNKNOWN
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise UserError(f"{path}: point {row} has the number {numbers[row]}, which is not in category.json")
+        return classes
+
+
+def has_tables(root: str) -> bool:
+    """Return True if a folder has tables of nuScenes."""
+    return any(_has_tables(root, version) for version in (*_VAL_DRIVES_BY_VERSION, _TEST_VERSION))
+
+
+def _has_tables(root: str, version: str) -> bool:
+    return os.path.exists(os.path.join(root, version, "sample_data.json"))
+
+
+def _find_split(version: str, drive: str) -> str:
+    if version == _TEST_VERSION:
+        return "test"
+    return "val" if int(drive.removeprefix("scene-")) in _VAL_DRIVES_BY_VERSION[version] else "train"
+
+
+def _read_table(folder: str, name: str, row: type[_Table]) -> Iterator[_Table]:
+    """Iterate over the rows of a table; raise a ``UserError`` if it cannot be read."""
+    path = os.path.join(folder, f"{name}.json")
+    advice = "the archive of nuScenes-lidarseg" if name in ("lidarseg", "category") else "the archive of metadata"
+    try:
+        yield from iterate_rows(path, row)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}; extract {advice}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not a table of nuScenes-lidarseg: {error}; extract {advice} again") from error
+
+
+def is_submittable(name: str, class_names: list[str]) -> bool:
+    """Return True if the benchmark takes predictions of these classes for a scan of this name."""
+    return tuple(class_names) == CLASS_NAMES and _SCENE_NAME.fullmatch(name) is not None
+
+
+def write_submission_labels(folder: Path, split: str, name: str, classes: np.ndarray) -> None:
+    """Write the predicted classes of a scan where the benchmark expects them; folders are created.
+
+    Args:
+        folder: folder of the submission.
+        split: train, val or test.
+        name: name of the scan, as ``NuScenesReader`` gives it.
+        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none. The benchmark refuses points without
+            a class: they get the first one.
+    """
+    path = folder / "lidarseg" / split / f"{name[-32:]}_lidarseg.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
+        file.write((np.maximum(classes, 0) + 1).astype(np.uint8).tobytes())
+
+
+def write_submission_meta(folder: Path, split: str) -> None:
+    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only."""
+    names = ("use_camera", "use_lidar", "use_radar", "use_map", "use_external")
+    (folder / split).mkdir(parents=True, exist_ok=True)
+    with atomic_file(folder / split / "submission.json") as file:
+        file.write(json.dumps({"meta": {name: name == "use_lidar" for name in names}}).encode())

@@ -1,0 +1,60 @@
+"""The page's commands for nuScenes on drawn scans, on one and on three processes, with files that the kit reads."""
+
+import re
+import shlex
+import sys
+
+import numpy as np
+import pytest
+from nightly.pages.reading import make_commands
+from support.nuscenes import nuscenes
+from support.processes import ROOT, run_command
+from support.runs import well
+
+from paddlevit_dist.metrics.counts import count_confusion
+
+SMALL = ["MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.5"]
+
+
+def test_the_pages_commands_train_score_and_write_a_submission(tmp_path):
+    drives = [f"scene-{number:04d}" for number in (1, 2, 3, 12, 61)]
+    written = nuscenes(tmp_path / "nuscenes", "v1.0-trainval", drives, scans=3, points=600)
+    unlabeled = nuscenes(tmp_path / "nuscenes", "v1.0-test", ["scene-0077"], scans=3, points=500)
+    commands = [words for words in make_commands("docs/tutorials/point_clouds.md") if "nuscenes" in words]
+    assert len(commands) == 3
+    prepare, train, test = (shlex.split(words.replace("/dataset/", f"{tmp_path}/")) for words in commands)
+    well(run_command([sys.executable, *prepare[1:], "--workers=1"]))
+
+    def run(words, *more):
+        words = [word.replace("./output", str(tmp_path)) for word in words[1:]]
+        return well(run_command([sys.executable, str(ROOT / "main_multi_gpu.py"), *words, *SMALL, *more]))
+
+    run(train, "-epochs=1", "-batch_size=2", "-ngpus=1")
+    run(test, "-eval", "-ngpus=2")
+    out = tmp_path / "nuscenes_test" / "predictions"
+    for name, (cloud, _) in unlabeled.items():
+        classes = np.fromfile(out / "lidarseg" / "test" / f"{name[-32:]}_lidarseg.bin", np.uint8)
+        assert len(classes) == len(cloud) and 1 <= classes.min() and classes.max() <= 16
+    assert '"use_lidar": true' in (out / "test" / "submission.json").read_text()
+    scores = set()
+    for processes in (1, 3):
+        on_val = [word.replace("-split=test", "-group=drive") for word in test]
+        folder = tmp_path / f"on_{processes}"
+        ended = run(on_val, "-eval", f"-ngpus={processes}", f"-output={folder}", "SAVE_PREDICTIONS", "true")
+        scores.add(re.search(r"mIoU (\S+) \[", ended.out)[1])
+        counts = np.zeros((17, 17), np.int64)
+        for name, (_, categories) in written.items():
+            if name[:10] in ("scene-0003", "scene-0012"):
+                file = folder / "predictions" / "lidarseg" / "val" / f"{name[-32:]}_lidarseg.bin"
+                counts += count_confusion(_to_classes(categories), np.fromfile(file, np.uint8), 17)
+        counts[0] = 0
+        with np.errstate(invalid="ignore"):
+            values = np.diag(counts) / (counts.sum(axis=0) + counts.sum(axis=1) - np.diag(counts))
+        assert float(re.search(r"mIoU (\S+) \[", ended.out)[1]) == pytest.approx(np.nanmean(values[1:]), abs=6e-5)
+    assert len(scores) == 1
+
+
+def _to_classes(categories):
+    """Number of the challenge's class for each category, 0 for those without one; as Pointcept lists them."""
+    table = [0, 0, 7, 7, 7, 0, 7, 0, 0, 1, 0, 0, 8, 0, 2, 3, 3, 4, 5, 0, 0, 6, 9, 10, 11, 12, 13, 14, 15, 0, 16, 0]
+    return np.array(table)[categories]

@@ -1,0 +1,142 @@
+"""nuScenes-lidarseg is read, split and scored as by its development kit, whose own results are the golden file."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from support.nuscenes import CATEGORIES, draw_predictions, nuscenes
+
+from paddlevit_dist.points.prepare.formats import detect_format
+from paddlevit_dist.points.prepare.nuscenes import CLASS_NAMES, NuScenesReader, is_submittable, write_submission_labels
+from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
+from paddlevit_dist.runtime.errors import UserError
+
+GOLDEN = json.loads((Path(__file__).resolve().parents[3] / "golden" / "nuscenes.json").read_text())
+NUMBERS = GOLDEN["numbers"]  # of each class, from 1; 0 is ignored
+
+
+def read_all(root, lists=None):
+    reader = NuScenesReader()
+    sources = reader.sources(str(root), lists or {})
+    reader = pickle.loads(pickle.dumps(reader))  # as in a worker process
+    return {split: [reader.read(source) for source in scenes] for split, scenes in sources.items()}
+
+
+def test_scans_have_the_kits_classes_and_score(tmp_path):
+    written = nuscenes(tmp_path, points=400)
+    splits = read_all(tmp_path)
+    assert {split: {scene.name[:10] for scene in scenes} for split, scenes in splits.items()} == {
+        "train": {"scene-0061"},
+        "val": {"scene-0103"},
+    }
+    predictions, metrics = draw_predictions(written), SemanticMetrics(CLASS_NAMES)
+    assert [NUMBERS[name] for name in CLASS_NAMES] == list(range(1, 17))
+    for scene in (scene for scenes in splits.values() for scene in scenes):
+        cloud, categories = written[scene.name]
+        expected = [NUMBERS[GOLDEN["classes"][CATEGORIES[number]]] - 1 for number in categories.tolist()]
+        assert scene.semantic.tolist() == [-100 if label < 0 else label for label in expected]
+        assert np.array_equal(scene.xyz, cloud[:, :3]) and np.array_equal(scene.channels["intensity"], cloud[:, 3:4])
+        assert (scene.instance == -100).all() and scene.offset == (0.0, 0.0, 0.0)
+        predicted = np.maximum(scene.semantic, 0).astype(np.int64)
+        predicted[::5] = predictions[scene.name][::5]
+        metrics.update(paddle.to_tensor(predicted), paddle.to_tensor(scene.semantic.astype(np.int64)))
+        write_submission_labels(tmp_path / "out", "val", scene.name, predicted)
+        file = tmp_path / "out" / "lidarseg" / "val" / f"{scene.name[11:]}_lidarseg.bin"
+        assert np.array_equal(np.fromfile(file, np.uint8), predicted + 1)
+    values = metrics.compute({name: value.numpy() for name, value in metrics.state.items()})
+    assert values["mIoU"] == pytest.approx(GOLDEN["evaluation"]["miou"], abs=1e-7)
+    found = [values[f"IoU {name}"] for name in CLASS_NAMES]
+    assert found == pytest.approx(GOLDEN["evaluation"]["iou_per_class"], abs=1e-7)
+
+
+def test_drives_are_split_as_by_the_kit(tmp_path):
+    drives = [f"scene-{number:04d}" for number in (1, *range(3, 1111, 7), 103, 916, 553)]
+    nuscenes(tmp_path, "v1.0-trainval", drives, scans=1, points=2)
+    nuscenes(tmp_path, "v1.0-test", ("scene-0077",), scans=1, points=2)
+    nuscenes(tmp_path, "v1.0-mini", ("scene-0553",), scans=1, points=2)  # not used if there is trainval
+    splits = read_all(tmp_path)
+    val = {scene.name[:10] for scene in splits["val"]}
+    assert val == set(GOLDEN["val"]) & set(drives) and len(val) > 15
+    assert {scene.name[:10] for scene in splits["train"]} == set(drives) - val
+    assert [scene.name[:10] for scene in splits["test"]] == ["scene-0077"]
+    assert (splits["test"][0].semantic == -100).all()
+    assert NuScenesReader().splits("/", {}, {}).keys() == {"train", "val", "test"}
+
+
+def test_mini_has_drives_of_its_own_for_validation(tmp_path):
+    nuscenes(tmp_path, drives=("scene-0553", *GOLDEN["mini_val"]), scans=3, points=2)
+    splits = read_all(tmp_path)
+    assert [scene.name[:10] for scene in splits["val"]] == ["scene-0103"] * 3 + ["scene-0916"] * 3
+    assert {scene.name[:10] for scene in splits["train"]} == {"scene-0553"}  # for validation in v1.0-trainval
+    name = splits["val"][4].name
+    (tmp_path / "own.txt").write_text(f"{name}\n")
+    assert [scene.name for scene in read_all(tmp_path, {"train": str(tmp_path / "own.txt")})["train"]] == [name]
+
+
+def test_a_data_set_is_recognized_by_its_tables(tmp_path):
+    with pytest.raises(UserError, match="has no tables of nuScenes, such as v1.0-trainval/sample_data.json"):
+        NuScenesReader().find(str(tmp_path))
+    nuscenes(tmp_path, scans=1, points=2)
+    assert detect_format(str(tmp_path)) == "nuscenes"
+    shutil.rmtree(tmp_path / "v1.0-mini")
+    assert detect_format(str(tmp_path)) == "nuscenes"  # by its scans
+
+
+def test_the_benchmark_takes_scans_and_classes_of_its_own_only():
+    name = "scene-0061_" + 32 * "a"
+    assert is_submittable(name, list(CLASS_NAMES)) and not is_submittable(name, ["car"])
+    assert not is_submittable("08_000001", list(CLASS_NAMES))
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    (
+        (lambda tables: edit(tables / "scene.json", "scene-0061", "../scene-0061"), "has drive '../scene-0061' and"),
+        (lambda tables: edit(tables / "category.json", "vehicle.car", "vehicle.cat"), "category 'vehicle.cat' with"),
+        (
+            lambda tables: edit(tables / "category.json", '"index"', '"number"'),
+            "category.json is not a table .*`index`",
+        ),
+        (lambda tables: (tables / "lidarseg.json").unlink(), "lidarseg.json cannot be read: .*nuScenes-lidarseg"),
+        (lambda tables: (tables / "lidarseg.json").write_text("[]"), "lidarseg.json has no labels of .*pcd.bin"),
+        (lambda tables: edit(tables / "sample.json", "[", "{"), "sample.json is not a table .*archive of metadata"),
+        (lambda tables: (tables / "sample.json").write_text("[" * 99_999), "sample.json is not a table"),
+    ),
+)
+def test_damaged_tables_are_told(tmp_path, damage, message):
+    nuscenes(tmp_path, points=5)
+    damage(tmp_path / "v1.0-mini")
+    with pytest.raises(UserError, match=message) as raised:
+        read_all(tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_damaged_scans_are_told(tmp_path):
+    nuscenes(tmp_path, points=5)
+    scan = next((tmp_path / "samples" / "LIDAR_TOP").iterdir())
+    labels = sorted((tmp_path / "lidarseg" / "v1.0-mini").iterdir())
+    whole = scan.read_bytes()
+    scan.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match="pcd.bin has 99 bytes, not a multiple of 20"):
+        read_all(tmp_path)
+    scan.write_bytes(whole[:-20])
+    with pytest.raises(UserError, match="lidarseg.bin has 5 labels, its scan 4 points"):
+        read_all(tmp_path)
+    scan.write_bytes(whole)
+    for file in labels:
+        file.write_bytes(bytes([0, 0, 0, 32, 0]))
+    with pytest.raises(UserError, match="point 3 has the number 32, which is not in category.json"):
+        read_all(tmp_path)
+    labels[0].unlink()
+    with pytest.raises(UserError, match="lidarseg.bin is missing, which the tables of nuScenes name"):
+        read_all(tmp_path)

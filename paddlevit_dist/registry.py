@@ -9,10 +9,11 @@ import functools
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from . import extension, plugins
+from .model_names import read_model_names
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
 from .runtime.errors import UserError
@@ -50,95 +51,43 @@ def _installed(rows: dict[str, Target]) -> dict[str, Target]:
     return {name: target for name, target in rows.items() if not str(target).startswith(_DELETED)}
 
 
-# Folder with a module ``variants``, which does not import Paddle -> its model families: class -> table of names.
-_FAMILIES = {
-    "paddlevit_dist.images.models": {
-        "vit:VisionTransformer": "VIT",
-        "deit:DeiT": "DEIT",
-        "deit:DistilledDeiT": "DISTILLED_DEIT",
-        "swin:SwinTransformer": "SWIN",
-        "cait:CaiT": "CAIT",
-        "pvt_v2:PyramidVisionTransformer": "PVT_V2",
-        "mit:MixVisionTransformer": "MIT",
-        "mlp_mixer:MlpMixer": "MLP_MIXER",
-        "convnext:ConvNeXt": "CONVNEXT",
-        "resnet:ResNet": "RESNET",
-        "hgnetv2:HGNetV2": "HGNETV2",
-        "segformer:SegFormer": "SEGFORMER",
-        "segformer:MmsegmentationsSegFormer": "MMSEGMENTATIONS_SEGFORMER",
-        "upernet:UPerNet": "UPERNET",
-        "fcn:FCN": "FCN",
-        "fcn:LinearSegmenter": "LINEAR",
-    },
-    "paddlevit_dist.images.detection": {
-        "detr.network:Detr": "DETR",
-        "rtdetr.network:RtDetr": "RTDETR",
-        "mask_rcnn.network:MaskRCNN": "MASK_RCNN",
-        "mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
-    },
-    "paddlevit_dist.points.sparse": {
-        "minkunet:MinkUNet": "MINKUNET",
-        "minkunet:MinkClassifier": "CLASSIFIER",
-        "minkunet:TutorialNetwork": "TUTORIAL",
-    },
-}
-
-
-class ModelTable(MutableMapping[str, Target]):
-    """Name of each model -> its class or location; names of variants are read when a name is in no row before them.
-
-    Args:
-        rows: names without a table of variants.
-        families: like ``_FAMILIES``.
-    """
-
-    def __init__(self, rows: Mapping[str, Target], families: Mapping[str, Mapping[str, str]]) -> None:
-        self._rows: dict[str, Target] = dict(rows)
-        self._families = families
-        self._unread = list(families)
-
-    def prefer(self, location: str) -> None:
-        """Read the variants of the folder that is nearest to a location first."""
-        self._unread.sort(key=lambda folder: -len(os.path.commonprefix([folder, location])))
-
-    def _read_next(self) -> None:
-        folder = self._unread.pop(0)
-        for family, table in self._families[folder].items():
-            for name in import_object(f"{folder}.variants:{table}"):
-                self._rows.setdefault(name, f"{folder}.{family}")
-        for spelling, name in SPELLINGS.items():
-            if name in self._rows:
-                self._rows.setdefault(spelling, self._rows[name])
-
-    def __getitem__(self, name: str) -> Target:
-        while name not in self._rows and self._unread:
-            self._read_next()
-        return self._rows[name]
-
-    def __setitem__(self, name: str, target: Target) -> None:
-        self._rows[name] = target
-
-    def __delitem__(self, name: str) -> None:
-        del self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        while self._unread:
-            self._read_next()
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-
-MODELS = ModelTable(
-    _installed(
-        {
-            "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
-            "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
-        }
-    ),
-    {folder: rows for folder, rows in _FAMILIES.items() if not f"{folder}.".startswith(_DELETED)},
+_IMAGE_MODELS, _DETECTORS = "paddlevit_dist.images.models", "paddlevit_dist.images.detection"
+_SPARSE_NETWORKS = "paddlevit_dist.points.sparse"
+# Classes with variants. Their names are in model_names.json: run `make reference` after a change of a row or a variant.
+MODEL_FAMILIES: tuple[str, ...] = (
+    f"{_IMAGE_MODELS}.vit:VisionTransformer",
+    f"{_IMAGE_MODELS}.deit:DeiT",
+    f"{_IMAGE_MODELS}.deit:DistilledDeiT",
+    f"{_IMAGE_MODELS}.swin:SwinTransformer",
+    f"{_IMAGE_MODELS}.cait:CaiT",
+    f"{_IMAGE_MODELS}.pvt_v2:PyramidVisionTransformer",
+    f"{_IMAGE_MODELS}.mit:MixVisionTransformer",
+    f"{_IMAGE_MODELS}.mlp_mixer:MlpMixer",
+    f"{_IMAGE_MODELS}.convnext:ConvNeXt",
+    f"{_IMAGE_MODELS}.resnet:ResNet",
+    f"{_IMAGE_MODELS}.hgnetv2:HGNetV2",
+    f"{_IMAGE_MODELS}.segformer:SegFormer",
+    f"{_IMAGE_MODELS}.segformer:MmsegmentationsSegFormer",
+    f"{_IMAGE_MODELS}.upernet:UPerNet",
+    f"{_IMAGE_MODELS}.fcn:FCN",
+    f"{_IMAGE_MODELS}.fcn:LinearSegmenter",
+    f"{_DETECTORS}.detr.network:Detr",
+    f"{_DETECTORS}.rtdetr.network:RtDetr",
+    f"{_DETECTORS}.mask_rcnn.network:MaskRCNN",
+    f"{_DETECTORS}.mask_rcnn.network:FasterRCNN",
+    f"{_SPARSE_NETWORKS}.minkunet:MinkUNet",
+    f"{_SPARSE_NETWORKS}.minkunet:MinkClassifier",
+    f"{_SPARSE_NETWORKS}.minkunet:TutorialNetwork",
 )
+MODEL_FAMILIES = tuple(family for family in MODEL_FAMILIES if not family.startswith(_DELETED))
+MODELS = _installed(
+    {
+        "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
+        "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
+        **{name: family for family in MODEL_FAMILIES for name in read_model_names().get(family, ())},
+    }
+)
+MODELS = {**{spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS}, **MODELS}
 
 # Layouts of images with label maps, all read by one class.
 _LABEL_MAPS = (
@@ -424,13 +373,6 @@ def list_bridged_models(source: str) -> list[str]:
     if source not in _SOURCE_MODULES:
         raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_SOURCE_MODULES))}")
     return import_object(f"{_SOURCE_MODULES[source]}:list_names")(source)
-
-
-def read_task_models_first(task: str) -> None:
-    """Search names of models first in the package of a task; the names of other packages are imported if needed."""
-    location = TASKS.get(task)
-    if isinstance(location, str):
-        MODELS.prefer(location)
 
 
 def list_names(kind: str) -> list[str]:

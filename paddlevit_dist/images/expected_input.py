@@ -13,7 +13,7 @@ from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from ..runtime.text_files import read_json
-from .models.variants import ExpectedInput, expected_input
+from .models.pretrained_input import ExpectedInput, find_variant_input
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # the configs are next to these
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
@@ -93,7 +93,7 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     if get_channels(values) != 3:
         return None
     weights_name, variant_input = (
-        _find_timm_input(values) if model.startswith("timm:") else (model, expected_input(model))
+        _find_timm_input(values) if model.startswith("timm:") else (model, find_variant_input(model))
     )
     weights = find_starting_weights(values)
     if weights is not None:

@@ -15,7 +15,7 @@ from ..settings import every_run
 from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows
 from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 from .expected_input import find_expected_input, format_unknown_input, get_channels
-from .models.variants import IMAGENET_MEAN, IMAGENET_STD
+from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)

@@ -169,7 +169,6 @@ def _load(
     task = _named_task(settings) or DEFAULT_TASK
     accepted, renamed, ignored = _accept(settings, task)
     if example is not None:
-        registry.read_task_models_first(task)
         accepted, respelled = names.resolve_names(accepted)
         renamed += respelled
 

@@ -149,6 +149,11 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
         extension.find_in_training(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
+    if run.values.DATA.FIND_BATCH_SIZE and not run.values.EVAL:
+        from ..engine.batch_size import resolve_found_batch
+
+        with heartbeat.at("trying batch sizes"):
+            run = resolve_found_batch(run, plan, task, datasets)
     began = time.time()
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], callbacks)

@@ -288,6 +288,8 @@ def find_name(kind: str, name: str) -> str:
     table = _TABLES[kind]
     if kind == "model" and (bridged := _bridged_name(name)):
         return bridged
+    if name in table:
+        return name
     for spelling in spellings(name):
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
@@ -331,7 +333,9 @@ def is_weights_name(name: str) -> bool:
     Building a model by such a name would lack the weights it promises.
     """
     model = find_name("model", name)
-    return all(OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False))
+    return name != model and all(
+        OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False)
+    )
 
 
 def explain_unsupported(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Configuration:
         argv: the command line that was read.
         recipe: name of the YAML file without its extension, or of the dataset if there is no file.
         recipe_epochs: TRAIN.NUM_EPOCHS of the files, ignoring the command line.
+        settings: the settings that count, by name.
     """
 
     values: RunSettings
@@ -59,6 +60,15 @@ class Configuration:
     argv: list[str]
     recipe: str
     recipe_epochs: int
+    settings: Mapping[str, KeySetting]
+
+    def check(self) -> None:
+        """Check the values again after ``changed``.
+
+        Raises:
+            UserError: two values contradict each other.
+        """
+        _check(ConfigView(self.values, self.settings))
 
     def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> "Configuration":
         """Return a copy with another value of one key, and a notice that says why, if one is needed."""
@@ -192,7 +202,7 @@ def _load(
     sources = {name: accepted[name].source if name in accepted else "default" for name in known}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
-    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs, accepted)
 
 
 def split_by_file(settings: Sequence[KeySetting], task: str) -> list[dict[str, KeySetting]]:

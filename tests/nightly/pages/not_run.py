@@ -9,6 +9,7 @@ from .reading import PAGES
 GPU = "needs GPUs, ImageNet and published weights"
 CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
+MEMORY = "needs a GPU, whose memory is tried; tests/nightly/engine/test_batch_size.py makes one up"
 HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
 SELFTEST = "tests/nightly/distributed/test_selftest.py"
@@ -33,6 +34,8 @@ NOT_RUN = {
     "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
     "-dataset='imagenet2012' -batch_size=16 -data_path='/dataset/imagenet' -eval "
     "-pretrained='./vit_base_patch16_224'": GPU,
+    "python main_multi_gpu.py -cfg=./configs/vit_base_patch16_224.yaml -data_path=/dataset/imagenet -batch_size=auto "
+    "-output=./output/fitted": MEMORY,
     "python -m paddle.distributed.launch --nnodes 2 --rank 0 --master 10.0.0.1:38700 main_multi_gpu.py "
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "python -m paddle.distributed.launch --nnodes 2 --rank 1 --master 10.0.0.1:38700 main_multi_gpu.py "

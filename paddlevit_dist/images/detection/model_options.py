@@ -28,7 +28,8 @@ def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]
             f"MODEL.NAME {model.NAME} is not a detector: use one that '{program('inspect')} --list' names below "
             "TASK detection, such as detr_resnet50"
         )
-    defaults, options = model_options(model.NAME).defaults, {}
+    defaults = model_options(model.NAME).defaults
+    options: dict[str, Any] = {}
     if "dropout" in defaults:
         options["dropout"] = model.DROPOUT  # even if the variant's is not 0
     if "random_samples" in defaults:

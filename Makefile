@@ -8,7 +8,7 @@
 # make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes
 # make dist       source archive and wheel of this commit, in dist/, checked as a registry would
 # make walk       files that a batch, a score and a key pass through, in a minute
-# make reference  write the pages of keys and commands         make site        all pages as a site with a search, in site/
+# make reference  write pages of keys, commands; models' names    make site        all pages as a site with a search, in site/
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu

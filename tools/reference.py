@@ -1,14 +1,19 @@
-"""Write docs/reference/keys.md and commands.md from the tables of keys, flags and commands.
+"""Write docs/reference/keys.md and commands.md from the tables of keys, flags and commands, and the names of models.
 
-tests/nightly/pages/test_reference.py fails if the pages differ from what this program writes.
+tests/nightly/pages/test_reference.py fails if the pages differ from what this program writes, and
+tests/unit/test_model_names.py if paddlevit_dist/model_names.json does.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from paddlevit_dist.commands import COMMANDS, import_command
 from paddlevit_dist.commands.parser import build_parser
-from paddlevit_dist.registry import TASKS, common_tables
+from paddlevit_dist.model_names import FILE as MODEL_NAMES
+from paddlevit_dist.registry import MODEL_FAMILIES, TASKS, common_tables
+from paddlevit_dist.runtime.lazy_names import import_object
 from paddlevit_dist.settings.command_line import describe_flag, flags
 from paddlevit_dist.settings.help import ABOUT
 from paddlevit_dist.settings.key import Flag, Key
@@ -22,6 +27,23 @@ _EVERY_RUN = "every run"
 def pages() -> dict[str, str]:
     """Return the content of each page, by file name."""
     return {"keys.md": keys_page(), "commands.md": commands_page()}
+
+
+def model_names() -> str:
+    """Format the names of all families, a line each, with the fields of their inputs that are not the defaults."""
+    families = []
+    for location in MODEL_FAMILIES:
+        family = import_object(location)
+        inputs = getattr(family, "expected_inputs", {})
+        rows = [f"  {json.dumps(name)}: {json.dumps(_input_fields(inputs.get(name)))}" for name in family.variants]
+        families.append(f" {json.dumps(location)}: {{\n" + ",\n".join(rows) + "\n }")
+    return "{\n" + ",\n".join(families) + "\n}\n"
+
+
+def _input_fields(expected: Any) -> dict[str, Any] | None:
+    if expected is None:
+        return None
+    return {name: value for name, value in expected._asdict().items() if value != expected._field_defaults[name]}
 
 
 def keys_page() -> str:
@@ -135,3 +157,5 @@ if __name__ == "__main__":
     for name, text in pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
         print(FOLDER / name)
+    MODEL_NAMES.write_text(model_names(), encoding="utf-8")
+    print(MODEL_NAMES)

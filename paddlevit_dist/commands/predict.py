@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..runtime import limits, signals
+from ..runtime import signals
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.printing import cell, one_line, without_credentials
@@ -43,7 +43,6 @@ def run(words: list[str]) -> None:
     requested = -1 if options.ngpus is None else options.ngpus
     devices.check_launcher_variables(requested)
     tuning.restart_with_environment(requested, True, options.device)
-    limits.raise_open_files()
     stale = devices.drop_stale_variables()
 
     from ..inference.rows import ABOUT, UNREADABLE
@@ -165,8 +164,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     from ..inference import rows
     from ..inference.predictor import finish_prediction, prepare_task
     from ..launch import launch_workers
-    from ..logging.heartbeat import Heartbeat
-    from ..logging.progress import write_line
+    from ..logging.progress import Heartbeat, write_line
     from ..tasks.protocols import AnnotationMatching, DatasetSaving
 
     task = prepare_task(source)

@@ -12,7 +12,7 @@ import numpy as np
 from ..intervals import ClassificationCounts, ProportionRecompute, confusion_scores, means, panoptic_scores
 from ..intervals.resampling import Recompute
 from ..runtime.errors import UserError
-from ..tasks.truth import Arrays
+from ..tasks.metrics import Arrays
 
 
 class ScoreKind(NamedTuple):

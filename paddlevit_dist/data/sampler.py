@@ -264,11 +264,14 @@ class EvaluationSampler(DistributedBatchSampler):
         return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
 
     def __iter__(self) -> Iterator[SampleKeys]:
+        for indices in self._batches():
+            yield SampleKeys(0, indices, np.zeros_like(indices))
+
+    def _batches(self) -> Iterator[np.ndarray]:
         stride = self.batch_size * self.nranks
         for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
-            indices = np.arange(first, min(first + self.batch_size, len(self.dataset)))
-            yield SampleKeys(0, indices, np.zeros_like(indices))
+            yield np.arange(first, min(first + self.batch_size, len(self.dataset)))
 
     def indices(self) -> list[int]:
         """Return the indices of this rank's samples, in the order in which they are evaluated."""
-        return [key.index for keys in self for key in keys]
+        return [index for batch in self._batches() for index in batch.tolist()]

@@ -9,7 +9,8 @@
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: checks of their keys
 - ``fused_optimizers``, ``list_optimizers``, ``multi_tensor``: update all parameters at once; ``sharding``: each rank a
   share of them; ``low_rank_layers``: LoRA
-- ``startup_log``: the first log lines of a run; ``feature_cache``: features of frozen layers; ``gpu_memory``
+- ``batch_size``: the largest batch that fits; ``startup_log``: the first log lines of a run; ``feature_cache``:
+  features of frozen layers; ``gpu_memory``
 """
 
 from ..runtime.lazy_names import lazy_names

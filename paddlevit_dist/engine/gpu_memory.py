@@ -89,7 +89,7 @@ def advise_training(config: RunSettings) -> str:
     if config.DATA.BATCH_SIZE > 1:
         parts.append(
             f"lower DATA.BATCH_SIZE ({config.DATA.BATCH_SIZE}) and raise TRAIN.ACCUM_ITER ({train.ACCUM_ITER}) by the "
-            "same factor, which keeps the effective batch"
+            "same factor, which keeps the effective batch (-batch_size=auto finds it)"
         )
     if not train.RECOMPUTE and not config.TO_STATIC:
         parts.append("set TRAIN.RECOMPUTE True")

@@ -23,7 +23,7 @@ from ..distributed import (
 )
 from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
-from ..logging.heartbeat import Heartbeat
+from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
 from ..registry import require_derived
 from ..runtime import signals

@@ -18,8 +18,7 @@ from ..distributed import StopRequested, is_main, rank, world_size
 from ..engine.precision import EvaluationPrecision
 from ..launch import gpu
 from ..launch.devices import cpu_cores, default_workers
-from ..logging.heartbeat import Heartbeat
-from ..logging.progress import ProgressBar, write_line
+from ..logging.progress import Heartbeat, ProgressBar, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line

@@ -94,13 +94,15 @@ def parse(argv: Sequence[str]) -> CommandLine:
         if len(values) > 1:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
-        if flag.key:
+        if name == "batch_size" and values[-1] == "auto":
+            command.settings.append(KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto"))
+        elif flag.key:
             value = values[-1] if flag.argument else True
             command.settings.append(KeySetting(flag.key, value, COMMAND_LINE, f"-{name}"))
     if "cfg" in given:
         command.cfg = given["cfg"].values[-1]
     named = {setting.name for setting in command.settings}
-    if "batch_size" in given and "DATA.BATCH_SIZE_EVAL" not in named:
+    if "DATA.BATCH_SIZE" in named and "DATA.BATCH_SIZE_EVAL" not in named:
         command.settings.append(
             KeySetting("DATA.BATCH_SIZE_EVAL", given["batch_size"].values[-1], COMMAND_LINE, "-batch_size")
         )
@@ -193,9 +195,11 @@ def describe_flag(flag: Flag) -> str:
 
 def takes_next_word(word: str) -> bool:
     """Return whether a flag or a key takes the next word as its value."""
+    if "=" in word:
+        return False
     if not _is_flag(word):
-        return "=" not in word
-    flag = find_flag(word.lstrip("-").replace("-", "_"))  # none with = and its value
+        return True
+    flag = find_flag(word.lstrip("-").replace("-", "_"))
     return flag is not None and flag.argument is not None
 
 

@@ -33,7 +33,14 @@ class DataSection(Section):
         "training images per device and step",
         AT_LEAST_1,
         effect="neutral",
-        flag=Flag("batch_size", "N", "data", 7, "images per device and step"),
+        flag=Flag("batch_size", "N", "data", 7, "images per device and step, or auto"),
+    )
+    FIND_BATCH_SIZE: bool = key(
+        False,
+        "before the run, find the largest BATCH_SIZE that fits in the memory of the GPUs, by trial; the product of "
+        "BATCH_SIZE and TRAIN.ACCUM_ITER stays (-batch_size=auto)",
+        training_only=True,
+        effect="neutral",
     )
     GLOBAL_BATCH_SIZE: int | None = key(
         None,

@@ -2,14 +2,14 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from yacs.config import CfgNode
 
-from .. import plugins, registry
+from .. import model_sources, plugins, registry
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
@@ -50,6 +50,7 @@ class Configuration:
         argv: the command line that was read.
         recipe: name of the YAML file without its extension, or of the dataset if there is no file.
         recipe_epochs: TRAIN.NUM_EPOCHS of the files, ignoring the command line.
+        settings: the settings that count, by name.
     """
 
     values: RunSettings
@@ -59,6 +60,15 @@ class Configuration:
     argv: list[str]
     recipe: str
     recipe_epochs: int
+    settings: Mapping[str, KeySetting]
+
+    def check(self) -> None:
+        """Check the values again after ``changed``.
+
+        Raises:
+            UserError: two values contradict each other.
+        """
+        _check(ConfigView(self.values, self.settings))
 
     def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> "Configuration":
         """Return a copy with another value of one key, and a notice that says why, if one is needed."""
@@ -100,7 +110,7 @@ def load(
     if not is_trusted:
         named = {setting.name: setting for setting in settings}.get("MODEL.NAME")
         if named is not None and named.source != COMMAND_LINE:
-            registry.refuse_unnamed_code(named.value, named.origin)
+            model_sources.refuse_unnamed_code(named.value, named.origin)
         user_modules.explain_missing(settings)
     elif any(setting.name == "IMPORTS" for setting in settings):
         imported = user_modules.load(settings, should_print=parsed.show)
@@ -132,7 +142,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     if _may_be_of_clone(settings):
         tables = registry.key_tables()
         accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
-        settings, notices = registry.adapt_clone(settings, accepted)
+        settings, notices = model_sources.adapt_clone(settings, accepted)
     command.notices += [*filter(None, [files.find_ambiguity(cfg)]), *notices]
     return command, cfg, settings
 
@@ -159,7 +169,6 @@ def _load(
     task = _named_task(settings) or DEFAULT_TASK
     accepted, renamed, ignored = _accept(settings, task)
     if example is not None:
-        registry.read_task_models_first(task)
         accepted, respelled = names.resolve_names(accepted)
         renamed += respelled
 
@@ -193,7 +202,7 @@ def _load(
     sources = {name: accepted[name].source if name in accepted else "default" for name in known}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
-    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
+    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs, accepted)
 
 
 def split_by_file(settings: Sequence[KeySetting], task: str) -> list[dict[str, KeySetting]]:

@@ -13,6 +13,7 @@ from ..registry import closest, require_derived
 from ..runtime.errors import UserError
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
+Variants = dict[str, dict[str, Any]]  # arguments of each variant by its name
 
 
 class ClassLayout(NamedTuple):
@@ -41,7 +42,7 @@ class Model(nn.Layer):
 
     #: kind of input, for messages
     works_on: ClassVar[str] = "images"
-    #: arguments by name of the variant; a table from a module without Paddle, from which the registry takes the names
+    #: arguments by name of the variant
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: options that recipes may name, but that have only this value
     fixed_options: ClassVar[Mapping[str, Any]] = {}

@@ -3,8 +3,7 @@
 - ``task``, ``settings``: the task and its keys
 - ``data``: images with boxes; ``coco_files``: COCO's JSON
 - ``detector``: interface of a network, ``detections``: its outputs for an image
-- ``detr``, ``mask_rcnn``, ``rtdetr``: the networks; ``boxes``, ``denoising``: what they share; ``variants``,
-  ``key_names``: their names
+- ``detr``, ``mask_rcnn``, ``rtdetr``: the networks; ``boxes``, ``denoising``, ``key_names``: what they share
 - ``evaluation``: COCO's matching and scores, without Paddle; ``metrics``: scores over the processes of a run
 - ``prediction``, ``drawing``, ``figures``, ``export``: outputs made of detections
 """

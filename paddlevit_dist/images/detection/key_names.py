@@ -10,7 +10,9 @@ import numpy as np
 
 from ...checkpoint.load import from_torch_names
 from ...tasks.model import KeyMap
-from ..models.key_names import RESNET, SWIN, rename, split_projections
+from ..models.key_names import rename, split_projections
+from ..models.resnet import ResNet
+from ..models.swin import SwinTransformer
 from .detector import COCO_CATEGORIES
 
 # Outputs of published classifiers: a class for each number up to COCO's largest id, and one more.
@@ -56,7 +58,7 @@ def _with_our_backbone(state: Mapping[str, Any]) -> dict[str, Any]:
     """Rename the parameters after ``backbone.`` from torchvision's, timm's or transformers' names."""
     backbone = {name[len(_BACKBONE) :]: value for name, value in state.items() if name.startswith(_BACKBONE)}
     rest = {name: value for name, value in state.items() if not name.startswith(_BACKBONE)}
-    return {**{_BACKBONE + name: value for name, value in RESNET["Hugging Face"](backbone).items()}, **rest}
+    return {**{_BACKBONE + name: value for name, value in ResNet.key_maps["Hugging Face"](backbone).items()}, **rest}
 
 
 def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,9 +123,13 @@ def _backbone_only(owner: KeyMap) -> KeyMap:
     return to_our_names
 
 
+_OF_BACKBONES = {**ResNet.key_maps, **SwinTransformer.key_maps}
 MASK_RCNN: dict[str, KeyMap] = {
     "torchvision": _from_torchvision,
-    **{f"{owner} (backbone)": _backbone_only(to_ours) for owner, to_ours in {**RESNET, **SWIN}.items()},
+    **{
+        f"{owner} (backbone)": _backbone_only(to_ours)
+        for owner, to_ours in {**ResNet.key_maps, **SwinTransformer.key_maps}.items()
+    },
 }
 
 

@@ -1,10 +1,12 @@
 """Image models: one file per family, plus shared modules.
 
-- ``variants``: all names and their arguments, without Paddle; ``key_names``: third-party parameter names
-- ``classifier``: what families have in common; ``layers``, ``attention``: parts
-- ``resampling``: weights for other sizes; ``counting``: costs
+A family's file has its network, its variants with the input that their weights expect, and the rules for other
+projects' parameter names. A new one is such a file and a row of ``MODEL_FAMILIES`` in the registry, then
+``make reference``.
 
-A new family is a ``tasks.model.Model`` in a file here, a table in ``variants`` and a line in the registry.
+- ``classifier``, ``segmenter``: what families have in common; ``layers``, ``attention``: parts
+- ``pretrained_input``: the input that weights expect; ``key_names``: how parameters are renamed
+- ``resampling``: weights for other sizes; ``counting``: costs
 """
 
 from ...runtime.lazy_names import lazy_names

@@ -10,12 +10,13 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from . import key_names
+from ...tasks.model import KeyMap, Variants
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import Classifier
+from .key_names import rename
 from .layers import DropPath, LayerNorm, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, linear
+from .pretrained_input import ExpectedInput, list_inputs
 from .resampling import resize_position_embedding
-from .variants import CAIT
 
 
 class TalkingHeadsAttention(MultiHeadAttention):
@@ -91,6 +92,34 @@ class ClassBlock(CaiTBlock):
         return token + self.drop_path(self.gamma_2 * self.mlp(self.norm2(token)))  # (batch, 1, dim)
 
 
+# Touvron et al., Going deeper with Image Transformers, 2021, tables 3 and 5.
+_XXS24 = {"patch_size": 16, "embed_dim": 192, "depth": 24, "num_heads": 4, "init_values": 1e-5}
+_XXS36 = {"patch_size": 16, "embed_dim": 192, "depth": 36, "num_heads": 4, "init_values": 1e-5}
+_XS24 = {"patch_size": 16, "embed_dim": 288, "depth": 24, "num_heads": 6, "init_values": 1e-5}
+_S24 = {"patch_size": 16, "embed_dim": 384, "depth": 24, "num_heads": 8, "init_values": 1e-5}
+_S36 = {"patch_size": 16, "embed_dim": 384, "depth": 36, "num_heads": 8, "init_values": 1e-6}
+_M36 = {"patch_size": 16, "embed_dim": 768, "depth": 36, "num_heads": 16, "init_values": 1e-6}
+_M48 = {"patch_size": 16, "embed_dim": 768, "depth": 48, "num_heads": 16, "init_values": 1e-6}
+
+VARIANTS: Variants = {
+    "cait_xxs24_224": dict(image_size=224, **_XXS24),
+    "cait_xxs24_384": dict(image_size=384, **_XXS24),
+    "cait_xxs36_224": dict(image_size=224, **_XXS36),
+    "cait_xxs36_384": dict(image_size=384, **_XXS36),
+    "cait_xs24_384": dict(image_size=384, **_XS24),
+    "cait_s24_224": dict(image_size=224, **_S24),
+    "cait_s24_384": dict(image_size=384, **_S24),
+    "cait_s36_384": dict(image_size=384, **_S36),
+    "cait_m36_384": dict(image_size=384, **_M36),
+    "cait_m48_448": dict(image_size=448, **_M48),
+}
+
+# The authors' names are timm's.
+KEY_MAPS: dict[str, KeyMap] = {
+    "PaddleViT": functools.partial(rename, rules=((r"^patch_embed\.patch_embed\.", "patch_embed.proj."),)),
+}
+
+
 class CaiT(Classifier):
     """CaiT classifier.
 
@@ -101,8 +130,9 @@ class CaiT(Classifier):
         drop_path: one rate for all blocks of the patches; blocks of the class token have 0.
     """
 
-    variants = CAIT
-    key_maps = key_names.CAIT
+    variants = VARIANTS
+    expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=1.0))
+    key_maps = KEY_MAPS
     layer_names = r"blocks\.\d+"
 
     def __init__(

@@ -1,12 +1,14 @@
 """Common parts of the families of classifiers: their last layers, and the stages of a pyramid."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import paddle
 from paddle import nn
 
 from ...tasks.model import Model
 from .layers import linear
+from .pretrained_input import ExpectedInput
 
 
 class Classifier(Model):
@@ -28,6 +30,8 @@ class Classifier(Model):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
+    #: what the published weights of each variant expect of images, by its name
+    expected_inputs: ClassVar[Mapping[str, ExpectedInput]] = {}
     classifier_layers: tuple[str, ...] = ("head",)
 
     embed_dim: int

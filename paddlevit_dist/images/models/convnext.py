@@ -5,11 +5,13 @@ are (in, out) as Paddle stores them.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from paddle import nn
 
-from . import key_names
+from ...tasks.model import KeyMap, Variants
 from .classifier import PyramidClassifier
+from .key_names import rename
 from .layers import (
     ChannelsLastConv,
     ChannelsLastDepthwiseConv,
@@ -20,7 +22,7 @@ from .layers import (
     rates_of_stages,
     starting_values,
 )
-from .variants import CONVNEXT
+from .pretrained_input import ExpectedInput, list_inputs
 
 _DEVIATION = 0.02  # standard deviation of the initial weights
 
@@ -66,6 +68,60 @@ class ConvNeXtStage(nn.Layer):
         return x  # (batch, height, width, dim)
 
 
+# Liu et al., A ConvNet for the 2020s, 2022, section 3.
+VARIANTS: Variants = {
+    "convnext_tiny": {"depths": (3, 3, 9, 3), "dims": (96, 192, 384, 768)},
+    "convnext_small": {"depths": (3, 3, 27, 3), "dims": (96, 192, 384, 768)},
+    "convnext_base": {"depths": (3, 3, 27, 3), "dims": (128, 256, 512, 1024)},
+    "convnext_large": {"depths": (3, 3, 27, 3), "dims": (192, 384, 768, 1536)},
+    "convnext_xlarge": {"depths": (3, 3, 27, 3), "dims": (256, 512, 1024, 2048)},
+}
+
+# PaddleViT's names are timm's.
+_OF_CONVNEXT = r"^(?:convnext\.)?"
+_BLOCK = _OF_CONVNEXT + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
+_HUGGINGFACE = (
+    (_OF_CONVNEXT + r"embeddings\.patch_embeddings\.", "stem.0."),
+    (_OF_CONVNEXT + r"embeddings\.layernorm\.", "stem.1."),
+    (_OF_CONVNEXT + r"encoder\.stages\.(\d+)\.downsampling_layer\.", r"stages.\1.downsample."),
+    (_BLOCK + r"layer_scale_parameter$", r"stages.\1.blocks.\2.gamma"),
+    (_BLOCK + r"dwconv\.", r"stages.\1.blocks.\2.conv_dw."),
+    (_BLOCK + r"layernorm\.", r"stages.\1.blocks.\2.norm."),
+    (_BLOCK + r"pwconv([12])\.", r"stages.\1.blocks.\2.mlp.fc\3."),
+    (_OF_CONVNEXT + r"layernorm\.", "head.norm."),
+    (r"^classifier\.", "head.fc."),
+)
+
+# Of DINOv3's ConvNeXt, whose features are normalized by what is here the classifier's norm.
+_DINO_BLOCK = r"^(?:model\.)?stages\.(\d+)\.layers\.(\d+)\."
+_DINO = (
+    (r"^(?:model\.)?stages\.0\.downsample_layers\.", "stem."),
+    (r"^(?:model\.)?stages\.(\d+)\.downsample_layers\.", r"stages.\1.downsample."),
+    (_DINO_BLOCK + r"depthwise_conv\.", r"stages.\1.blocks.\2.conv_dw."),
+    (_DINO_BLOCK + r"layer_norm\.", r"stages.\1.blocks.\2.norm."),
+    (_DINO_BLOCK + r"pointwise_conv([12])\.", r"stages.\1.blocks.\2.mlp.fc\3."),
+    (_DINO_BLOCK, r"stages.\1.blocks.\2."),
+    (r"^layer_norm\.", "head.norm."),
+)
+
+_AUTHORS_BLOCK = r"^stages\.(\d+)\.(\d+)\."
+_AUTHORS = (
+    (r"^downsample_layers\.0\.", "stem."),
+    (r"^downsample_layers\.(\d+)\.", r"stages.\1.downsample."),
+    (_AUTHORS_BLOCK + r"dwconv\.", r"stages.\1.blocks.\2.conv_dw."),
+    (_AUTHORS_BLOCK + r"pwconv([12])\.", r"stages.\1.blocks.\2.mlp.fc\3."),
+    (_AUTHORS_BLOCK, r"stages.\1.blocks.\2."),
+    (r"^norm\.", "head.norm."),
+    (r"^head\.(weight|bias)$", r"head.fc.\1"),
+)
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "Hugging Face": partial(rename, rules=_HUGGINGFACE),  # with and without the classifier
+    "Hugging Face's DINOv3": partial(rename, rules=_DINO),
+    "the authors'": partial(rename, rules=_AUTHORS),
+}
+
+
 class ConvNeXt(PyramidClassifier):
     """ConvNeXt classifier.
 
@@ -74,8 +130,11 @@ class ConvNeXt(PyramidClassifier):
         init_values: initial scale of the residual branches.
     """
 
-    variants = CONVNEXT
-    key_maps = key_names.CONVNEXT
+    variants = VARIANTS
+    expected_inputs = list_inputs(
+        VARIANTS, ExpectedInput(), dict.fromkeys(("convnext_tiny", "convnext_small"), {"crop_pct": 0.95})
+    )
+    key_maps = KEY_MAPS
     classifier_layers = ("head.fc",)
     layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
 

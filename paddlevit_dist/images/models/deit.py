@@ -4,15 +4,31 @@ Source: Touvron et al., Training data-efficient image transformers & distillatio
 table 1). Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
+from ...tasks.model import Variants
 from .layers import TruncatedNormal
-from .variants import DEIT, DISTILLED_DEIT
-from .vit import VisionTransformer
+from .pretrained_input import ExpectedInput, list_inputs
+from .vit import BASE, SMALL, TINY, VisionTransformer
+
+DEIT: Variants = {
+    "deit_tiny_patch16_224": dict(image_size=224, patch_size=16, **TINY),
+    "deit_small_patch16_224": dict(image_size=224, patch_size=16, **SMALL),
+    "deit_base_patch16_224": dict(image_size=224, patch_size=16, **BASE),
+    "deit_base_patch16_384": dict(image_size=384, patch_size=16, **BASE),
+}
+
+DISTILLED_DEIT: Variants = {
+    "deit_tiny_distilled_patch16_224": dict(image_size=224, patch_size=16, **TINY),
+    "deit_small_distilled_patch16_224": dict(image_size=224, patch_size=16, **SMALL),
+    "deit_base_distilled_patch16_224": dict(image_size=224, patch_size=16, **BASE),
+    "deit_base_distilled_patch16_384": dict(image_size=384, patch_size=16, **BASE),
+}
 
 
 class DeiT(VisionTransformer):
     """DeiT without distillation: a ViT."""
 
     variants = DEIT
+    expected_inputs = list_inputs(DEIT, ExpectedInput(crop_pct=0.9))
 
 
 class DistilledDeiT(DeiT):
@@ -25,6 +41,7 @@ class DistilledDeiT(DeiT):
     """
 
     variants = DISTILLED_DEIT
+    expected_inputs = list_inputs(DISTILLED_DEIT, ExpectedInput(crop_pct=0.9))
     classifier_layers = ("head", "head_dist")
     extra_tokens = 1
     distilled_training = False

@@ -13,12 +13,16 @@ import paddle
 from paddle import nn
 
 from ...checkpoint.load import from_torch_names
+from ...tasks.model import Variants
+from . import foundation_variants as foundation
 from .layers import Conv2D
 from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier
-from .variants import FCN as VARIANTS
-from .variants import LINEAR
 
 _DILATED_STAGES = 2
+
+
+# Long et al., Fully Convolutional Networks, 2015, on dilated networks: torchvision's, at an eighth of the resolution.
+VARIANTS: Variants = {f"fcn_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (50, 101)}
 
 
 class FCN(Segmenter):
@@ -54,6 +58,10 @@ class FCN(Segmenter):
         return (logits, self.aux_classifier(third)) if self.training else logits
 
 
+# Oquab et al., DINOv2, 2023, section 7.4; Siméoni et al., DINOv3, 2025, section 6.1.2.
+LINEAR_VARIANTS: Variants = {f"linear_{name}": {"backbone": backbone} for name, backbone in foundation.ON_MAPS.items()}
+
+
 class LinearSegmenter(Segmenter):
     """A batch norm and a convolution of 1 x 1 on the last, normalized map of a Vision Transformer.
 
@@ -61,7 +69,7 @@ class LinearSegmenter(Segmenter):
     arguments of ``Segmenter``; ``backbone`` is a Vision Transformer.
     """
 
-    variants = LINEAR
+    variants = LINEAR_VARIANTS
     classifier_layers = ("head",)
 
     def __init__(

@@ -10,9 +10,10 @@ al., EVA-02, arXiv 2303.11331, table 2; Alabdulmohsin et al., SoViT, arXiv 2305.
 
 from typing import Any, NamedTuple
 
-Variants = dict[str, dict[str, Any]]
+from ...tasks.model import Variants
+from .pretrained_input import HALF, ExpectedInput, list_inputs
 
-CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+_CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 
 class _VariantSize(NamedTuple):
@@ -166,9 +167,6 @@ def _with_registers() -> Variants:
     return variants
 
 
-# By the input that their weights expect.
-DINO, SIGLIP, CLIP_LIKE = {**_dinov2(), **_dinov3()}, _siglip(), {**_clip(), **_eva02()}
-WITH_REGISTERS = _with_registers()
 # Backbones of networks on maps, by the short names that those have.
 ON_MAPS = {
     **{f"dinov2_{size}": f"vit_{size}_patch14_dinov2" for size in ("small", "base", "large")},
@@ -176,4 +174,31 @@ ON_MAPS = {
     "siglip_base": "vit_base_patch16_siglip_gap_512",
     "eva02_small": "eva02_small_patch14_336",
 }
-FOUNDATION: Variants = {**DINO, **SIGLIP, **CLIP_LIKE, **WITH_REGISTERS}
+
+# By the input that their weights expect.
+_DINO, _SIGLIP, _CLIP_LIKE = {**_dinov2(), **_dinov3()}, _siglip(), {**_clip(), **_eva02()}
+_WITH_REGISTERS = _with_registers()
+FOUNDATION: Variants = {**_DINO, **_SIGLIP, **_CLIP_LIKE, **_WITH_REGISTERS}
+
+_WHOLE: dict[str, Any] = {"crop_pct": 1.0}
+_SQUASH: dict[str, Any] = {"crop_pct": 1.0, "crop_mode": "squash"}
+_EXCEPTIONS: Variants = {
+    "vit_base_patch16_clip_224": {"crop_pct": 0.95},
+    "vit_large_patch14_clip_224": {"mean": HALF, "std": HALF, **_WHOLE},
+    "vit_large_patch14_clip_336": {"mean": HALF, "std": HALF, **_SQUASH},
+    **dict.fromkeys(
+        ("vit_base_patch16_clip_384", "vit_huge_patch14_clip_336", "vit_gigantic_patch14_clip_378"), _SQUASH
+    ),
+    **dict.fromkeys((f"vit_{size}_patch14_clip_224" for size in ("huge", "giant", "gigantic")), _WHOLE),
+    **dict.fromkeys((f"vit_{size}_patch14_clip_quickgelu_224" for size in ("large", "huge", "gigantic")), _WHOLE),
+    "vit_base_patch16_clip_quickgelu_224": _WHOLE,
+    **dict.fromkeys(("eva02_base_patch14_448", "eva02_large_patch14_448"), _SQUASH),
+    **dict.fromkeys(("vit_so400m_patch14_siglip_gap_448", "vit_so400m_patch14_siglip_gap_896"), _WHOLE),
+    "vit_base_patch16_reg4_gap_256": {"crop_pct": 0.9},
+}
+EXPECTED_INPUTS = {
+    **list_inputs(_DINO, ExpectedInput(crop_pct=1.0)),
+    **list_inputs(_SIGLIP, ExpectedInput(HALF, HALF, 0.9, image_size=1024), _EXCEPTIONS),  # a margin at all sizes
+    **list_inputs(_CLIP_LIKE, ExpectedInput(_CLIP_MEAN, _CLIP_STD, 0.9), _EXCEPTIONS),
+    **list_inputs(_WITH_REGISTERS, ExpectedInput(HALF, HALF, 0.95, image_size=256), _EXCEPTIONS),
+}

@@ -4,19 +4,21 @@ Source: PaddleClas, ``pp_hgnet_v2.py`` and its page of the model; Zhao et al., D
 Detection, CVPR 2024, which takes it as a backbone. Names are timm's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ...checkpoint.load import from_torch_names
 from ...runtime.errors import UserError
-from . import key_names
+from ...tasks.model import KeyMap, Variants
 from .classifier import Classifier
+from .key_names import rename
 from .layers import as_pair
+from .pretrained_input import ExpectedInput, list_inputs
 from .resnet import FrozenBatchNorm
-from .variants import HGNETV2
 
 _EPSILON = 1e-5
 _HEAD = 2048  # channels before the classifier
@@ -169,6 +171,59 @@ class HGStage(nn.Layer):
         return self.blocks(self.downsample(x))
 
 
+# PaddleClas, ppcls/arch/backbone/legendary_models/pp_hgnet_v2.py.
+VARIANTS: Variants = {
+    "hgnetv2_b0": {},
+    "hgnetv2_b1": {"stem_dims": (24, 32), "middle_dims": (32, 48, 96, 192)},
+    "hgnetv2_b2": {
+        "stem_dims": (24, 32),
+        "depths": (1, 1, 3, 1),
+        "dims": (96, 384, 768, 1536),
+        "middle_dims": (32, 64, 128, 256),
+        "layers": 4,
+    },
+    "hgnetv2_b3": {
+        "stem_dims": (24, 32),
+        "depths": (1, 1, 3, 1),
+        "dims": (128, 512, 1024, 2048),
+        "middle_dims": (32, 64, 128, 256),
+        "layers": 5,
+    },
+    "hgnetv2_b4": {
+        "stem_dims": (32, 48),
+        "depths": (1, 1, 3, 1),
+        "dims": (128, 512, 1024, 2048),
+        "middle_dims": (48, 96, 192, 384),
+        "layers": 6,
+        "use_lab": False,
+    },
+    "hgnetv2_b5": {
+        "stem_dims": (32, 64),
+        "depths": (1, 2, 5, 2),
+        "dims": (128, 512, 1024, 2048),
+        "middle_dims": (64, 128, 256, 512),
+        "layers": 6,
+        "use_lab": False,
+    },
+}
+
+# timm's and the D-FINE authors' names are ours, apart from the batch norms' statistics.
+_OF_HGNETV2 = r"^(?:model\.backbone\.model\.)?"  # also as the backbone of a D-FINE
+_HUGGINGFACE = (
+    (_OF_HGNETV2 + r"embedder\.", "stem."),
+    (_OF_HGNETV2 + r"encoder\.stages\.", "stages."),
+)
+_LAYERS = ((r"\.convolution\.", ".conv."), (r"\.normalization\.", ".bn."))
+
+
+def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
+    return rename(rename(from_torch_names(state), _HUGGINGFACE), _LAYERS)
+
+
+KEY_MAPS: dict[str, KeyMap] = {"PyTorch's": from_torch_names, "Hugging Face": _from_huggingface}
+
+
 class HGNetV2(Classifier):
     """PP-HGNetV2 classifier, and the backbone of detectors.
 
@@ -182,8 +237,9 @@ class HGNetV2(Classifier):
             are fixed.
     """
 
-    variants = HGNETV2
-    key_maps = key_names.HGNETV2
+    variants = VARIANTS
+    expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.965))
+    key_maps = KEY_MAPS
     classifier_layers = ("head.fc",)
     layer_names = r"stages\.\d+\.blocks\.\d+"
 

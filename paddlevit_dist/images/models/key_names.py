@@ -1,17 +1,18 @@
-"""Third-party parameter names: for each family, functions that convert a state with another project's names to ours.
+"""Functions that convert a state with another project's parameter names; each family has its rules in its file.
 
-The tables have (regular expression, replacement) for each kind of name. timm's names are ours.
+timm's names are ours.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...checkpoint.load import from_torch_names
 from ...tasks.model import KeyMap
+
+BACKBONE = "backbone."  # before our names of a backbone's parameters
 
 Rule = tuple[str, str | Callable[["re.Match[str]"], str]]
 
@@ -97,295 +98,14 @@ def _rename(name: str, rules: Sequence[Rule]) -> str:
     return name
 
 
-# ViT and DeiT
+def rename_network(to_ours: KeyMap, prefix: str, rules: Sequence[Rule], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the parameters of a whole network: a backbone and the heads on it.
 
-_VIT_PADDLEVIT = (
-    (r"^position_embedding$", "pos_embed"),
-    (r"^patch_embedding\.patch_embedding\.", "patch_embed.proj."),
-    (r"^encoder\.layers\.(\d+)\.attn_norm\.", r"blocks.\1.norm1."),
-    (r"^encoder\.layers\.(\d+)\.attn\.qkv\.", r"blocks.\1.attn.qkv."),
-    (r"^encoder\.layers\.(\d+)\.attn\.out\.", r"blocks.\1.attn.proj."),
-    (r"^encoder\.layers\.(\d+)\.mlp_norm\.", r"blocks.\1.norm2."),
-    (r"^encoder\.layers\.(\d+)\.mlp\.", r"blocks.\1.mlp."),
-    (r"^encoder\.encoder_norm\.", "norm."),
-    (r"^classifier\.", "head."),
-    (r"^classifier_dist\.", "head_dist."),
-)
-
-_OF_VIT = r"^(?:vit\.|deit\.)?"
-_VIT_HUGGINGFACE = (
-    (_OF_VIT + r"embeddings\.cls_token$", "cls_token"),
-    (_OF_VIT + r"embeddings\.distillation_token$", "dist_token"),
-    (_OF_VIT + r"embeddings\.position_embeddings$", "pos_embed"),
-    (_OF_VIT + r"embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.layernorm_before\.", r"blocks.\1.norm1."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.attention\.attention\.", r"blocks.\1.attn."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.attention\.output\.dense\.", r"blocks.\1.attn.proj."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.layernorm_after\.", r"blocks.\1.norm2."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.intermediate\.dense\.", r"blocks.\1.mlp.fc1."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.output\.dense\.", r"blocks.\1.mlp.fc2."),
-    (_OF_VIT + r"layernorm\.", "norm."),
-    (r"^(?:cls_)?classifier\.", "head."),
-    (r"^distillation_classifier\.", "head_dist."),
-)
-
-# Of the original JAX models (google-research/vision_transformer, big_vision), levels joined by "/".
-_VIT_BLOCK = r"^Transformer/encoderblock_(\d+)/"
-_VIT_GOOGLE = (
-    (r"^cls$", "cls_token"),
-    (r"^Transformer/posembed_input/pos_embedding$", "pos_embed"),
-    (r"^embedding/", "patch_embed.proj."),
-    (_VIT_BLOCK + r"LayerNorm_0/", r"blocks.\1.norm1."),
-    (_VIT_BLOCK + r"MultiHeadDotProductAttention_\d+/out/", r"blocks.\1.attn.proj."),
-    (_VIT_BLOCK + r"MultiHeadDotProductAttention_\d+/", r"blocks.\1.attn."),
-    (_VIT_BLOCK + r"LayerNorm_[12]/", r"blocks.\1.norm2."),
-    (_VIT_BLOCK + r"MlpBlock_\d+/Dense_0/", r"blocks.\1.mlp.fc1."),
-    (_VIT_BLOCK + r"MlpBlock_\d+/Dense_1/", r"blocks.\1.mlp.fc2."),
-    (r"^Transformer/encoder_norm/", "norm."),
-    (r"^head/", "head."),
-)
-
-
-def _vit_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
-    return join_projections(rename(state, _VIT_HUGGINGFACE), ("query", "key", "value"), "qkv")
-
-
-def _vit_from_google(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
-    result = jax_layout(rename(without_jax_prefix(state), _VIT_GOOGLE))
-    for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
-        _join_heads(result, name.rpartition(".query.")[0])
-    return result
-
-
-def _join_heads(state: dict[str, Any], attention: str) -> None:
-    """Query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim), the output to (heads head dim, dim).
-
-    Other shapes are left unchanged.
+    Args:
+        to_ours: the map of the backbone's names, which follow ``prefix``; it sees no others.
+        rules: of ``rename``, for all names, before: those that then have no prefix are of the heads.
     """
-    parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
-    for kind, ndim in (("weight", 3), ("bias", 2)):
-        arrays: list[Any] = [state.get(f"{part}.{kind}") for part in parts]
-        if any(array is None or array.ndim != ndim or array.shape != arrays[0].shape for array in arrays):
-            continue
-        flat = [array.reshape(array.shape[:-2] + (-1,)) for array in arrays]
-        state[f"{attention}.qkv.{kind}"] = np.concatenate(flat, axis=-1)
-        for part in parts:
-            del state[f"{part}.{kind}"]
-    output = state.get(f"{attention}.proj.weight")
-    if output is not None and output.ndim == 3:
-        state[f"{attention}.proj.weight"] = output.reshape(-1, output.shape[-1])
-
-
-VIT: dict[str, KeyMap] = {
-    "PaddleViT": partial(rename, rules=_VIT_PADDLEVIT),
-    "Hugging Face": _vit_from_huggingface,
-    "Google": _vit_from_google,
-}
-
-# Swin
-
-_COMPUTED = ("relative_position_index", "attn_mask")
-
-
-def _next_stage(match: re.Match[str]) -> str:
-    """Others count patch merging as part of the preceding stage."""
-    return f"layers.{int(match[1]) + 1}.downsample."
-
-
-_SWIN_AUTHORS = (
-    (r"^layers\.(\d{1,3})\.downsample\.", _next_stage),
-    (r"^head\.(weight|bias)$", r"head.fc.\1"),
-)
-
-_SWIN_PADDLEVIT = (
-    (r"^patch_embedding\.patch_embed\.", "patch_embed.proj."),
-    (r"^patch_embedding\.norm\.", "patch_embed.norm."),
-    (r"^stages\.(\d{1,3})\.downsample\.", _next_stage),
-    (r"^stages\.", "layers."),
-    (r"^fc\.", "head.fc."),
-)
-
-_OF_SWIN = r"^(?:swin\.)?"
-_SWIN_BLOCK = _OF_SWIN + r"encoder\.layers\.(\d+)\.blocks\.(\d+)\."
-_SWIN_HUGGINGFACE = (
-    (_OF_SWIN + r"embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
-    (_OF_SWIN + r"embeddings\.norm\.", "patch_embed.norm."),
-    (_OF_SWIN + r"encoder\.layers\.(\d{1,3})\.downsample\.", _next_stage),
-    (_SWIN_BLOCK + r"layernorm_before\.", r"layers.\1.blocks.\2.norm1."),
-    (_SWIN_BLOCK + r"attention\.self\.", r"layers.\1.blocks.\2.attn."),
-    (_SWIN_BLOCK + r"attention\.output\.dense\.", r"layers.\1.blocks.\2.attn.proj."),
-    (_SWIN_BLOCK + r"layernorm_after\.", r"layers.\1.blocks.\2.norm2."),
-    (_SWIN_BLOCK + r"intermediate\.dense\.", r"layers.\1.blocks.\2.mlp.fc1."),
-    (_SWIN_BLOCK + r"output\.dense\.", r"layers.\1.blocks.\2.mlp.fc2."),
-    (_OF_SWIN + r"layernorm\.", "norm."),
-    (r"^classifier\.", "head.fc."),
-)
-
-
-def _swin_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``SwinForImageClassification`` of transformers, also without the classifier."""
-    return join_projections(rename(without(state, _COMPUTED), _SWIN_HUGGINGFACE), ("query", "key", "value"), "qkv")
-
-
-SWIN: dict[str, KeyMap] = {
-    "PaddleViT": lambda state: rename(without(state, _COMPUTED), _SWIN_PADDLEVIT),
-    "Hugging Face": _swin_from_huggingface,
-    "the authors'": lambda state: rename(without(state, _COMPUTED), _SWIN_AUTHORS),  # older versions of timm too
-}
-
-# CaiT: the authors' names are timm's
-
-CAIT: dict[str, KeyMap] = {
-    "PaddleViT": partial(rename, rules=((r"^patch_embed\.patch_embed\.", "patch_embed.proj."),)),
-}
-
-# PVTv2
-
-
-def _stage(match: re.Match[str]) -> int:
-    """Others count the stages from 1."""
-    return int(match[1]) - 1
-
-
-_PATCHES = {"patch_embed": "proj", "proj": "proj", "norm": "norm"}
-
-
-def _patches(match: re.Match[str]) -> str:
-    place = "patch_embed" if match[1] == "1" else f"stages.{_stage(match)}.downsample"
-    return f"{place}.{_PATCHES[match[2]]}."
-
-
-_PVT_SHARED = (
-    (r"^block([1-9])\.(\d+)\.mlp\.dwconv\.dwconv\.", lambda m: f"stages.{_stage(m)}.blocks.{m[2]}.mlp.dwconv."),
-    (r"^block([1-9])\.", lambda m: f"stages.{_stage(m)}.blocks."),
-    (r"^norm([1-9])\.", lambda m: f"stages.{_stage(m)}.norm."),
-)
-
-PVT_V2: dict[str, KeyMap] = {
-    "PaddleViT": partial(rename, rules=((r"^patch_embedding([1-9])\.(patch_embed|norm)\.", _patches), *_PVT_SHARED)),
-    "the authors'": partial(rename, rules=((r"^patch_embed([1-9])\.(proj|norm)\.", _patches), *_PVT_SHARED)),
-}
-
-# MLP-Mixer
-
-_MIXER_PADDLEVIT = (
-    (r"^patch_embed\.patch_embed\.", "stem.proj."),
-    (r"^mixer_layers\.", "blocks."),
-)
-
-_MIXER_BLOCK = r"^MixerBlock_(\d+)/"
-_MIXER_GOOGLE = (
-    (r"^stem/", "stem.proj."),
-    (_MIXER_BLOCK + r"LayerNorm_0/", r"blocks.\1.norm1."),
-    (_MIXER_BLOCK + r"token_mixing/Dense_0/", r"blocks.\1.mlp_tokens.fc1."),
-    (_MIXER_BLOCK + r"token_mixing/Dense_1/", r"blocks.\1.mlp_tokens.fc2."),
-    (_MIXER_BLOCK + r"LayerNorm_1/", r"blocks.\1.norm2."),
-    (_MIXER_BLOCK + r"channel_mixing/Dense_0/", r"blocks.\1.mlp_channels.fc1."),
-    (_MIXER_BLOCK + r"channel_mixing/Dense_1/", r"blocks.\1.mlp_channels.fc2."),
-    (r"^pre_head_layer_norm/", "norm."),
-    (r"^head/", "head."),
-)
-
-MLP_MIXER: dict[str, KeyMap] = {
-    "PaddleViT": partial(rename, rules=_MIXER_PADDLEVIT),
-    "Google": lambda state: jax_layout(rename(without_jax_prefix(state), _MIXER_GOOGLE)),  # weights are (in, out)
-}
-
-# ConvNeXt: PaddleViT's names are timm's
-
-_OF_CONVNEXT = r"^(?:convnext\.)?"
-_CONVNEXT_BLOCK = _OF_CONVNEXT + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
-_CONVNEXT_HUGGINGFACE = (
-    (_OF_CONVNEXT + r"embeddings\.patch_embeddings\.", "stem.0."),
-    (_OF_CONVNEXT + r"embeddings\.layernorm\.", "stem.1."),
-    (_OF_CONVNEXT + r"encoder\.stages\.(\d+)\.downsampling_layer\.", r"stages.\1.downsample."),
-    (_CONVNEXT_BLOCK + r"layer_scale_parameter$", r"stages.\1.blocks.\2.gamma"),
-    (_CONVNEXT_BLOCK + r"dwconv\.", r"stages.\1.blocks.\2.conv_dw."),
-    (_CONVNEXT_BLOCK + r"layernorm\.", r"stages.\1.blocks.\2.norm."),
-    (_CONVNEXT_BLOCK + r"pwconv([12])\.", r"stages.\1.blocks.\2.mlp.fc\3."),
-    (_OF_CONVNEXT + r"layernorm\.", "head.norm."),
-    (r"^classifier\.", "head.fc."),
-)
-
-# Of DINOv3's ConvNeXt, whose features are normalized by what is here the classifier's norm.
-_DINO_BLOCK = r"^(?:model\.)?stages\.(\d+)\.layers\.(\d+)\."
-_CONVNEXT_DINO = (
-    (r"^(?:model\.)?stages\.0\.downsample_layers\.", "stem."),
-    (r"^(?:model\.)?stages\.(\d+)\.downsample_layers\.", r"stages.\1.downsample."),
-    (_DINO_BLOCK + r"depthwise_conv\.", r"stages.\1.blocks.\2.conv_dw."),
-    (_DINO_BLOCK + r"layer_norm\.", r"stages.\1.blocks.\2.norm."),
-    (_DINO_BLOCK + r"pointwise_conv([12])\.", r"stages.\1.blocks.\2.mlp.fc\3."),
-    (_DINO_BLOCK, r"stages.\1.blocks.\2."),
-    (r"^layer_norm\.", "head.norm."),
-)
-
-_AUTHORS_BLOCK = r"^stages\.(\d+)\.(\d+)\."
-_CONVNEXT_AUTHORS = (
-    (r"^downsample_layers\.0\.", "stem."),
-    (r"^downsample_layers\.(\d+)\.", r"stages.\1.downsample."),
-    (_AUTHORS_BLOCK + r"dwconv\.", r"stages.\1.blocks.\2.conv_dw."),
-    (_AUTHORS_BLOCK + r"pwconv([12])\.", r"stages.\1.blocks.\2.mlp.fc\3."),
-    (_AUTHORS_BLOCK, r"stages.\1.blocks.\2."),
-    (r"^norm\.", "head.norm."),
-    (r"^head\.(weight|bias)$", r"head.fc.\1"),
-)
-
-CONVNEXT: dict[str, KeyMap] = {
-    "Hugging Face": partial(rename, rules=_CONVNEXT_HUGGINGFACE),  # with and without the classifier
-    "Hugging Face's DINOv3": partial(rename, rules=_CONVNEXT_DINO),
-    "the authors'": partial(rename, rules=_CONVNEXT_AUTHORS),
-}
-
-# ResNet: torchvision's and timm's names are ours, apart from the batch norms' statistics
-
-_OF_RESNET = r"^(?:resnet\.)?"
-
-
-def _resnet_layer(match: re.Match[str]) -> str:
-    kind = "conv" if match[4] == "convolution" else "bn"
-    return f"layer{int(match[1]) + 1}.{match[2]}.{kind}{int(match[3]) + 1}."
-
-
-def _resnet_shortcut(match: re.Match[str]) -> str:
-    number = 0 if match[3] == "convolution" else 1
-    return f"layer{int(match[1]) + 1}.{match[2]}.downsample.{number}."
-
-
-_RESNET_BLOCK = _OF_RESNET + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
-_RESNET_HUGGINGFACE = (
-    (_OF_RESNET + r"embedder\.embedder\.convolution\.", "conv1."),
-    (_OF_RESNET + r"embedder\.embedder\.normalization\.", "bn1."),
-    (_RESNET_BLOCK + r"layer\.(\d+)\.(convolution|normalization)\.", _resnet_layer),
-    (_RESNET_BLOCK + r"shortcut\.(convolution|normalization)\.", _resnet_shortcut),
-    (r"^classifier\.1\.", "fc."),
-)
-
-
-def _resnet_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
-    return rename(from_torch_names(state), _RESNET_HUGGINGFACE)
-
-
-RESNET: dict[str, KeyMap] = {
-    "torchvision": from_torch_names,
-    "Hugging Face": _resnet_from_huggingface,
-}
-
-# HGNetV2: timm's and the D-FINE authors' names are ours, apart from the batch norms' statistics
-
-_OF_HGNETV2 = r"^(?:model\.backbone\.model\.)?"  # also as the backbone of a D-FINE
-_HGNETV2_HUGGINGFACE = (
-    (_OF_HGNETV2 + r"embedder\.", "stem."),
-    (_OF_HGNETV2 + r"encoder\.stages\.", "stages."),
-)
-_HGNETV2_LAYERS = ((r"\.convolution\.", ".conv."), (r"\.normalization\.", ".bn."))
-
-
-def _hgnetv2_from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
-    return rename(rename(from_torch_names(state), _HGNETV2_HUGGINGFACE), _HGNETV2_LAYERS)
-
-
-HGNETV2: dict[str, KeyMap] = {"PyTorch's": from_torch_names, "Hugging Face": _hgnetv2_from_huggingface}
+    state = rename(from_torch_names(state), rules)
+    backbone_state = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+    others = {name: value for name, value in state.items() if not name.startswith(prefix)}
+    return {**{BACKBONE + name: value for name, value in to_ours(backbone_state).items()}, **others}

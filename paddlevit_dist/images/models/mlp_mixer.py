@@ -5,13 +5,15 @@ are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import math
+from functools import partial
 
 from paddle import nn
 
-from . import key_names
+from ...tasks.model import KeyMap, Variants
 from .classifier import Classifier
+from .key_names import jax_layout, rename, without_jax_prefix
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, drop_path_rates
-from .variants import MLP_MIXER
+from .pretrained_input import HALF, ExpectedInput, list_inputs
 
 
 def _mlp(dim: int, hidden_dim: int, dropout: float) -> Mlp:
@@ -37,6 +39,44 @@ class MixerBlock(nn.Layer):
         return x + self.drop_path(self.mlp_channels(self.norm2(x)))  # (batch, patches, dim)
 
 
+# Tolstikhin et al., MLP-Mixer, 2021, table 1.
+_SMALL = {"embed_dim": 512, "depth": 8, "token_ratio": 0.5, "mlp_ratio": 4.0}
+_BASE = {"embed_dim": 768, "depth": 12, "token_ratio": 0.5, "mlp_ratio": 4.0}
+_LARGE = {"embed_dim": 1024, "depth": 24, "token_ratio": 0.5, "mlp_ratio": 4.0}
+
+VARIANTS: Variants = {
+    "mixer_s32_224": dict(image_size=224, patch_size=32, **_SMALL),
+    "mixer_s16_224": dict(image_size=224, patch_size=16, **_SMALL),
+    "mixer_b32_224": dict(image_size=224, patch_size=32, **_BASE),
+    "mixer_b16_224": dict(image_size=224, patch_size=16, **_BASE),
+    "mixer_l32_224": dict(image_size=224, patch_size=32, **_LARGE),
+    "mixer_l16_224": dict(image_size=224, patch_size=16, **_LARGE),
+}
+
+_PADDLEVIT = (
+    (r"^patch_embed\.patch_embed\.", "stem.proj."),
+    (r"^mixer_layers\.", "blocks."),
+)
+
+_BLOCK = r"^MixerBlock_(\d+)/"
+_GOOGLE = (
+    (r"^stem/", "stem.proj."),
+    (_BLOCK + r"LayerNorm_0/", r"blocks.\1.norm1."),
+    (_BLOCK + r"token_mixing/Dense_0/", r"blocks.\1.mlp_tokens.fc1."),
+    (_BLOCK + r"token_mixing/Dense_1/", r"blocks.\1.mlp_tokens.fc2."),
+    (_BLOCK + r"LayerNorm_1/", r"blocks.\1.norm2."),
+    (_BLOCK + r"channel_mixing/Dense_0/", r"blocks.\1.mlp_channels.fc1."),
+    (_BLOCK + r"channel_mixing/Dense_1/", r"blocks.\1.mlp_channels.fc2."),
+    (r"^pre_head_layer_norm/", "norm."),
+    (r"^head/", "head."),
+)
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "PaddleViT": partial(rename, rules=_PADDLEVIT),
+    "Google": lambda state: jax_layout(rename(without_jax_prefix(state), _GOOGLE)),  # weights are (in, out)
+}
+
+
 class MlpMixer(Classifier):
     """Mixer classifier.
 
@@ -46,8 +86,9 @@ class MlpMixer(Classifier):
         token_ratio, mlp_ratio: hidden widths of the MLPs over the patches and over the channels, to ``embed_dim``.
     """
 
-    variants = MLP_MIXER
-    key_maps = key_names.MLP_MIXER
+    variants = VARIANTS
+    expected_inputs = list_inputs(VARIANTS, ExpectedInput(HALF, HALF))
+    key_maps = KEY_MAPS
     layer_names = r"blocks\.\d+"
 
     def __init__(

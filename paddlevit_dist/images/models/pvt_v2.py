@@ -5,16 +5,18 @@ Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import math
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import paddle
 from paddle import nn
 
-from ...tasks.model import group_by_layers
-from . import key_names
+from ...tasks.model import KeyMap, Variants, group_by_layers
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
+from .key_names import rename
 from .layers import (
     GELU,
     ChannelsLastConv,
@@ -26,7 +28,7 @@ from .layers import (
     rates_of_stages,
     starting_values,
 )
-from .variants import PVT_V2
+from .pretrained_input import ExpectedInput, list_inputs
 
 _POOLED = 7  # side of the feature map that yields keys and values in the linear form
 
@@ -182,6 +184,48 @@ class PvtStage(nn.Layer):
         return self.norm(x).reshape([-1, *grid, self.dim])
 
 
+# Wang et al., PVT v2, 2022, table 1.
+_WIDE = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8)}
+
+VARIANTS: Variants = {
+    "pvt_v2_b0": {"embed_dims": (32, 64, 160, 256), "num_heads": (1, 2, 5, 8), "depths": (2, 2, 2, 2)},
+    "pvt_v2_b1": dict(depths=(2, 2, 2, 2), **_WIDE),
+    "pvt_v2_b2": dict(depths=(3, 4, 6, 3), **_WIDE),
+    "pvt_v2_b2_li": dict(depths=(3, 4, 6, 3), is_linear=True, **_WIDE),
+    "pvt_v2_b3": dict(depths=(3, 4, 18, 3), **_WIDE),
+    "pvt_v2_b4": dict(depths=(3, 8, 27, 3), **_WIDE),
+    "pvt_v2_b5": dict(depths=(3, 6, 40, 3), mlp_ratios=(4, 4, 4, 4), **_WIDE),
+}
+# PaddleViT's have another epsilon in the norms that follow a convolution, which moves logits by up to 6e-5.
+VARIANTS.update({name.replace("pvt_v2", "pvtv2"): dict(VARIANTS[name], patch_epsilon=1e-6) for name in [*VARIANTS]})
+VARIANTS["pvtv2_b2_linear"] = VARIANTS.pop("pvtv2_b2_li")
+
+
+def _stage(match: re.Match[str]) -> int:
+    """Others count the stages from 1."""
+    return int(match[1]) - 1
+
+
+_PATCHES = {"patch_embed": "proj", "proj": "proj", "norm": "norm"}
+
+
+def _patches(match: re.Match[str]) -> str:
+    place = "patch_embed" if match[1] == "1" else f"stages.{_stage(match)}.downsample"
+    return f"{place}.{_PATCHES[match[2]]}."
+
+
+_SHARED = (
+    (r"^block([1-9])\.(\d+)\.mlp\.dwconv\.dwconv\.", lambda m: f"stages.{_stage(m)}.blocks.{m[2]}.mlp.dwconv."),
+    (r"^block([1-9])\.", lambda m: f"stages.{_stage(m)}.blocks."),
+    (r"^norm([1-9])\.", lambda m: f"stages.{_stage(m)}.norm."),
+)
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "PaddleViT": partial(rename, rules=((r"^patch_embedding([1-9])\.(patch_embed|norm)\.", _patches), *_SHARED)),
+    "the authors'": partial(rename, rules=((r"^patch_embed([1-9])\.(proj|norm)\.", _patches), *_SHARED)),
+}
+
+
 class PyramidVisionTransformer(PyramidClassifier):
     """PVTv2 classifier.
 
@@ -193,8 +237,9 @@ class PyramidVisionTransformer(PyramidClassifier):
         epsilon: of the other norms, in blocks and after the last block of each stage.
     """
 
-    variants = PVT_V2
-    key_maps = key_names.PVT_V2
+    variants = VARIANTS
+    expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
+    key_maps = KEY_MAPS
     layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
     fixed_options = {"patch_size": 4}  # of the first stage, by the architecture
 

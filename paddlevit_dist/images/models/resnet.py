@@ -7,18 +7,21 @@ Convolutional Neural Networks, 2019 (arXiv 1812.01187, figure 2, C and D), with 
 """
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ...checkpoint.load import from_torch_names
 from ...runtime.errors import UserError
-from . import key_names
+from ...tasks.model import KeyMap, Variants
 from .classifier import Classifier
+from .key_names import rename
 from .layers import DropPath, Linear, as_pair, rates_of_stages
-from .variants import RESNET
+from .pretrained_input import ExpectedInput, list_inputs
 
 _EPSILON = 1e-5
 _STEM_STRIDE = 4  # of the first convolution and of the pooling after it
@@ -178,6 +181,57 @@ class Bottleneck(_BottleneckBase):
         return self.bn3(self.conv3(x))
 
 
+# He et al., Deep Residual Learning for Image Recognition, 2016, table 1.
+VARIANTS: Variants = {
+    "resnet18": {"depths": (2, 2, 2, 2), "is_bottleneck": False},
+    "resnet34": {"depths": (3, 4, 6, 3), "is_bottleneck": False},
+    "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
+    "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
+}
+VARIANTS.update(
+    {f"{name}d": {**options, "is_vd": True} for name, options in VARIANTS.items()}
+)  # ResNet-vd, as timm calls it
+
+_EXCEPTIONS: Variants = {
+    **dict.fromkeys(("resnet18d", "resnet34d", "resnet50d"), {"crop_pct": 0.875}),
+    "resnet101d": {"image_size": 256},
+}
+
+# torchvision's and timm's names are ours, apart from the batch norms' statistics.
+_OF_RESNET = r"^(?:resnet\.)?"
+
+
+def _rename_layer(match: re.Match[str]) -> str:
+    kind = "conv" if match[4] == "convolution" else "bn"
+    return f"layer{int(match[1]) + 1}.{match[2]}.{kind}{int(match[3]) + 1}."
+
+
+def _rename_shortcut(match: re.Match[str]) -> str:
+    number = 0 if match[3] == "convolution" else 1
+    return f"layer{int(match[1]) + 1}.{match[2]}.downsample.{number}."
+
+
+_BLOCK = _OF_RESNET + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
+_HUGGINGFACE = (
+    (_OF_RESNET + r"embedder\.embedder\.convolution\.", "conv1."),
+    (_OF_RESNET + r"embedder\.embedder\.normalization\.", "bn1."),
+    (_BLOCK + r"layer\.(\d+)\.(convolution|normalization)\.", _rename_layer),
+    (_BLOCK + r"shortcut\.(convolution|normalization)\.", _rename_shortcut),
+    (r"^classifier\.1\.", "fc."),
+)
+
+
+def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
+    return rename(from_torch_names(state), _HUGGINGFACE)
+
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "torchvision": from_torch_names,
+    "Hugging Face": _from_huggingface,
+}
+
+
 class ResNet(Classifier):
     """ResNet classifier, and the backbone of detectors.
 
@@ -198,8 +252,9 @@ class ResNet(Classifier):
             ResNet-18-vd and -34-vd have.
     """
 
-    variants = RESNET
-    key_maps = key_names.RESNET
+    variants = VARIANTS
+    expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.95), _EXCEPTIONS)
+    key_maps = KEY_MAPS
     classifier_layers = ("fc",)
     layer_names = r"layer\d+\.\d+"
 

@@ -6,6 +6,7 @@ which has timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import paddle
@@ -13,10 +14,11 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ...runtime.errors import UserError
-from . import segmentation_names
+from ...tasks.model import KeyMap, Variants
+from .key_names import BACKBONE, rename_network
 from .layers import MatrixProduct, linear
+from .mit import MixVisionTransformer
 from .segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
-from .variants import MMSEGMENTATIONS_SEGFORMER, SEGFORMER
 
 
 class MapEmbedding(nn.Layer):
@@ -102,6 +104,42 @@ class MmsegmentationsHead(nn.Layer):
         return self.conv_seg(self.dropout(self.fusion_conv(paddle.concat(maps, axis=1))))
 
 
+_SIZES = ("b0", "b1", "b2", "b3", "b4", "b5")  # of its MiT
+# Xie et al., SegFormer, 2021, table 6.
+VARIANTS: Variants = {
+    f"segformer_{size}": {"backbone": f"mit_{size}", "channels": 256 if size in ("b0", "b1") else 768}
+    for size in _SIZES
+}
+
+_MIT = MixVisionTransformer.key_maps
+_OWN_HEAD = "decode_head."
+_HUGGINGFACE = (
+    (r"^decode_head\.linear_c\.(\d)\.proj\.", lambda m: f"{_OWN_HEAD}linear_c{int(m[1]) + 1}.proj."),
+    (r"^decode_head\.linear_fuse\.weight$", f"{_OWN_HEAD}linear_fuse.conv.weight"),
+    (r"^decode_head\.batch_norm\.", f"{_OWN_HEAD}linear_fuse.bn."),
+    (r"^decode_head\.classifier\.", f"{_OWN_HEAD}linear_pred."),
+)
+_PADDLESEG = (
+    (r"^linear_fuse\._conv\.", f"{_OWN_HEAD}linear_fuse.conv."),
+    (r"^linear_fuse\._batch_norm\.", f"{_OWN_HEAD}linear_fuse.bn."),
+    (r"^linear_(c[1-4]|pred)\.", _OWN_HEAD + r"linear_\1."),
+)
+
+
+def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of NVlabs' SegFormer, without the classifier that its head inherits and does not use."""
+    ours = rename_network(_MIT["the authors'"], BACKBONE, (), state)
+    is_used = _OWN_HEAD + "linear_pred.weight" not in ours
+    return {name: value for name, value in ours.items() if is_used or not name.startswith(_OWN_HEAD + "conv_seg.")}
+
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "the authors'": _from_authors,
+    "Hugging Face": partial(rename_network, _MIT["Hugging Face"], "segformer.", _HUGGINGFACE),
+    "PaddleSeg": partial(rename_network, _MIT["the authors'"], BACKBONE, _PADDLESEG),
+}
+
+
 class SegFormer(Segmenter):
     """SegFormer; its logits have a quarter of the image's sides, rounded up.
 
@@ -109,8 +147,8 @@ class SegFormer(Segmenter):
         channels: of the head.
     """
 
-    variants = SEGFORMER
-    key_maps = segmentation_names.SEGFORMER
+    variants = VARIANTS
+    key_maps = KEY_MAPS
     classifier_layers = ("decode_head.linear_pred",)
     head: ClassVar[type[nn.Layer]] = SegFormerHead
     #: whose the other head is, how names of its weights end, and how names of the models that have it begin
@@ -156,14 +194,28 @@ class SegFormer(Segmenter):
         return []
 
 
+# mmsegmentation's networks of that name, and PaddleViT's, which has their weights: another head, one epsilon.
+MMSEG_VARIANTS: Variants = {
+    f"segformer_mmseg_{size}": {
+        "backbone": f"mit_{size}",
+        "backbone_options": {"patch_epsilon": 1e-6},
+        "channels": 256,
+    }
+    for size in _SIZES
+}
+MMSEG_KEY_MAPS: dict[str, KeyMap] = {
+    naming: partial(rename_network, _MIT[naming], BACKBONE, ()) for naming in ("mmsegmentation", "PaddleViT")
+}
+
+
 class MmsegmentationsSegFormer(SegFormer):
     """SegFormer with mmsegmentation's head, for its weights and PaddleViT's.
 
     Source: github.com/open-mmlab/mmsegmentation, configs/_base_/models/segformer_mit-b0.py of 2023.
     """
 
-    variants = MMSEGMENTATIONS_SEGFORMER
-    key_maps = segmentation_names.MMSEGMENTATIONS_SEGFORMER
+    variants = MMSEG_VARIANTS
+    key_maps = MMSEG_KEY_MAPS
     classifier_layers = ("decode_head.conv_seg",)
     head = MmsegmentationsHead
     other_head = (

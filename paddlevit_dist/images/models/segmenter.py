@@ -13,8 +13,8 @@ from paddle.nn import functional as F
 from ...models import create_model, fit_backbone_options, variant_options
 from ...runtime.autocast import as_dtype
 from ...tasks.model import Model
+from .key_names import BACKBONE
 from .layers import Conv2D, as_pair
-from .segmentation_names import BACKBONE
 
 _DEVIATION = 0.01  # of the first weights of a layer that classifies pixels, as in mmsegmentation
 

@@ -5,7 +5,8 @@ Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import functools
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from . import key_names
+from ...tasks.model import KeyMap, Variants
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier
+from .key_names import join_projections, rename, without
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, linear, rates_of_stages
+from .pretrained_input import ExpectedInput, list_inputs
 from .resampling import resize_relative_position_bias
-from .variants import SWIN
 
 Size = tuple[int, int]
 _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
@@ -269,6 +271,73 @@ class NormalizedPatches(PatchEmbedding):
         return x.reshape([-1, *self.grid, self.embed_dim])  # (batch, height, width, dim)
 
 
+# Liu et al., Swin Transformer, 2021, section 3.3.
+_TINY = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+_SMALL = {"embed_dim": 96, "depths": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)}
+_BASE = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
+_LARGE = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
+_AT_224 = {"image_size": 224, "patch_size": 4, "window_size": 7, "mlp_ratio": 4.0, "qkv_bias": True}
+_AT_384 = {"image_size": 384, "patch_size": 4, "window_size": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+
+VARIANTS: Variants = {
+    "swin_tiny_patch4_window7_224": dict(_AT_224, **_TINY),
+    "swin_small_patch4_window7_224": dict(_AT_224, **_SMALL),
+    "swin_base_patch4_window7_224": dict(_AT_224, **_BASE),
+    "swin_base_patch4_window12_384": dict(_AT_384, **_BASE),
+    "swin_large_patch4_window7_224": dict(_AT_224, **_LARGE),
+    "swin_large_patch4_window12_384": dict(_AT_384, **_LARGE),
+}
+
+_COMPUTED = ("relative_position_index", "attn_mask")
+
+
+def _next_stage(match: re.Match[str]) -> str:
+    """Others count patch merging as part of the preceding stage."""
+    return f"layers.{int(match[1]) + 1}.downsample."
+
+
+_AUTHORS = (
+    (r"^layers\.(\d{1,3})\.downsample\.", _next_stage),
+    (r"^head\.(weight|bias)$", r"head.fc.\1"),
+)
+
+_PADDLEVIT = (
+    (r"^patch_embedding\.patch_embed\.", "patch_embed.proj."),
+    (r"^patch_embedding\.norm\.", "patch_embed.norm."),
+    (r"^stages\.(\d{1,3})\.downsample\.", _next_stage),
+    (r"^stages\.", "layers."),
+    (r"^fc\.", "head.fc."),
+)
+
+_OF_SWIN = r"^(?:swin\.)?"
+_BLOCK = _OF_SWIN + r"encoder\.layers\.(\d+)\.blocks\.(\d+)\."
+_HUGGINGFACE = (
+    (_OF_SWIN + r"embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
+    (_OF_SWIN + r"embeddings\.norm\.", "patch_embed.norm."),
+    (_OF_SWIN + r"encoder\.layers\.(\d{1,3})\.downsample\.", _next_stage),
+    (_BLOCK + r"layernorm_before\.", r"layers.\1.blocks.\2.norm1."),
+    (_BLOCK + r"attention\.self\.", r"layers.\1.blocks.\2.attn."),
+    (_BLOCK + r"attention\.output\.dense\.", r"layers.\1.blocks.\2.attn.proj."),
+    (_BLOCK + r"layernorm_after\.", r"layers.\1.blocks.\2.norm2."),
+    (_BLOCK + r"intermediate\.dense\.", r"layers.\1.blocks.\2.mlp.fc1."),
+    (_BLOCK + r"output\.dense\.", r"layers.\1.blocks.\2.mlp.fc2."),
+    (_OF_SWIN + r"layernorm\.", "norm."),
+    (r"^classifier\.", "head.fc."),
+)
+
+
+def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ``SwinForImageClassification`` of transformers, also without the classifier."""
+    return join_projections(rename(without(state, _COMPUTED), _HUGGINGFACE), ("query", "key", "value"), "qkv")
+
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "PaddleViT": lambda state: rename(without(state, _COMPUTED), _PADDLEVIT),
+    "Hugging Face": _from_huggingface,
+    "the authors'": lambda state: rename(without(state, _COMPUTED), _AUTHORS),  # older versions of timm too
+}
+
+
 class SwinTransformer(PyramidClassifier):
     """Swin classifier.
 
@@ -281,8 +350,9 @@ class SwinTransformer(PyramidClassifier):
             zeros. With False windows are fitted to ``image_size``.
     """
 
-    variants = SWIN
-    key_maps = key_names.SWIN
+    variants = VARIANTS
+    expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
+    key_maps = KEY_MAPS
     classifier_layers = ("head.fc",)
     layer_names = r"layers\.\d+\.(?:downsample|blocks\.\d+)"
 

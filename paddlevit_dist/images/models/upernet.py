@@ -5,7 +5,9 @@ mmsegmentation's form, which the authors of Swin and ConvNeXt took, with an auxi
 parameters are mmsegmentation's, and timm's in the backbone; Linear weights are (in, out) as Paddle stores them.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,14 @@ from paddle.nn import functional as F
 
 from ...runtime.autocast import as_dtype
 from ...runtime.errors import UserError
-from . import segmentation_names
+from ...tasks.model import KeyMap, Variants
+from . import foundation_variants as foundation
+from .convnext import ConvNeXt
+from .key_names import BACKBONE, rename, rename_network, without
 from .layers import Conv2D, LayerNorm
+from .pvt_v2 import PyramidVisionTransformer
 from .segmenter import NormalizedConvolution, Segmenter, drop_layers, pixel_classifier, resize_maps
-from .variants import UPERNET
+from .swin import SwinTransformer
 
 _POOLED = (1, 2, 3, 6)  # sides of the pooled maps
 _NECK_SCALES = (4.0, 2.0, 1.0, 0.5)
@@ -124,6 +130,124 @@ class ViTNeck(nn.Layer):
         return scaled
 
 
+# UPerNet, Xiao et al., 2018, as the authors of its backbones have it: Liu et al., Swin Transformer, 2021, appendix
+# A2.3; Liu et al., ConvNeXt, 2022, appendix A.3; mmsegmentation's configs/vit. Norms of maps add Swin's epsilon or
+# ConvNeXt's; a stage of PVTv2 ends with one. A ViT's four maps have one resolution, and the auxiliary head reads
+# the last.
+_SWINS = {
+    "tiny": "swin_tiny_patch4_window7_224",
+    "small": "swin_small_patch4_window7_224",
+    "base": "swin_base_patch4_window7_224",
+    "base_window12": "swin_base_patch4_window12_384",
+}
+_OF_VIT = {"backbone_options": {"any_size": True}, "has_neck": True, "auxiliary_map": 3}
+
+VARIANTS: Variants = {
+    **{
+        f"upernet_swin_{size}": {"backbone": name, "backbone_options": {"any_size": True}, "norm_epsilon": 1e-5}
+        for size, name in _SWINS.items()
+    },
+    **{
+        f"upernet_convnext_{size}": {"backbone": f"convnext_{size}", "norm_epsilon": 1e-6}
+        for size in ("tiny", "small", "base")
+    },
+    **{f"upernet_pvtv2_b{number}": {"backbone": f"pvt_v2_b{number}"} for number in range(6)},
+    "upernet_vit_base": dict(_OF_VIT, backbone="vit_base_patch16_224", has_last_norm=True),
+    "upernet_deit_small": dict(_OF_VIT, backbone="deit_small_patch16_224"),
+    "upernet_deit_base": dict(_OF_VIT, backbone="deit_base_patch16_224"),
+    **{f"upernet_{name}": dict(_OF_VIT, backbone=backbone) for name, backbone in foundation.ON_MAPS.items()},
+}
+
+# UPerNet on Swin, ConvNeXt, PVTv2 and ViT: the backbone's name is in brackets where a project has several
+
+_SWIN_BLOCK = r"^stages\.(\d+)\.blocks\.(\d+)\."
+_IN_SWIN = r"layers.\1.blocks.\2."
+_SWIN_MMSEGMENTATION = (
+    (r"^patch_embed\.projection\.", "patch_embed.proj."),
+    (r"^stages\.(\d+)\.downsample\.", lambda m: f"layers.{int(m[1]) + 1}.downsample."),
+    (_SWIN_BLOCK + r"attn\.w_msa\.", _IN_SWIN + "attn."),
+    (_SWIN_BLOCK + r"ffn\.layers\.0\.0\.", _IN_SWIN + "mlp.fc1."),
+    (_SWIN_BLOCK + r"ffn\.layers\.1\.", _IN_SWIN + "mlp.fc2."),
+    (_SWIN_BLOCK, _IN_SWIN),
+)
+_CONVNEXT_MMSEGMENTATION = (
+    (r"\.depthwise_conv\.", ".dwconv."),
+    (r"\.pointwise_conv([12])\.", r".pwconv\1."),
+)
+_VIT_LAYER = r"^layers\.(\d+)\."
+_VIT_MMSEGMENTATION = (
+    (r"^patch_embed\.projection\.", "patch_embed.proj."),
+    (_VIT_LAYER + r"ln([12])\.", r"blocks.\1.norm\2."),
+    (_VIT_LAYER + r"attn\.attn\.in_proj_", r"blocks.\1.attn.qkv."),
+    (_VIT_LAYER + r"attn\.attn\.out_proj\.", r"blocks.\1.attn.proj."),
+    (_VIT_LAYER + r"ffn\.layers\.0\.0\.", r"blocks.\1.mlp.fc1."),
+    (_VIT_LAYER + r"ffn\.layers\.1\.", r"blocks.\1.mlp.fc2."),
+    (r"^ln1\.", "norm."),
+)
+_HEAD = "decode_head."
+_UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbors, row by row, are ours, column by column
+
+
+def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of mmsegmentation's Swin, which merges patches with the four values of each channel side by side."""
+    ours = rename(without(state, ("relative_position_index",)), _SWIN_MMSEGMENTATION)
+    for name, value in ours.items():
+        if ".downsample." in name and value.shape[-1] % 4 == 0:
+            apart = value.reshape(*value.shape[:-1], -1, 4)[..., _UNFOLDED]  # (..., channels, neighbors)
+            ours[name] = np.moveaxis(apart, -1, -2).reshape(value.shape)
+    return ours
+
+
+def _convnext_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
+    return ConvNeXt.key_maps["the authors'"](rename(state, _CONVNEXT_MMSEGMENTATION))
+
+
+_MMSEGMENTATION = (
+    (r"^backbone\.norm(\d)\.", r"norms.\1."),
+    (r"^(neck\.(?:lateral_convs|convs)\.\d)\.conv\.", r"\1."),
+)
+_HUGGINGFACE = (
+    (r"^backbone\.hidden_states_norms\.stage(\d)\.", lambda m: f"norms.{int(m[1]) - 1}."),
+    (r"^(decode|auxiliary)_head\.classifier\.", r"\1_head.conv_seg."),
+    (r"\.batch_norm\.", ".bn."),
+)
+
+
+def _in_sequence(match: "re.Match[str]") -> str:
+    """Of PaddleViT's layers in a row: a convolution, then its norm."""
+    heads = {"decoder": "decode_head", "aux_decoder": "auxiliary_head"}
+    return f"{heads[match[1]]}.{match[2]}.{'conv' if match[3] == '0' else 'bn'}."
+
+
+_PADDLEVIT = (
+    (r"^layer_norms\.", "norms."),
+    (
+        r"^decoder\.psp_modules\.pool_branches\.(\d)\.([12])\.",
+        lambda m: f"{_HEAD}psp_modules.{m[1]}.1.{'conv' if m[2] == '1' else 'bn'}.",
+    ),
+    (r"^(aux_decoder|decoder)\.((?:(?:lateral_|fpn_)?convs\.\d)|(?:fpn_)?bottleneck)\.([01])\.", _in_sequence),
+    (r"^decoder\.", _HEAD),
+    (r"^aux_decoder\.", "auxiliary_head."),
+)
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "PaddleViT": partial(rename_network, SwinTransformer.key_maps["PaddleViT"], "encoder.", _PADDLEVIT),
+    **{
+        f"{naming} ({kind})": partial(rename_network, to_ours, BACKBONE, rules)
+        for naming, kind, to_ours, rules in (
+            ("the authors'", "Swin", SwinTransformer.key_maps["the authors'"], _MMSEGMENTATION),
+            ("the authors'", "ConvNeXt", ConvNeXt.key_maps["the authors'"], _MMSEGMENTATION),
+            ("the authors'", "PVTv2", PyramidVisionTransformer.key_maps["the authors'"], ()),
+            ("mmsegmentation", "Swin", _swin_from_mmsegmentation, _MMSEGMENTATION),
+            ("mmsegmentation", "ConvNeXt", _convnext_from_mmsegmentation, _MMSEGMENTATION),
+            ("mmsegmentation", "ViT", partial(rename, rules=_VIT_MMSEGMENTATION), _MMSEGMENTATION),
+            ("Hugging Face", "Swin", SwinTransformer.key_maps["Hugging Face"], _HUGGINGFACE),
+            ("Hugging Face", "ConvNeXt", ConvNeXt.key_maps["Hugging Face"], _HUGGINGFACE),
+        )
+    },
+}
+
+
 class UPerNet(Segmenter):
     """UPerNet; its logits have the resolution of the finest map, a quarter of the image's sides.
 
@@ -137,8 +261,8 @@ class UPerNet(Segmenter):
         has_neck: maps of one resolution, a ViT's, are brought to four.
     """
 
-    variants = UPERNET
-    key_maps = segmentation_names.UPERNET
+    variants = VARIANTS
+    key_maps = KEY_MAPS
     classifier_layers = ("decode_head.conv_seg", "auxiliary_head.conv_seg")
     auxiliary_weight = 0.4
 
@@ -186,7 +310,7 @@ class UPerNet(Segmenter):
         Raises:
             UserError: the weights are of a ViT whose last map is normalized, and this one's is not.
         """
-        if self.neck is not None and not self.has_last_norm and f"{segmentation_names.BACKBONE}norm.weight" in state:
+        if self.neck is not None and not self.has_last_norm and f"{BACKBONE}norm.weight" in state:
             raise UserError(
                 "these are weights of a UPerNet that normalizes the last map of its ViT, which this one does not: "
                 "build it with has_last_norm=True, as upernet_vit_base is"

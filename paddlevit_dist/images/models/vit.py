@@ -4,7 +4,9 @@ Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, ta
 Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,16 @@ from paddle.nn import functional as F
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import constant
-from . import key_names
+from ...tasks.model import KeyMap, Variants
+from . import foundation_variants as foundation
 from .attention import MultiHeadAttention, attend
 from .classifier import Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
+from .key_names import jax_layout, join_projections, rename, without_jax_prefix
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
+from .pretrained_input import HALF, ExpectedInput, list_inputs
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
 from .simple_pyramid import SimplePyramid
-from .variants import VIT
 from .vit_blocks import AttentionPool, BlockConfig, ConfigurableBlock, TokenGrid, validate_block_config
 
 POOLS, RESAMPLINGS = ("token", "average", "attention"), (BICUBIC, ANTIALIASED, OFFSET)
@@ -60,6 +64,124 @@ class ViTBlock(nn.Layer):
         return x if count is None else x[:, :count]
 
 
+# Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
+TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
+SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
+BASE = {"embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+LARGE = {"embed_dim": 1024, "depth": 24, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
+HUGE = {"embed_dim": 1280, "depth": 32, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
+
+_OF_IMAGENET_21K: Variants = {
+    "vit_tiny_patch16_224": dict(image_size=224, patch_size=16, **TINY),
+    "vit_tiny_patch16_384": dict(image_size=384, patch_size=16, **TINY),
+    "vit_small_patch16_224": dict(image_size=224, patch_size=16, **SMALL),
+    "vit_small_patch16_384": dict(image_size=384, patch_size=16, **SMALL),
+    "vit_small_patch32_224": dict(image_size=224, patch_size=32, **SMALL),
+    "vit_small_patch32_384": dict(image_size=384, patch_size=32, **SMALL),
+    "vit_base_patch16_224": dict(image_size=224, patch_size=16, **BASE),
+    "vit_base_patch16_384": dict(image_size=384, patch_size=16, **BASE),
+    "vit_base_patch32_224": dict(image_size=224, patch_size=32, **BASE),
+    "vit_base_patch32_384": dict(image_size=384, patch_size=32, **BASE),
+    "vit_large_patch16_224": dict(image_size=224, patch_size=16, **LARGE),
+    "vit_large_patch16_384": dict(image_size=384, patch_size=16, **LARGE),
+    "vit_large_patch32_224": dict(image_size=224, patch_size=32, **LARGE),
+    "vit_large_patch32_384": dict(image_size=384, patch_size=32, **LARGE),
+    "vit_large_patch14_224": dict(image_size=224, patch_size=14, **LARGE),
+    "vit_huge_patch14_224": dict(image_size=224, patch_size=14, **HUGE),
+}
+_DEFAULT = dict(image_size=224, patch_size=16, **BASE)  # a start for configurations that give their own dimensions
+VARIANTS: Variants = {"vit": _DEFAULT, **_OF_IMAGENET_21K, **foundation.FOUNDATION}
+EXPECTED_INPUTS = {
+    **list_inputs(_OF_IMAGENET_21K, ExpectedInput(HALF, HALF, 0.9)),
+    **foundation.EXPECTED_INPUTS,
+}
+
+_PADDLEVIT = (
+    (r"^position_embedding$", "pos_embed"),
+    (r"^patch_embedding\.patch_embedding\.", "patch_embed.proj."),
+    (r"^encoder\.layers\.(\d+)\.attn_norm\.", r"blocks.\1.norm1."),
+    (r"^encoder\.layers\.(\d+)\.attn\.qkv\.", r"blocks.\1.attn.qkv."),
+    (r"^encoder\.layers\.(\d+)\.attn\.out\.", r"blocks.\1.attn.proj."),
+    (r"^encoder\.layers\.(\d+)\.mlp_norm\.", r"blocks.\1.norm2."),
+    (r"^encoder\.layers\.(\d+)\.mlp\.", r"blocks.\1.mlp."),
+    (r"^encoder\.encoder_norm\.", "norm."),
+    (r"^classifier\.", "head."),
+    (r"^classifier_dist\.", "head_dist."),
+)
+
+_OF_VIT = r"^(?:vit\.|deit\.)?"
+_HUGGINGFACE = (
+    (_OF_VIT + r"embeddings\.cls_token$", "cls_token"),
+    (_OF_VIT + r"embeddings\.distillation_token$", "dist_token"),
+    (_OF_VIT + r"embeddings\.position_embeddings$", "pos_embed"),
+    (_OF_VIT + r"embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
+    (_OF_VIT + r"encoder\.layer\.(\d+)\.layernorm_before\.", r"blocks.\1.norm1."),
+    (_OF_VIT + r"encoder\.layer\.(\d+)\.attention\.attention\.", r"blocks.\1.attn."),
+    (_OF_VIT + r"encoder\.layer\.(\d+)\.attention\.output\.dense\.", r"blocks.\1.attn.proj."),
+    (_OF_VIT + r"encoder\.layer\.(\d+)\.layernorm_after\.", r"blocks.\1.norm2."),
+    (_OF_VIT + r"encoder\.layer\.(\d+)\.intermediate\.dense\.", r"blocks.\1.mlp.fc1."),
+    (_OF_VIT + r"encoder\.layer\.(\d+)\.output\.dense\.", r"blocks.\1.mlp.fc2."),
+    (_OF_VIT + r"layernorm\.", "norm."),
+    (r"^(?:cls_)?classifier\.", "head."),
+    (r"^distillation_classifier\.", "head_dist."),
+)
+
+# Of the original JAX models (google-research/vision_transformer, big_vision), levels joined by "/".
+_BLOCK = r"^Transformer/encoderblock_(\d+)/"
+_GOOGLE = (
+    (r"^cls$", "cls_token"),
+    (r"^Transformer/posembed_input/pos_embedding$", "pos_embed"),
+    (r"^embedding/", "patch_embed.proj."),
+    (_BLOCK + r"LayerNorm_0/", r"blocks.\1.norm1."),
+    (_BLOCK + r"MultiHeadDotProductAttention_\d+/out/", r"blocks.\1.attn.proj."),
+    (_BLOCK + r"MultiHeadDotProductAttention_\d+/", r"blocks.\1.attn."),
+    (_BLOCK + r"LayerNorm_[12]/", r"blocks.\1.norm2."),
+    (_BLOCK + r"MlpBlock_\d+/Dense_0/", r"blocks.\1.mlp.fc1."),
+    (_BLOCK + r"MlpBlock_\d+/Dense_1/", r"blocks.\1.mlp.fc2."),
+    (r"^Transformer/encoder_norm/", "norm."),
+    (r"^head/", "head."),
+)
+
+
+def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
+    return join_projections(rename(state, _HUGGINGFACE), ("query", "key", "value"), "qkv")
+
+
+def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
+    result = jax_layout(rename(without_jax_prefix(state), _GOOGLE))
+    for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
+        _join_heads(result, name.rpartition(".query.")[0])
+    return result
+
+
+def _join_heads(state: dict[str, Any], attention: str) -> None:
+    """Query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim), the output to (heads head dim, dim).
+
+    Other shapes are left unchanged.
+    """
+    parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
+    for kind, ndim in (("weight", 3), ("bias", 2)):
+        arrays: list[Any] = [state.get(f"{part}.{kind}") for part in parts]
+        if any(array is None or array.ndim != ndim or array.shape != arrays[0].shape for array in arrays):
+            continue
+        flat = [array.reshape(array.shape[:-2] + (-1,)) for array in arrays]
+        state[f"{attention}.qkv.{kind}"] = np.concatenate(flat, axis=-1)
+        for part in parts:
+            del state[f"{part}.{kind}"]
+    output = state.get(f"{attention}.proj.weight")
+    if output is not None and output.ndim == 3:
+        state[f"{attention}.proj.weight"] = output.reshape(-1, output.shape[-1])
+
+
+KEY_MAPS: dict[str, KeyMap] = {
+    "PaddleViT": partial(rename, rules=_PADDLEVIT),
+    "Hugging Face": _from_huggingface,
+    "Google": _from_google,
+}
+
+
 class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
@@ -82,8 +204,9 @@ class VisionTransformer(Classifier):
         pyramid_maps: how many, at most four.
     """
 
-    variants = VIT
-    key_maps = {**key_names.VIT, **FOUNDATION}
+    variants = VARIANTS
+    expected_inputs = EXPECTED_INPUTS
+    key_maps = {**KEY_MAPS, **FOUNDATION}
     layer_names = r"blocks\.\d+"
     extra_tokens = 0  # in front of the patches, in addition to a class token and registers
 

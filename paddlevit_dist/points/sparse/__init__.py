@@ -21,8 +21,7 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 - ``tensor``: ``SparseTensor`` and operations on several of them; ``fields``: points between voxels, dense arrays
 - ``layers``, ``padded`` (spconv's rule), ``depthwise``, ``pooling``, ``per_scene``, ``functional``: building blocks
 - ``switching``: keyword arguments of other libraries' layers
-- ``weights``: conversion from spconv and torchsparse; ``minkunet``, ``variants``: networks, and their names without
-  Paddle
+- ``weights``: conversion from spconv and torchsparse; ``minkunet``: networks
 """
 
 from ...runtime.lazy_names import lazy_names

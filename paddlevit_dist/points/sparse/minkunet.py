@@ -13,10 +13,10 @@ import paddle
 from paddle import nn
 
 from ...checkpoint.load import from_torch_names
+from ...tasks.model import Variants
 from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
 from .pooling import GlobalPooling
 from .tensor import SparseTensor, cat
-from .variants import CLASSIFIER, MINKUNET, TUTORIAL
 
 
 class ResidualBlock(nn.Layer):
@@ -80,6 +80,25 @@ class MinkEncoder(SparseNetwork):
         return features
 
 
+# MinkowskiEngine 0.5, examples/minkunet.py.
+_DOWN = (32, 64, 128, 256)
+_DEPTHS = {"14": (1,) * 8, "18": (2,) * 8, "34": (2, 3, 4, 6, 2, 2, 2, 2)}
+_UP = {
+    "14a": (128, 128, 96, 96),
+    "14b": (128, 128, 128, 128),
+    "14c": (192, 192, 128, 128),
+    "18a": (128, 128, 96, 96),
+    "18b": (128, 128, 128, 128),
+    "18c": (192, 192, 128, 128),  # not in MinkowskiEngine: the widths of 14c
+    "34a": (256, 128, 64, 64),
+    "34b": (256, 128, 64, 32),
+    "34c": (256, 128, 96, 96),
+}
+VARIANTS: Variants = {
+    f"minkunet{name}": {"depths": _DEPTHS[name[:2]], "widths": _DOWN + up} for name, up in _UP.items()
+}
+
+
 class MinkUNet(MinkEncoder):
     """U-Net over five levels of voxels, strides 1 to 16.
 
@@ -92,15 +111,15 @@ class MinkUNet(MinkEncoder):
         dimension: spatial axes, 1 to 4.
     """
 
-    variants = MINKUNET
+    variants = VARIANTS
     classifier_layers = ("final",)
 
     def __init__(
         self,
         num_classes: int = 20,
         in_channels: int = 3,
-        depths: Sequence[int] = MINKUNET["minkunet14a"]["depths"],
-        widths: Sequence[int] = MINKUNET["minkunet14a"]["widths"],
+        depths: Sequence[int] = VARIANTS["minkunet14a"]["depths"],
+        widths: Sequence[int] = VARIANTS["minkunet14a"]["widths"],
         first_channels: int = 32,
         dimension: int = 3,
     ):
@@ -136,6 +155,9 @@ class MinkUNet(MinkEncoder):
         self.final = _classifier(self.num_features, num_classes, self.dimension)
 
 
+CLASSIFIER_VARIANTS: Variants = {f"mink_classifier{name}": {"depths": depths[:4]} for name, depths in _DEPTHS.items()}
+
+
 class MinkClassifier(MinkEncoder):
     """Classifier of scenes: encoder of the U-Nets, mean over the voxels of each scene, and a linear layer.
 
@@ -146,15 +168,15 @@ class MinkClassifier(MinkEncoder):
         in_channels, depths, widths, first_channels, dimension: see ``MinkEncoder``.
     """
 
-    variants = CLASSIFIER
+    variants = CLASSIFIER_VARIANTS
     classifier_layers = ("head",)
 
     def __init__(
         self,
         num_classes: int = 40,
         in_channels: int = 3,
-        depths: Sequence[int] = CLASSIFIER["mink_classifier14"]["depths"],
-        widths: Sequence[int] = MINKUNET["minkunet14a"]["widths"][:4],
+        depths: Sequence[int] = CLASSIFIER_VARIANTS["mink_classifier14"]["depths"],
+        widths: Sequence[int] = VARIANTS["minkunet14a"]["widths"][:4],
         first_channels: int = 32,
         dimension: int = 3,
     ):
@@ -187,7 +209,7 @@ class TutorialNetwork(SparseNetwork):
         dimension: spatial axes, 1 to 4.
     """
 
-    variants = TUTORIAL
+    variants = {"minkunet_tutorial": {}}
     classifier_layers = ("conv4",)
     key_maps = {"MinkowskiEngine": from_torch_names}
 

@@ -45,6 +45,7 @@ from ..nonzero import read_region, regions_per_channel, set_region
 from ..reading import import_extra
 from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
+from ..unet3d import axis_options, level_steps, read_strides
 from .dataset import IGNORED, SegmentedVolumes
 from .figures import class_slices, segmentation_figures
 from .fingerprint import find_misnamed, fingerprint
@@ -63,9 +64,9 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
-    the background in each crop where it occurs. With deep supervision, level k, at half the resolution of level k - 1,
-    has both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are every 2^k-th voxel. Regions
-    have binary cross-entropy and Dice, see ``region_losses``. Scores:
+    the background in each crop where it occurs. With deep supervision, level k, at a lower resolution than k - 1,
+    has both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are the labels of its
+    voxels. Regions have binary cross-entropy and Dice, see ``region_losses``. Scores:
     each volume is evaluated separately, each voxel once, at the stored size of its labels, so scores do not depend on
     batches or processes.
 
@@ -183,6 +184,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
             norm=volumes.UNET_NORM,
             activation=volumes.UNET_ACTIVATION,
             supervised=self.supervised,
+            **axis_options(volumes),
         )
 
     # ---- training ------------------------------------------------------------------------------------------------
@@ -193,11 +195,16 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         volumes = self.config.VOLUMES
         return max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
 
+    def _downsample(self, labels: Any, level: int) -> Any:
+        """Take the voxels of labels (N, depth, height, width) that a level has."""
+        depth, height, width = level_steps(read_strides(self.config.VOLUMES))[level]
+        return labels[:, ::depth, ::height, ::width]
+
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, int]:
         """Count the voxels, and the classes of crops, that each loss term averages over."""
         numbers = {}
         for level in range(self.supervised + 1):
-            labels = downsample_labels(batch["labels"], level)
+            labels = self._downsample(batch["labels"], level)
             crop_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1)[:IGNORED] for row in labels])
             regions, present = len(self.regions), np.count_nonzero(crop_counts[:, 1:])
             numbers[term_name("cross_entropy", level)] = int(crop_counts.sum()) * (regions or 1)
@@ -218,7 +225,7 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
         terms = {}
         with autocast.off():
             for level, maps in enumerate(outputs):
-                labels = downsample_labels(batch["labels"], level).astype("int64").flatten(1)  # (N, voxels)
+                labels = self._downsample(batch["labels"], level).astype("int64").flatten(1)  # (N, voxels)
                 logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
                 weight = 0.5**level / total
                 for kind, (loss, count) in self._losses(logits, labels).items():
@@ -406,12 +413,6 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
 def term_name(kind: str, level: int) -> str:
     """Return the name of a loss term, such as "dice 1/2"."""
     return kind if not level else f"{kind} 1/{2**level}"
-
-
-def downsample_labels(labels: Any, level: int) -> Any:
-    """Take every 2**level-th voxel of labels (N, depth, height, width)."""
-    step = 2**level
-    return labels[:, ::step, ::step, ::step]
 
 
 def _to_class_numbers(record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:

@@ -9,6 +9,7 @@ from .reading import PAGES
 GPU = "needs GPUs, ImageNet and published weights"
 CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
+MEMORY = "needs a GPU, whose memory is tried; tests/nightly/engine/test_batch_size.py makes one up"
 HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
 SELFTEST = "tests/nightly/distributed/test_selftest.py"
@@ -20,7 +21,7 @@ ONNX_BOXES = "needs the extra onnx; tests/integration/images/detection/test_expo
 RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NUSCENES = "tests/nightly/points/test_nuscenes.py runs it on scans that it draws"
-NNUNET = "tests/integration/volumes/test_nnunet_training.py trains on a folder of nnU-Net's and predicts"
+NNUNET = "tests/integration/volumes/test_nnunet_training.py plans, trains on a folder of nnU-Net's and predicts"
 PAGE_OF_ITS_OWN = "tests/nightly/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
 CONTAINER = "needs Docker; tests/nightly/test_container.py does the steps of the file"
@@ -33,6 +34,8 @@ NOT_RUN = {
     "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
     "-dataset='imagenet2012' -batch_size=16 -data_path='/dataset/imagenet' -eval "
     "-pretrained='./vit_base_patch16_224'": GPU,
+    "python main_multi_gpu.py -cfg=./configs/vit_base_patch16_224.yaml -data_path=/dataset/imagenet -batch_size=auto "
+    "-output=./output/fitted": MEMORY,
     "python -m paddle.distributed.launch --nnodes 2 --rank 0 --master 10.0.0.1:38700 main_multi_gpu.py "
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "python -m paddle.distributed.launch --nnodes 2 --rank 1 --master 10.0.0.1:38700 main_multi_gpu.py "
@@ -69,9 +72,8 @@ NOT_RUN = {
     "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336": DOWNLOAD,
     "python main_multi_gpu.py -cfg=./configs/linear_dinov3_small_ade20k.yaml -data_path=/dataset/ade20k": DOWNLOAD,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
-    "python main_multi_gpu.py -cfg=./configs/volume_unet3d_phantoms.yaml -dataset=nnunet -data_path=./data -epochs=300 "
-    "VOLUMES.SPACING_MM '[2.5,0.8,0.8]' VOLUMES.CROP_SIZE '[48,128,128]' VOLUMES.NORMALIZE '[ct,z_score]' "
-    "VOLUMES.INTENSITY_WINDOW '[-160,240]' VOLUMES.UNET_WIDTH 32 VOLUMES.UNET_DEPTH 5 -output=./output/livers": NNUNET,
+    "python -m paddlevit_dist prepare plan data plan.yaml -memory_gb=12": NNUNET,
+    "python main_multi_gpu.py -cfg=./plan.yaml -epochs=300 -output=./output/livers": NNUNET,
     "python -m paddlevit_dist predict output/livers scans/ --output=livers": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "

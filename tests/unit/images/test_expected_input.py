@@ -11,9 +11,9 @@ from PIL import Image
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.expected_input import format_stronger_pretrained_hint
-from paddlevit_dist.images.models import variants
 from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
+from paddlevit_dist.model_names import read_model_names
 from paddlevit_dist.settings import load
 from paddlevit_dist.settings.table import leaves
 
@@ -58,9 +58,6 @@ def expanded():
                 yield before + middle + after, facts
 
 
-CLASSIFIERS = "VIT DEIT DISTILLED_DEIT SWIN CAIT PVT_V2 MIT MLP_MIXER CONVNEXT RESNET HGNETV2".split()
-
-
 def found_in(configuration):
     data = configuration.values.DATA
     return (data.IMAGENET_MEAN, data.IMAGENET_STD), data.CROP_PCT, data.IMAGE_SIZE, data.INTERPOLATION
@@ -68,8 +65,10 @@ def found_in(configuration):
 
 def test_every_variant_of_a_classifier_is_fed_as_timm_feeds_it():
     facts = dict(expanded())
-    names = {name for family in CLASSIFIERS for name in getattr(variants, family)}
-    assert set(facts) == names - {"vit", *FOUNDATION}
+    names = {
+        name for family in read_model_names().values() for name, expected in family.items() if expected is not None
+    }
+    assert set(facts) == names - {*FOUNDATION}
     sizes = {name: next((size for size in (384, 448) if name.endswith(str(size))), 224) for name in facts}
     sizes["resnet101d"] = 256
     rows = {name: (*facts[name], sizes[name]) for name in facts}

@@ -96,6 +96,8 @@ def test_batch_size_is_for_evaluation_too_unless_that_is_given(load_text):
 
     assert load_text(yaml, "-batch_size=16").values.DATA.BATCH_SIZE_EVAL == 16
     assert load_text(yaml, "-batch_size_eval=4", "-batch_size=16").values.DATA.BATCH_SIZE_EVAL == 4
+    found = load_text(yaml, "-batch_size=auto").values.DATA  # the file's batch times its accumulation stays
+    assert found.FIND_BATCH_SIZE and (found.BATCH_SIZE, found.BATCH_SIZE_EVAL) == (256, 8)
     overridden = load_text(yaml, "-batch_size=16", "DATA.BATCH_SIZE_EVAL", "2")
     assert overridden.values.DATA.BATCH_SIZE_EVAL == 2 and overridden.notices == []
     assert load_text(yaml).values.DATA.BATCH_SIZE_EVAL == 8

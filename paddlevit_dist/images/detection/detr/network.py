@@ -13,7 +13,7 @@ from paddle.nn import functional as F
 
 from ....models import model_options
 from ....runtime.errors import UserError
-from ....tasks.model import ClassLayout
+from ....tasks.model import ClassLayout, Variants
 from ...models.layers import Conv2D
 from .. import key_names
 from ..detector import (
@@ -27,7 +27,6 @@ from ..detector import (
     single_or_double,
     uniform,
 )
-from ..variants import DETR
 from .criterion import SetCriterion, load_solver
 from .transformer import (
     AnchorPoints,
@@ -40,6 +39,46 @@ from .transformer import (
 )
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
+
+
+# Carion et al., End-to-End Object Detection with Transformers, 2020, section 4 and table 1. The stem, the first stage
+# and all batch norms of the backbone are frozen; DC5 dilates the last stage. Recipes set dropout, 0.1 in the paper.
+_PUBLISHED = {
+    "embed_dim": 256,
+    "num_heads": 8,
+    "feedforward": 2048,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "num_queries": 100,
+    "frozen_batch_norm": True,
+    "frozen_stages": 2,
+}
+# For images of 48 to 96 pixels, on CPUs: a backbone of two narrow stages with stride 8, trained from scratch, and
+# queries initialized as points on a grid.
+_SMALL = {
+    "backbone": "resnet18",
+    "backbone_options": {"depths": (2, 2), "dims": (32, 64)},
+    "embed_dim": 128,
+    "num_heads": 4,
+    "feedforward": 256,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "num_queries": 25,
+    "frozen_batch_norm": False,
+    "frozen_stages": 0,
+    "anchors": True,
+}
+
+VARIANTS: Variants = {
+    "detr": dict(backbone="resnet50", **_PUBLISHED),  # a start for configurations that give their own dimensions
+    "detr_resnet18": dict(backbone="resnet18", **_PUBLISHED),
+    "detr_resnet34": dict(backbone="resnet34", **_PUBLISHED),
+    "detr_resnet50": dict(backbone="resnet50", **_PUBLISHED),
+    "detr_resnet50_dc5": dict(backbone="resnet50", dilation=True, **_PUBLISHED),
+    "detr_resnet101": dict(backbone="resnet101", **_PUBLISHED),
+    "detr_resnet101_dc5": dict(backbone="resnet101", dilation=True, **_PUBLISHED),
+    "detr_small": _SMALL,
+}
 
 
 class Detr(QueryDetector):
@@ -69,7 +108,7 @@ class Detr(QueryDetector):
 
     """
 
-    variants = DETR
+    variants = VARIANTS
     coco_outputs = key_names.DETR_OUTPUTS
     key_maps = key_names.DETR
     classifier_layers = ("class_embed",)

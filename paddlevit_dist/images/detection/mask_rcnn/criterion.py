@@ -11,9 +11,9 @@ from ....runtime.transfers import read, to_device_together
 from ....tasks.step_types import LossTerm
 from ..boxes import box_iou, encode_boxes
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
-from ..variants import MaskRcnnRules
 from .region_heads import RegionBatch, assign_levels, build_placeholder_region, roi_align
 from .region_proposals import match, sample
+from .rules import MaskRcnnRules
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 

@@ -17,17 +17,17 @@ from ....models import create_model, fit_backbone_options
 from ....runtime.autocast import as_dtype
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant, read, to_device
-from ....tasks.model import ClassLayout, Model
+from ....tasks.model import ClassLayout, Model, Variants
 from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names
 from ..boxes import clip_boxes, decode_boxes
 from ..detections import DetectedObjects
 from ..detector import DetectionCriterion, DetectionTargets, Detector, Outputs, uniform, zeros
-from ..variants import FASTER_RCNN, MASK_RCNN, MaskRcnnRules
 from .criterion import MaskRcnnCriterion, crop_mask_targets, sample_region_targets
 from .region_heads import RegionHeads, build_placeholder_region, paste
 from .region_proposals import ProposalNetwork, suppress
+from .rules import MaskRcnnRules
 
 _AFTER_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on, so they get no gradients
 
@@ -118,6 +118,51 @@ class ImageDetections(NamedTuple):
     labels: paddle.Tensor
 
 
+VARIANTS: Variants = {
+    # torchvision's maskrcnn_resnet50_fpn, version 1: stem, layer1 and batch norms are frozen
+    "mask_rcnn_resnet50_fpn": {
+        "backbone": "resnet50",
+        "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
+    },
+    # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code, which is MMDetection's: each map is
+    # normalized, the number of samples of a region depends on its size, boxes learn by L1
+    "mask_rcnn_swin_tiny_fpn": {
+        "backbone": "swin_tiny_patch4_window7_224",
+        "backbone_options": {"any_size": True},
+        "feature_norm": True,
+        "rules": {
+            "rounds_anchors": False,
+            "proposals_before": 2000,
+            "proposals_after": 1000,
+            "lowest_overlap": 0.3,
+            "samples_per_bin": -1,
+            "aligned": True,
+            "anchor_beta": 0.0,
+            "box_beta": 0.0,
+        },
+    },
+    # for images of 64 to 128 pixels, such as synthetic_shapes, with objects a tenth of the size of COCO's
+    "mask_rcnn_small": {
+        "backbone": "resnet18",
+        "backbone_options": {"dims": (16, 32, 64, 64), "depths": (1, 1, 1, 1)},
+        "pyramid_channels": 48,
+        "region_channels": 128,
+        "mask_channels": (48, 48),
+        "rules": {
+            "anchor_sizes": (8, 16, 32, 64, 96),
+            "reference_size": 56,
+            "proposals_before": 200,
+            "proposals_after": 100,
+            "evaluated_before": 100,
+            "evaluated_after": 50,
+            "anchor_samples": 64,
+            "region_samples": 32,
+            "detections": 30,
+        },
+    },
+}
+
+
 class MaskRCNN(Detector):
     """Detects boxes, classes and masks of objects.
 
@@ -140,7 +185,7 @@ class MaskRCNN(Detector):
 
     learns_masks = True
     reference_normalizer = "as by torchvision: each term by the samples of each device"
-    variants = MASK_RCNN
+    variants = VARIANTS
     coco_outputs = key_names.TORCHVISION_OUTPUTS
     key_maps = key_names.MASK_RCNN
     classifier_layers = (
@@ -366,7 +411,8 @@ class FasterRCNN(MaskRCNN):
     """
 
     learns_masks = False
-    variants = FASTER_RCNN
+    # torchvision's fasterrcnn_resnet50_fpn, version 1
+    variants = {"faster_rcnn_resnet50_fpn": VARIANTS["mask_rcnn_resnet50_fpn"]}
 
 
 def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: MaskRcnnRules) -> ImageDetections | None:

@@ -16,7 +16,7 @@ from ....runtime.transfers import constant, read, to_device, to_device_together
 from ...models.layers import Conv2D, Conv2DTranspose
 from ..boxes import box_areas
 from ..detector import dense, normal, single_or_double, zeros
-from ..variants import MaskRcnnRules
+from .rules import MaskRcnnRules
 
 _LEVEL_EPSILON = 1e-6  # torchvision's: a side of exactly 2 x 224 belongs to the next level
 _MASK_THRESHOLD = 0.5  # pixels above belong to the object

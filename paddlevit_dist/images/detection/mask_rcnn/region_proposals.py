@@ -16,7 +16,7 @@ from ....runtime.transfers import constant, read
 from ...models.layers import Conv2D
 from ..boxes import box_iou, clip_boxes, decode_boxes, encode_boxes
 from ..detector import DetectionTargets, normal, single_or_double, zeros
-from ..variants import MaskRcnnRules
+from .rules import MaskRcnnRules
 
 POSITIVE, NEGATIVE, NEITHER = 1, 0, -1
 _GOLDEN_RATIO = 0.6180339887498949  # fractional parts of its multiples are evenly distributed

@@ -18,7 +18,7 @@ from support.every_classifier import (
     small_model,
 )
 
-from paddlevit_dist.images.models import variants
+from paddlevit_dist.model_names import read_model_names
 from paddlevit_dist.models import create_model, list_models, variant_options
 from paddlevit_dist.registry import CLASS_LABELS, SPELLINGS, annotation_type
 from paddlevit_dist.runtime.errors import UserError
@@ -28,9 +28,9 @@ def test_every_name_is_listed_and_every_spelling_means_a_name():
     assert set(NAMES) | set(SPELLINGS) <= set(list_models())
     for spelling, name in SPELLINGS.items():
         assert name in NAMES and variant_options(spelling) == variant_options(name)
-    tables = [table for name, table in vars(variants).items() if name.isupper() and not name.startswith("_")]
-    classifiers = [name for table in tables for name in table if annotation_type("model", name) == CLASS_LABELS]
-    assert sorted(classifiers) == sorted(NAMES)  # each stands in one table
+    names = [name for family in read_model_names().values() for name in family]
+    classifiers = [name for name in names if annotation_type("model", name) == CLASS_LABELS]
+    assert sorted(classifiers) == sorted(NAMES)  # each belongs to one family
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)

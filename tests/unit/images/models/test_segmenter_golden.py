@@ -7,7 +7,7 @@ import pytest
 from support.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.models.segmentation_names import SEGFORMER, UPERNET
+from paddlevit_dist.images.models import SegFormer, UPerNet
 from paddlevit_dist.models import create_model
 
 GOLDEN, ARRAYS = description("segmentation"), arrays("segmentation")
@@ -69,7 +69,8 @@ def sampled(value, like):
 
 
 def our_name(name, theirs, shape):
-    maps = SEGFORMER["Hugging Face"], UPERNET["Hugging Face (Swin)"], UPERNET["Hugging Face (ConvNeXt)"]
+    maps = [SegFormer.key_maps["Hugging Face"]]
+    maps += [UPerNet.key_maps[f"Hugging Face ({backbone})"] for backbone in ("Swin", "ConvNeXt")]
     to_ours = maps[0] if is_segformer(name) else maps[1 if "swin" in name else 2]
     return next(iter(to_ours({theirs: np.zeros(shape)})))
 

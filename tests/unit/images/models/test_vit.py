@@ -6,9 +6,9 @@ import paddle
 import pytest
 from PIL import Image
 
+from paddlevit_dist.images.models import VisionTransformer
 from paddlevit_dist.images.models.layers import DropPath
 from paddlevit_dist.images.models.resampling import resize_position_embedding
-from paddlevit_dist.images.models.variants import VIT
 from paddlevit_dist.models import create_model, variant_options
 from paddlevit_dist.runtime.errors import UserError
 
@@ -31,7 +31,7 @@ def num_parameters(model):
 # Variants and names
 
 
-@pytest.mark.parametrize("name", [name for name in VIT if "_patch" in name])
+@pytest.mark.parametrize("name", [name for name in VisionTransformer.variants if "_patch" in name])
 def test_the_variant_has_the_patch_and_image_size_of_its_name(name):
     patch = int(re.findall(r"_patch(\d+)", name)[0])
     named = re.findall(r"_(\d+)$", name)

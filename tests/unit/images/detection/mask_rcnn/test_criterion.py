@@ -15,7 +15,7 @@ from paddlevit_dist.images.detection.mask_rcnn.criterion import (
     sample_region_targets,
 )
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.images.detection.variants import MaskRcnnRules
+from paddlevit_dist.images.detection.mask_rcnn.rules import MaskRcnnRules
 
 
 def make_outputs(rng, used, regions, masks):

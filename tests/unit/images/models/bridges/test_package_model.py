@@ -10,7 +10,7 @@ from support.paddleclas_clone import write_clone
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.commands.inspect_model import listing
 from paddlevit_dist.images.models.bridges import package_files
-from paddlevit_dist.images.models.variants import expected_input
+from paddlevit_dist.images.models.pretrained_input import find_variant_input
 from paddlevit_dist.library.models import create_model as create_pretrained
 from paddlevit_dist.models import create_model, list_models
 from paddlevit_dist.settings import load
@@ -72,11 +72,11 @@ def test_a_clone_that_is_not_there_is_one_line(monkeypatch, tmp_path, refuse):
 
 
 def test_its_yaml_file_says_what_images_look_like(clone):
-    expected = expected_input("paddleclas:Small_x1_0")
+    expected = find_variant_input("paddleclas:Small_x1_0")
     assert (expected.image_size, expected.crop_pct, expected.interpolation) == (16, 0.8, "bilinear")
     np.testing.assert_allclose(expected.mean, (0.485, 0.456, 0.406))
     np.testing.assert_allclose(expected.std, (0.229, 0.224, 0.225))
-    assert expected_input("paddleclas:Listed").crop_pct == 0.875
+    assert find_variant_input("paddleclas:Listed").crop_pct == 0.875
     data = load(["MODEL.NAME", "paddleclas:Small_x1_0", "-dataset=folder"]).values.DATA
     assert (data.IMAGE_SIZE, data.CROP_PCT, data.INTERPOLATION) == (16, 0.8, "bilinear")
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from paddlevit_dist.checkpoint.published import PUBLISHED
-from paddlevit_dist.images.models import variants
-from paddlevit_dist.images.models.variants import ExpectedInput, expected_input
+from paddlevit_dist.images.models import MixVisionTransformer, PyramidVisionTransformer
+from paddlevit_dist.images.models.pretrained_input import ExpectedInput, find_variant_input
+from paddlevit_dist.model_names import read_model_names
 
 # Facts of timm without its weights: ``default_cfgs`` of its models, for each name here that it has.
 FACTS = json.loads(Path(__file__).with_name("timm_inputs.json").read_text(encoding="utf-8"))
 TIMM, WEIGHTS = ({name: row for row in FACTS[part] for name in row["names"]} for part in ("inputs", "published"))
-NOT_TIMMS = {"vit", *variants.MIT, *(name for name in variants.PVT_V2 if name.startswith("pvtv2"))}
+PADDLEVITS = {name for name in PyramidVisionTransformer.variants if name.startswith("pvtv2")}
 
 
 def as_input(row: dict) -> ExpectedInput:
@@ -21,23 +22,25 @@ def as_input(row: dict) -> ExpectedInput:
 
 
 def test_timms_table_has_every_name():
-    names = {name for family, _ in variants._INPUTS for name in family}
-    assert names - NOT_TIMMS == set(TIMM)
+    names = {
+        name for family in read_model_names().values() for name, expected in family.items() if expected is not None
+    }
+    assert names - PADDLEVITS - set(MixVisionTransformer.variants) == set(TIMM)
 
 
 @pytest.mark.parametrize("name", sorted(TIMM))
 def test_a_variant_expects_what_timm_feeds_it(name):
-    assert expected_input(name) == as_input(TIMM[name])
+    assert find_variant_input(name) == as_input(TIMM[name])
 
 
 def test_published_weights_expect_what_timm_feeds_them():
     assert set(WEIGHTS) == set(PUBLISHED)
     for name, row in PUBLISHED.items():
-        size = expected_input(row.model).image_size
+        size = find_variant_input(row.model).image_size
         found = ExpectedInput(row.mean, row.std, row.crop_pct, row.interpolation, size, row.crop_mode)
         assert found == as_input(WEIGHTS[name]), name
 
 
 def test_paddlevits_names_expect_what_timms_do():
-    for name in NOT_TIMMS - {"vit", *variants.MIT}:
-        assert expected_input(name) == expected_input(name.replace("pvtv2", "pvt_v2").replace("linear", "li"))
+    for name in PADDLEVITS:
+        assert find_variant_input(name) == find_variant_input(name.replace("pvtv2", "pvt_v2").replace("linear", "li"))

@@ -1,0 +1,63 @@
+"""The input that published weights of a classifier expect; settings read it here, without Paddle."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...model_names import find_input_fields
+from .bridges.package_files import get_expected_input
+
+HALF = (0.5, 0.5, 0.5)
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class ExpectedInput(NamedTuple):
+    """The input that weights of a classifier were trained and evaluated on.
+
+    Attributes:
+        mean, std: per channel, of pixels from 0 to 1.
+        crop_pct: share of the resized image that is kept.
+        interpolation: of that resize, "bicubic" or "bilinear".
+        image_size: height and width in pixels.
+        crop_mode: "center" keeps the proportions in that resize, "squash" makes a square.
+    """
+
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    crop_pct: float = 0.875
+    interpolation: str = "bicubic"
+    image_size: int = 224
+    crop_mode: str = "center"
+
+
+def list_inputs(
+    variants: Mapping[str, Mapping[str, Any]],
+    usual: ExpectedInput,
+    exceptions: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, ExpectedInput]:
+    """Return the input that the weights of each variant expect: ``usual`` at the variant's own image size.
+
+    Weights for more pixels than the usual were fine-tuned at that size, and are evaluated without a margin.
+
+    Args:
+        variants: arguments by name of the variant.
+        usual: what most of them expect.
+        exceptions: the fields in which a variant differs, by name.
+    """
+    inputs = {}
+    for name, options in variants.items():
+        size = options.get("image_size", usual.image_size)
+        crop = 1.0 if size > usual.image_size else usual.crop_pct
+        changed = {"crop_pct": crop, "image_size": size, **(exceptions or {}).get(name, {})}
+        inputs[name] = usual._replace(**changed)
+    return inputs
+
+
+def find_variant_input(model: str) -> ExpectedInput | None:
+    """Return what the published weights of a registered classifier expect of images.
+
+    None for other models, and for "vit", which names no variant.
+    """
+    if model.startswith(("paddle:", "paddleclas:")):
+        return ExpectedInput(**get_expected_input(model))
+    fields = find_input_fields(model)
+    return None if fields is None else ExpectedInput(**fields)

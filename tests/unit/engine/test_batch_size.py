@@ -1,0 +1,131 @@
+"""The search for the largest batch that fits, its refusals, and what counts as too large in a trial."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support import small_runs
+from support.full_gpus import no_memory
+
+from paddlevit_dist import settings
+from paddlevit_dist.engine import batch_size
+from paddlevit_dist.launch import ProcessPlan
+from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+from paddlevit_dist.settings.every_run import RunSettings
+
+GPUS, CPU = ProcessPlan(2, "gpu", False, []), ProcessPlan(1, "cpu", False, [])
+TASK = SimpleNamespace(traits=SimpleNamespace(sample_name="images", fixed_shapes=True))
+RECIPE = "-cfg=vit_digits"
+
+
+def find(monkeypatch, limit: int, *words: str, plan: ProcessPlan = GPUS) -> tuple[RunSettings, list[int], str]:
+    """What is found if an update of up to ``limit`` images fits, the batches that were tried, and the last notice."""
+    tried = []
+    monkeypatch.setattr(
+        batch_size, "try_batch", lambda config, *_: tried.append(config.DATA.BATCH_SIZE) or tried[-1] <= limit
+    )
+    run = batch_size.resolve_found_batch(settings.load([RECIPE, *words, "-batch_size=auto"]), plan, TASK, {})
+    return run.values, tried, run.notices[-1]
+
+
+def test_bisection_finds_the_largest_size_that_fits():
+    for number in range(1, 60):
+        sizes = batch_size.list_divisors(number)
+        assert sizes == sorted({a for a in range(1, number + 1) for b in range(1, number + 1) if a * b == number})
+        for limit in range(number + 2):
+            tried: list[int] = []
+            found = batch_size.find_largest(sizes, lambda size: tried.append(size) or size <= limit)  # noqa: B023
+            assert found == max((size for size in sizes if size <= limit), default=None)
+            assert len(tried) <= len(sizes).bit_length()
+
+
+@pytest.mark.parametrize(
+    "words, limit, batch, accumulated",
+    [
+        (["DATA.BATCH_SIZE", "256"], 100, 64, 4),
+        (["DATA.BATCH_SIZE", "32", "-accum_iter=8"], 1000, 256, 1),  # fewer and larger batches are found as well
+        (["DATA.BATCH_SIZE", "96"], 40, 32, 3),
+        (["DATA.BATCH_SIZE", "100"], 40, 25, 4),
+        (["DATA.BATCH_SIZE", "7"], 6, 1, 7),
+    ],
+)
+def test_the_samples_of_an_update_stay(monkeypatch, words, limit, batch, accumulated):
+    values, tried, notice = find(monkeypatch, limit, *words)
+    assert (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER) == (batch, accumulated)
+    assert values.DATA.BATCH_SIZE_EVAL == batch and len(tried) <= 4
+    assert f"DATA.BATCH_SIZE {batch}, TRAIN.ACCUM_ITER {accumulated}" in notice
+    assert f"of {batch * accumulated} images per device and update, " in notice
+
+
+def test_a_stated_batch_of_evaluations_stays(monkeypatch):
+    values, _, _ = find(monkeypatch, 16, "DATA.BATCH_SIZE", "32", "-batch_size_eval=100")
+    assert (values.DATA.BATCH_SIZE, values.DATA.BATCH_SIZE_EVAL) == (16, 100)
+
+
+def test_batches_that_contradict_other_settings_are_not_tried(monkeypatch):
+    mixing = ["TRAIN.MIXUP_ALPHA", "0.8", "DATA.BATCH_SIZE", "4"]
+    assert find(monkeypatch, 2, *mixing)[1] == [4, 2]
+    with pytest.raises(UserError, match="an update with 2 per device exceeds the memory; .*TRAIN.RECOMPUTE True"):
+        find(monkeypatch, 1, *mixing)
+
+
+@pytest.mark.parametrize(
+    "plan, told", [(CPU, "CPU processes have no memory"), (GPUS._replace(by_paddle_launcher=True), "use no launcher")]
+)
+def test_where_nothing_can_be_tried_a_number_is_asked_for(monkeypatch, plan, told):
+    with pytest.raises(UserError, match=f"-batch_size=auto .*{told}.*-batch_size=N"):
+        find(monkeypatch, 1, plan=plan)
+
+
+def test_an_evaluation_ignores_it_and_says_so(tmp_path):
+    run = settings.load([RECIPE, "-eval", "-pretrained=run", "-batch_size=auto"])
+    assert any("DATA.FIND_BATCH_SIZE" in notice and "no effect" in notice for notice in run.notices)
+
+
+class Memory:
+    """A GPU of 100 bytes, of which a trial has used some."""
+
+    def __init__(self, monkeypatch, peak: int) -> None:
+        monkeypatch.setattr(batch_size.device_kinds, "max_allocated_bytes", lambda: peak)
+        monkeypatch.setattr(batch_size.device_kinds, "accelerator_bytes", lambda: 100)
+
+
+@pytest.mark.parametrize("peak, fixed_shapes, fits", [(90, True, True), (91, True, False), (71, False, False)])
+def test_some_of_the_memory_has_to_stay_free(tmp_path, monkeypatch, peak, fixed_shapes, fits):
+    monkeypatch.setattr(batch_size, "_train_and_evaluate", lambda *_: None)
+    Memory(monkeypatch, peak)
+    task = SimpleNamespace(traits=SimpleNamespace(fixed_shapes=fixed_shapes))
+    monkeypatch.setattr(batch_size, "launch_workers", lambda worker, arguments, *_, **__: worker(*arguments))
+    assert batch_size.try_batch(settings.load([RECIPE]).values, GPUS, task, {}) == fits
+
+
+@pytest.mark.parametrize("error", [UserError("no such file"), WorkerFailure(1, "killed")])
+def test_other_failures_of_a_trial_end_the_run(monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(batch_size, "launch_workers", fail)
+    with pytest.raises(type(error)):
+        batch_size.try_batch(settings.load([RECIPE]).values, GPUS, TASK, {})
+
+
+@pytest.mark.parametrize("fails_in", ["train_step", "eval_step"])
+def test_memory_that_runs_out_in_an_update_or_an_evaluation_is_told_to_the_parent(tmp_path, monkeypatch, fails_in):
+    trainer = small_runs.build(str(tmp_path), "-batch_size=16", "-accum_iter=2")
+    calls = []
+    monkeypatch.setattr(trainer.task, fails_in, lambda *_: calls.append(1) or no_memory())
+    with pytest.raises(UserError, match="out of memory on GPU 0"):
+        batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
+    assert calls == [1] and Path(tmp_path, "too_large").exists()
+
+
+def test_a_trial_writes_nothing_and_makes_two_updates(tmp_path, monkeypatch):
+    trainer = small_runs.build(str(tmp_path), "-batch_size=32", "-accum_iter=2", train_size=64)
+    before, updates = sorted(tmp_path.rglob("*")), []
+    train_step = trainer.task.train_step
+    monkeypatch.setattr(
+        trainer.task, "train_step", lambda *given: updates.append(given[2].update) or train_step(*given)
+    )
+    batch_size.run_trial(trainer.config, trainer.task, trainer.datasets)
+    assert updates == [0, 0, 1, 1]
+    assert sorted(tmp_path.rglob("*")) == before

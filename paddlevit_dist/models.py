@@ -5,7 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .registry import MODELS, SPELLINGS, find_name, is_weights_name, list_bridged_models, require_derived, resolve
+from .model_sources import list_bridged_models
+from .registry import MODELS, SPELLINGS, find_name, is_weights_name, require_derived, resolve
 from .runtime.errors import UserError
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")

@@ -70,8 +70,8 @@ class InstanceSection(Section):
     MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
     PANOPTIC_MIN_POINTS: int | None = key(
         None,
-        "evaluation: compute panoptic quality, in which a segment without a match is an error if it has so many points "
-        "(SemanticKITTI 50, nuScenes 15); None: do not compute it",
+        "evaluation: compute panoptic quality; a segment without a match is an error if it has at least this number of "
+        "points (SemanticKITTI 50, nuScenes 15); None: do not compute it",
         AT_LEAST_1,
     )
     NMS_IOU: float = key(0.3, "IoU above which only the better of two overlapping predictions is kept", SHARE)

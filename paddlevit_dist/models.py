@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import extension
-from .registry import MODELS, SPELLINGS, find_name, is_weights_name, list_bridged_models, require_derived, resolve
+from .model_sources import list_bridged_models
+from .registry import MODELS, SPELLINGS, find_name, is_weights_name, require_derived, resolve
 from .runtime.errors import UserError
 from .settings.every_run import RunSettings
 

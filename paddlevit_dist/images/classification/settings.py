@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...registry import refuse_unnamed_code
+from ...model_sources import refuse_unnamed_code
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
 from ...settings import every_run

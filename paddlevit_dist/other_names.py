@@ -30,7 +30,10 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
         "fasterrcnn_resnet50_fpn": "faster_rcnn_resnet50_fpn",
         "mixer_b_16": "mixer_b16_224",
         "mixer_l_16": "mixer_l16_224",
-        **{f"resnet_{depth}": f"resnet{depth}" for depth in (18, 34, 50, 101)},
+        "resnet_18": "resnet18",
+        "resnet_34": "resnet34",
+        "resnet_50": "resnet50",
+        "resnet_101": "resnet101",
     },
     "dataset": {
         "imagenet": "imagenet2012",

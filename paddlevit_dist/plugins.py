@@ -10,7 +10,6 @@ import contextlib
 import difflib
 import importlib
 import importlib.machinery
-import multiprocessing
 import os
 import sys
 import traceback
@@ -102,22 +101,6 @@ def folders_hidden() -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-def refuse_to_start_in_a_worker() -> None:
-    """Refuse to start a run while a worker imports the program that started it.
-
-    A program that starts the run at its top level would otherwise start it again in each worker.
-
-    Raises:
-        SystemExit: the program starts a run at its top level.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
-        program = os.path.basename(sys.argv[0])
-        raise SystemExit(
-            f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would '
-            "start it again: put the call inside it, and registrations outside"
-        )
 
 
 def load_installed() -> bool:

@@ -8,11 +8,10 @@ import difflib
 import functools
 import multiprocessing
 import os
-import sys
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
-from . import extension, plugins
+from . import extension, model_sources, plugins
 from .model_names import read_model_names
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
 from .runtime.environment import program
@@ -23,21 +22,6 @@ _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
 
 Target = str | Callable[..., Any]
-
-# Prefix of a model's name that another package builds -> the class that builds it.
-_BRIDGES_FOLDER = "paddlevit_dist.images.models.bridges"
-BRIDGES: dict[str, Target] = {
-    "timm": f"{_BRIDGES_FOLDER}.timm_model:TimmModel",
-    "paddlevit": f"{_BRIDGES_FOLDER}.paddlevit_model:PaddleVitModel",
-    "paddleclas": f"{_BRIDGES_FOLDER}.package_model:PaddleClasModel",
-    "paddle": f"{_BRIDGES_FOLDER}.package_model:PaddleVisionModel",
-}
-_PADDLEVIT = f"{_BRIDGES_FOLDER}.paddlevit_files"
-# Source of models -> the module with its names and weights.
-_SOURCE_MODULES = {
-    "timm": f"{_BRIDGES_FOLDER}.timm_model",
-    **dict.fromkeys(("paddleclas", "paddle"), f"{_BRIDGES_FOLDER}.package_files"),
-}
 
 _DELETED = tuple(
     f"paddlevit_dist.{folder}."
@@ -209,7 +193,7 @@ CALLBACKS: dict[str, Target] = {
 
 TRANSFORMS: dict[str, Target] = {}  # of users
 
-_TABLES: dict[str, MutableMapping[str, Target]] = {
+KINDS: dict[str, MutableMapping[str, Target]] = {
     "model": MODELS,
     "dataset": DATASETS,
     "task": TASKS,
@@ -235,24 +219,23 @@ class Registration(NamedTuple):
 
 
 REGISTRATIONS: dict[tuple[str, str], Registration] = {}  # by kind and name
-_AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
-_DECLARED = "paddlevit_dist.settings.custom_keys:read_declared"
+READ_DECLARED = "paddlevit_dist.settings.custom_keys:read_declared"
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import and return the object registered as ``name`` under ``kind``, a key of ``_TABLES``.
+    """Import and return the object registered as ``name`` under ``kind``, a key of ``KINDS``.
 
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
     """
     name = find_name(kind, name)
-    target = _TABLES[kind][name]
+    target = KINDS[kind][name]
     if not isinstance(target, str):
         return target
     target = import_object(target)
     if (
         find_package(kind, name) is None
-        and import_object(_DECLARED)(target) is not None
+        and import_object(READ_DECLARED)(target) is not None
         and not custom_tables(kind, name)
     ):
         raise UserError(
@@ -285,9 +268,13 @@ def find_name(kind: str, name: str) -> str:
     Raises:
         UserError: as ``resolve``.
     """
-    table = _TABLES[kind]
-    if kind == "model" and (bridged := _bridged_name(name)):
-        return bridged
+    table = KINDS[kind]
+    if kind == "model" and ":" in name and (bridged := model_sources.find_bridged(name)):
+        if ("model", bridged[0]) not in REGISTRATIONS:
+            MODELS.update([bridged])
+        return bridged[0]
+    if name in table:
+        return name
     for spelling in spellings(name):
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
@@ -295,7 +282,7 @@ def find_name(kind: str, name: str) -> str:
     if plugins.load_installed():  # they may have registered more names
         return find_name(kind, name)
     valid = f"'{program('inspect')} --list' lists all"
-    if kind == "model" and (absent := explain_unsupported(name)):
+    if kind == "model" and (absent := model_sources.explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: "
@@ -313,76 +300,25 @@ def find_name(kind: str, name: str) -> str:
     raise UserError(f"{hint} {valid}; {advice}")
 
 
-def _bridged_name(name: str) -> str | None:
-    """Add ``SOURCE:NAME`` to the table of models, and return it without timm's tag; None for other names."""
-    source, colon, model = name.partition(":")
-    target = BRIDGES.get(source.lower())
-    if not colon or target is None or not model:
-        return None
-    full_name = f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}"
-    if ("model", full_name) not in REGISTRATIONS:
-        MODELS[full_name] = target
-    return full_name
-
-
 def is_weights_name(name: str) -> bool:
     """Return whether a model's name stands for weights: with timm's tag, an owner, a path or a URL.
 
     Building a model by such a name would lack the weights it promises.
     """
     model = find_name("model", name)
-    return all(OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False))
-
-
-def explain_unsupported(name: str) -> str:
-    """Return advice for one of PaddleViT's models that does not exist here; empty for any other name."""
-    return import_object(f"{_PADDLEVIT}:explain_unsupported")(name)
-
-
-def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
-    """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
-    return import_object(f"{_PADDLEVIT}:adapt")(settings, known)
-
-
-def refuse_unnamed_code(name: Any, origin: str) -> None:
-    """Raise ``UserError`` for a model that only a weights file names and that a clone's code would build.
-
-    Args:
-        name: name of the model.
-        origin: where it is named, for the message.
-    """
-    import_object(f"{_PADDLEVIT}:refuse_unnamed")(name, origin)
-
-
-def find_weights_address(name: str) -> str | None:
-    """Return the address of the weights of a name like ``paddle:resnet50``; None for any other name.
-
-    Raises:
-        UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
-    """
-    module = _SOURCE_MODULES.get(name.partition(":")[0])
-    return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
-
-
-def list_bridged_models(source: str) -> list[str]:
-    """List the models of "timm", "paddleclas" or "paddle", with that prefix.
-
-    Raises:
-        UserError: there is no such source, or its package is not installed.
-    """
-    if source not in _SOURCE_MODULES:
-        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_SOURCE_MODULES))}")
-    return import_object(f"{_SOURCE_MODULES[source]}:list_names")(source)
+    return name != model and all(
+        OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False)
+    )
 
 
 def list_names(kind: str) -> list[str]:
     """Return all registered names of the ``kind``, in alphabetical order."""
-    return sorted(_TABLES[kind])
+    return sorted(KINDS[kind])
 
 
 def find_package(kind: str, name: str) -> str | None:
     """Return the package of a built-in name ("images", "points" or "volumes"); None for any other name."""
-    target = _TABLES[kind].get(name)
+    target = KINDS[kind].get(name)
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
 
 
@@ -391,7 +327,7 @@ def annotation_type(kind: str, name: str) -> str | None:
 
     It is one of CLASS_LABELS, BOX_LABELS and MASK_LABELS. A model for CLASS_LABELS may be part of another model.
     """
-    target = _TABLES[kind].get(name)
+    target = KINDS[kind].get(name)
     if find_package(kind, name) != "images" or not isinstance(target, str):
         return None
     return next((labels for location, labels in _CONTENTS.items() if target.startswith(location)), CLASS_LABELS)
@@ -453,7 +389,13 @@ def common_tables() -> tuple[Any, ...]:
 def custom_tables(kind: str, name: str) -> list[Any]:
     """Return the tables of the keys that a user has registered with a name."""
     registration = REGISTRATIONS.get((kind, name))
-    return list(registration.keys) if registration is not None and name in _TABLES[kind] else []
+    return list(registration.keys) if registration is not None and name in KINDS[kind] else []
+
+
+def list_other_tables(kind: str, name: str) -> list[Any]:
+    """Return all tables but the ones that a user has registered with this name."""
+    custom = [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
+    return [*common_tables(), *map(_table, _BUILT_IN_TABLES), *custom]
 
 
 def find_readers(key: str) -> list[tuple[str, str]]:
@@ -482,122 +424,3 @@ def closest(name: str, valid: list[str]) -> str:
     """Return ``"did you mean 'x'? "`` for the most similar valid name, or an empty text."""
     matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
     return f"did you mean '{matches[0]}'? " if matches else ""
-
-
-def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Register a model, so that ``create_model(name, ...)`` builds it.
-
-    Args:
-        name: the name.
-        target: a class derived from ``tasks.model.Model``, or its location, "module:attribute".
-        keys: configuration keys of the model: a list of ``Key``, a ``KeyTable`` or its location. None: the attribute
-            ``keys`` of ``target``, if it is a class. A run that uses the name reads them.
-        replace: replace an entry of this name.
-
-    Raises:
-        UserError: the name or a key is in use, or a default is not a valid value of its key.
-    """
-    _register("model", name, target, keys, replace)
-
-
-def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
-    """Register a dataset, so that ``-dataset=name`` opens it.
-
-    Args:
-        name: the name.
-        target: a class derived from what the task reads, such as ``ImageDataset``, or its location.
-        keys: configuration keys of the dataset, as in ``register_model``.
-        replace: replace an entry of this name.
-    """
-    _register("dataset", name, target, keys, replace)
-
-
-def register_task(
-    name: str, target: Target, tables: Sequence[Any] | None = None, keys: Any = None, replace: bool = False
-) -> None:
-    """Register a task, so that ``TASK: name`` builds ``target(config)``, a ``tasks.task.Task``.
-
-    Args:
-        name: the name.
-        target: a class derived from ``tasks.task.Task``, or its location, "module:attribute".
-        tables: the key tables that it reads in addition to the engine's and to ``keys``, each a ``KeyTable`` or its
-            location; any other key is then rejected. None: it may read all keys.
-        keys: configuration keys of the task, as in ``register_model``.
-        replace: replace an entry of this name.
-    """
-    _register("task", name, target, keys, replace, tables)
-    TABLES.pop(name, None)
-    if tables is not None:
-        TABLES[name] = list(tables)
-
-
-def register_callback(name: str, target: Target) -> None:
-    """Register a callback, so that with ``-log_to=name`` ``target()``, a ``Callback``, follows the run in rank 0.
-
-    Raises:
-        UserError: the name is not a text, or the target is neither a class nor a function.
-    """
-    _require_nameable("callback", name, target, _caller())
-    CALLBACKS[name] = target
-
-
-def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
-    """Register a transform of training images and their label maps for ``DATA.TRANSFORMS [name]``.
-
-    The result is a dictionary with "image" and "mask"; arrays are uint8 (height, width, 3) and (height, width), and may
-    change their size.
-
-    Args:
-        name: the name.
-        target: called as ``target(image=pixels, mask=labels)``: an object of albumentations or any other with
-            ``set_random_seed``; or a function that also gets ``generator``, the source of all its random numbers.
-        replace: replace an entry of this name.
-
-    Raises:
-        UserError: the name is in use.
-    """
-    _register("transform", name, target, None, replace)
-
-
-def _register(
-    kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
-) -> None:
-    origin = _caller()
-    _require_nameable(kind, name, target, origin)
-    before, existing = _TABLES[kind].get(name), REGISTRATIONS.get((kind, name))
-    if before is not None and not replace and _identity(before) != _identity(target):
-        first = existing.origin if existing is not None else "this package has one"
-        raise UserError(
-            f"{origin}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True"
-        )
-    declared = import_object(_DECLARED)(target) if keys is None else keys
-    entry_tables = []
-    if declared is not None:
-        others = [*common_tables(), *map(_table, _BUILT_IN_TABLES)]
-        others += [table for entry in REGISTRATIONS if entry != (kind, name) for table in custom_tables(*entry)]
-        entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
-    _TABLES[kind][name] = target
-    REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
-
-
-def _require_nameable(kind: str, name: Any, target: Any, origin: str) -> None:
-    if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
-        raise UserError(f"{origin}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
-
-
-def _identity(target: Target) -> Any:
-    """Return a value that is equal for the same class or function of a module that was imported again."""
-    name = getattr(target, "__qualname__", None)
-    if name is None:
-        return target
-    module = getattr(target, "__module__", "")
-    line = target.__code__.co_firstlineno if "<lambda>" in name and hasattr(target, "__code__") else 0
-    return getattr(sys.modules.get(module), "__file__", None) or module, name, line
-
-
-def _caller() -> str:
-    """Return file and line of the first caller outside of this file."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

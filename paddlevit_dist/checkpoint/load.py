@@ -255,11 +255,13 @@ def _in_our_names_and_layout(
     model: paddle.nn.Layer, weights: SourceWeights
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
     targets = model.state_dict()
-    states = rename_states(weights.state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
-    states = {naming: _rename_norms_like(targets, state) for naming, state in states.items()}
-    # On a tie max() takes the first, "timm": our models use timm's parameter names.
-    naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
-    state = states[naming]
+    naming, state = "timm", weights.state  # our models use timm's parameter names
+    if any(name not in state or state[name].shape != tuple(target.shape) for name, target in targets.items()):
+        states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
+        states = {naming: _rename_norms_like(targets, state) for naming, state in states.items()}
+        # On a tie max() takes the first, "timm".
+        naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
+        state = states[naming]
     notices = as_model(model).list_source_notices(naming, state)
 
     layers = model.named_sublayers(include_self=True)

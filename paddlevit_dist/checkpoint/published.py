@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..registry import find_weights_address
+from ..model_sources import find_weights_address
 from ..runtime.errors import UserError
 from .download import (
     CachedCopy,
@@ -203,7 +203,7 @@ def _repository(source: Any) -> str | None:
     if row is not None:
         return f"timm/{row.name}"
     name = source.partition("#")[0] if isinstance(source, str) else ""
-    match = _REPOSITORY.fullmatch(find_weights_address(name) or name)
+    match = _REPOSITORY.fullmatch((":" in name and find_weights_address(name)) or name)
     return match[1] if match else None
 
 
@@ -211,7 +211,8 @@ def _resolve_address(source: Any) -> str | None:
     """Return the address of the weights that ``source`` is or names, at ModelScope or in another package; else None."""
     if isinstance(source, str) and re.match(r"[a-z][a-z0-9+.-]*://", source, re.IGNORECASE):
         return source
-    if isinstance(source, str) and (bridged := find_weights_address(source.partition("#")[0])):
+    name = source.partition("#")[0] if isinstance(source, str) else ""
+    if ":" in name and (bridged := find_weights_address(name)):
         if bridged.startswith("hf:"):
             return None
         return bridged + "".join(source.partition("#")[1:])

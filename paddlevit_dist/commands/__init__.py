@@ -48,6 +48,7 @@ _ROWS = {
         ".commands.prepare:run_index",
         "write the index of tar files that are read from s3:// or https://",
     ),
+    "prepare plan": (".commands.prepare:run_plan", "plan a run on volumes with label maps by nnU-Net's rules"),
     "prepare scannet": (".commands.prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare scenes": (".commands.prepare:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
     "prepare ply": (".commands.prepare:run_ply", "write PLY files as memory-mapped scenes"),

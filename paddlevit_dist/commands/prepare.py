@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist prepare ...``: one-time processing of images and point clouds before training."""
+"""``python -m paddlevit_dist prepare ...``: one-time processing of data before training."""
 
 import os
 import sys
@@ -50,6 +50,28 @@ def run_index(words: list[str]) -> None:
     folder = Path(os.path.abspath(parser.parse_args(words).folder))
     for split, number, tars in publish_index(folder):
         print(one_line(f"indexed {number:,} {split} images in {tars:,} tar files of {folder}"))
+
+
+def run_plan(words: list[str]) -> None:
+    """Run ``prepare plan DATA FILE``."""
+    parser = CommandParser(
+        "prepare plan",
+        "Choose spacing, patch, levels, kernels, strides, batch and normalization for volumes with label maps by "
+        "nnU-Net's rules, and write them to FILE, for -cfg=FILE.",
+        ("nnUNet_raw/Dataset005_X plan.yaml -memory_gb=12",),
+    )
+    parser.add_argument("data", metavar="DATA", type=path, help="folder with dataset.json, imagesTr and labelsTr")
+    parser.add_argument("file", metavar="FILE", type=path, help="YAML file to write")
+    parser.option("memory_gb", 8, "memory of a device in GB, by nnU-Net's estimate", at_least(1))
+    options = parser.parse_args(words)
+
+    from ..launch.stale_resources import working_folder
+    from ..volumes.segmentation.plan_file import write_plan
+
+    with working_folder("prepare") as cache:
+        for line in write_plan(options.data, Path(options.file), options.memory_gb, cache):
+            print(one_line(line))
+    print(one_line(f"written to {options.file}: train with -cfg={options.file}"))
 
 
 def _image_options(words: list[str]) -> Namespace:

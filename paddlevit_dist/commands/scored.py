@@ -20,9 +20,9 @@ from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, smal
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line, shorten
-from ..tasks.sample_groups import SampleGroups, draw, get_group_names, read_groups
+from ..tasks.metrics import count_class_samples
+from ..tasks.sample_groups import SampleGroups, read_groups
 from ..tasks.score_report import ResultSource, ScoreReport
-from ..tasks.truth import count_class_samples
 from .parser import CommandParser, path
 
 MOST_SHOWN = 100  # classes; -json prints all
@@ -158,7 +158,7 @@ def compute_intervals(
     """Compute confidence intervals by score name; empty if ``percent`` is "off"."""
     if percent == "off":
         return {}
-    return bootstrap(recompute, number, float(percent), groups=get_group_names(groups))
+    return bootstrap(recompute, number, float(percent), groups=None if groups is None else groups.names)
 
 
 def find_small_sample_warning(
@@ -166,8 +166,10 @@ def find_small_sample_warning(
 ) -> str | None:
     """Return the warning of ``intervals.small_sample_warning`` for these scores, if any."""
     rates = scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
-    of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, get_group_names(groups))
-    return small_sample_warning(*draw(groups, len(scored.names), scored.sample), intervals, rates, of_class, shown)
+    group_names = None if groups is None else groups.names
+    of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, group_names)
+    units = (len(scored.names), scored.sample) if groups is None else groups.units()
+    return small_sample_warning(*units, intervals, rates, of_class, shown)
 
 
 def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, str] | None = None) -> None:

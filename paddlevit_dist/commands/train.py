@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import extension, plugins
+from .. import extension
 from .. import settings as configuration
-from ..registry import register_callback
-from ..runtime import limits, signals
+from ..registration import register_callback
+from ..runtime import signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
@@ -22,7 +22,9 @@ from ..settings.table import COMMAND_LINE
 
 def run(arguments: list[str]) -> None:
     """Run the command; Paddle is imported after its environment variables are set."""
-    plugins.refuse_to_start_in_a_worker()
+    from ..launch import devices, tuning
+
+    devices.refuse_to_start_in_a_worker()
     try:
         run = configuration.load(arguments, configuration.EXAMPLE)
     except configuration.RecipeMissing as error:
@@ -33,12 +35,8 @@ def run(arguments: list[str]) -> None:
     job = extension.find_job(run.values)
     is_training = not (run.values.EVAL or job)
     signals.set_mode(training=is_training and not run.show)
-
-    from ..launch import devices, tuning
-
     devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
-    limits.raise_open_files()
     stale = devices.drop_stale_variables()
     if job is not None and not run.show:
         extension.import_job(job)(run)
@@ -124,8 +122,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     from ..checkpoint.store import remove_leftovers
     from ..launch import launch_workers
     from ..logging.callbacks import find_callbacks
-    from ..logging.heartbeat import Heartbeat
-    from ..logging.progress import write_line
+    from ..logging.progress import Heartbeat, write_line
     from ..logging.record import SEEDS, cache_folder, note_end, require_writable
     from ..tasks.task import make_task
 

@@ -16,8 +16,8 @@ from ..intervals import (
 )
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.sample_groups import SampleGroups, draw, get_group_names
-from ..tasks.truth import TRUTH, count_class_samples
+from ..tasks.metrics import TRUTH, count_class_samples
+from ..tasks.sample_groups import SampleGroups
 from .scores import SCORE_KINDS, ScoreKind
 from .significance import SwapDifference, mcnemar_test, permutation_test
 from .tables import RESULTS, EvaluationTable, find_differing_settings, load_settings
@@ -86,15 +86,19 @@ class TablePair(NamedTuple):
             recompute, {f"{which}{name}": n for which in (_FIRST, _SECOND) for name, n in rates.items()}
         )
 
+    @property
+    def group_names(self) -> np.ndarray | None:
+        """Name of the group of each sample of ``order``; None without groups."""
+        return None if self.groups is None else self.groups.names
+
     def compute_intervals(self) -> dict[str, ConfidenceInterval]:
         """Compute bootstrap intervals of the values of both tables and their differences.
 
         The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
         the wider ends of Newcombe's and the bootstrap interval.
         """
-        groups = get_group_names(self.groups)
-        intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=groups)
-        depends = number_groups(groups) is not None
+        intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=self.group_names)
+        depends = number_groups(self.group_names) is not None
         ordered = {
             name: values[self.order] for name, values in self.second.arrays.items() if len(values) == len(self.order)
         }
@@ -229,10 +233,11 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     """Return a note if an interval is rough; errors are counted in the table with fewer of them."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
-    class_counts = count_class_samples(about["kind"], pair.first.arrays, pair.classes, get_group_names(pair.groups))
+    class_counts = count_class_samples(about["kind"], pair.first.arrays, pair.classes, pair.group_names)
     rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
-    note = small_sample_warning(*draw(pair.groups, len(pair.order), "sample"), intervals, rate, class_counts, shown)
+    units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
+    note = small_sample_warning(*units, intervals, rate, class_counts, shown)
     return [note] if note else []
 
 
@@ -244,7 +249,7 @@ def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str,
 
 def _test_significance(pair: TablePair) -> tuple[float, str]:
     """Return the p-value and the name of the test."""
-    numbers = number_groups(get_group_names(pair.groups))
+    numbers = number_groups(pair.group_names)
     if pair.first.about["score"] != "top-1":
         p, swaps = permutation_test(pair.build_swap_difference(), len(pair.order), pair.kind.swaps, numbers)
         return p, f"permutation test, {swaps:,} swaps"

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..intervals import bootstrap
 from ..runtime.printing import one_line
-from ..tasks.sample_groups import get_group_names
 from .formatting import count_decimals, format_number
 from .groups import PERCENT, SeedGroup, student_quantile
 from .pairs import TablePair
@@ -78,7 +77,8 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     """
     kind, number = SCORE_KINDS[table.about["kind"]], len(table.names)
     recompute = kind.recompute([table.arrays], table.about["classes"])
-    interval = bootstrap(recompute, number, PERCENT, groups=get_group_names(table.groups))[table.about["score"]]
+    groups = None if table.groups is None else table.groups.names
+    interval = bootstrap(recompute, number, PERCENT, groups=groups)[table.about["score"]]
     return {"runs": [table.run], **_build_plan(table, number, interval, math.sqrt(2), difference)}
 
 

@@ -19,8 +19,7 @@ import numpy as np
 import paddle
 
 from ..launch import devices, failures, gpu, tuning
-from ..logging.heartbeat import Heartbeat
-from ..logging.progress import ProgressBar, write_line
+from ..logging.progress import Heartbeat, ProgressBar, write_line
 from ..runtime import device_kinds, limits, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError, WorkerFailure

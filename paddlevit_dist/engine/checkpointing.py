@@ -14,7 +14,7 @@ from ..checkpoint import store as checkpoint_store
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
-from ..logging.heartbeat import printing
+from ..logging.progress import printing
 from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings

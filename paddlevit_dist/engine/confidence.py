@@ -10,9 +10,8 @@ import numpy as np
 from ..distributed import all_gather, broadcast_object, is_main
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, concat_rank_tables, small_sample_warning
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import PerSampleMetrics, SampleTable
-from ..tasks.sample_groups import SampleGroups, draw, get_group_names
-from ..tasks.truth import count_class_samples
+from ..tasks.metrics import PerSampleMetrics, SampleTable, count_class_samples
+from ..tasks.sample_groups import SampleGroups
 
 
 class IntervalConfig(NamedTuple):
@@ -48,6 +47,11 @@ class PerSampleResults(NamedTuple):
     columns: list[np.ndarray]
     groups: SampleGroups | None = None
 
+    @property
+    def group_names(self) -> np.ndarray | None:
+        """Name of each sample's group; None without groups."""
+        return None if self.groups is None else self.groups.names
+
     def to_sample_table(self) -> SampleTable | None:
         """Return the samples as a table for a file; None if the metrics have none."""
         return self.metrics.to_sample_table(self.columns)
@@ -69,7 +73,7 @@ class PerSampleResults(NamedTuple):
             return {}
         values = functools.partial(self.metrics.bootstrap_values, self.columns)
         rated = ProportionRecompute(values, self.metrics.proportions(self.columns))
-        return bootstrap(rated, len(self.indices), *confidence, get_group_names(self.groups))
+        return bootstrap(rated, len(self.indices), *confidence, self.group_names)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples, or None.
@@ -79,12 +83,9 @@ class PerSampleResults(NamedTuple):
             shown: names of the evaluation's values.
         """
         table, rates = self.to_sample_table(), self.metrics.proportions(self.columns)
-        class_samples = (
-            count_class_samples(table.kind, table.arrays, table.classes, get_group_names(self.groups)) if table else {}
-        )
-        return small_sample_warning(
-            *draw(self.groups, len(self.indices), "sample"), intervals, rates, class_samples, shown
-        )
+        class_samples = count_class_samples(table.kind, table.arrays, table.classes, self.group_names) if table else {}
+        units = (len(self.indices), "sample") if self.groups is None else self.groups.units()
+        return small_sample_warning(*units, intervals, rates, class_samples, shown)
 
 
 def compute_intervals(

@@ -11,8 +11,7 @@ from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import ConfidenceInterval
-from ..logging.heartbeat import Heartbeat
-from ..logging.progress import ProgressBar
+from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics

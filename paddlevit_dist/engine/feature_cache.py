@@ -15,8 +15,7 @@ from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import all_gather, barrier, broadcast_object, is_main, rank, world_size
 from ..launch import gpu
-from ..logging.heartbeat import Heartbeat
-from ..logging.progress import ProgressBar
+from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu

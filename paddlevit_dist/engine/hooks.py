@@ -15,15 +15,13 @@ from ..distributed import broadcast_object, is_main, world_size
 from ..intervals import ConfidenceInterval
 from ..launch.devices import cpu_cores
 from ..logging.callbacks import CallbackList
-from ..logging.heartbeat import Heartbeat
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
-from ..logging.progress import ProgressBar, ReportField, build_fields
+from ..logging.progress import Heartbeat, ProgressBar, ReportField, build_fields
 from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
-from ..tasks.callback import get_interval_ends
 from ..tasks.protocols import LogContributor
 from ..tasks.step_types import LossTerm, StepPosition
 from ..tasks.task import Task
@@ -293,7 +291,7 @@ class TrainingLogger(Hook):
         self._evaluator.table = None  # 20 MB for COCO's val images
         self._run_log.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
-        self._callbacks.evaluated(update, epoch, {**values, **get_interval_ends(facts)})
+        self._callbacks.evaluated(update, epoch, values, facts)
         self._run_log.log_and_print(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import find_published
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings, TrainSection
 from ..settings.key import rows
@@ -43,7 +42,11 @@ def _drop_recipe_weights(values: CfgNode, settings: Mapping[str, KeySetting]) ->
     is_from_recipe = model.PRETRAINED_REQUIRED and pretrained is not None and pretrained.source != COMMAND_LINE
     if pretrained is not None and evaluates is not None and evaluates.source == pretrained.source:
         return
-    if values.EVAL and is_from_recipe and find_published(model.PRETRAINED) is not None:
+    if not (values.EVAL and is_from_recipe):
+        return
+    from ..checkpoint.published import find_published  # few runs need the list of published weights
+
+    if find_published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
 
 

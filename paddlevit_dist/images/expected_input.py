@@ -1,4 +1,7 @@
-"""The input that pretrained weights expect: defaults for keys that a configuration does not set."""
+"""The input that pretrained weights expect: defaults for keys that a configuration does not set.
+
+These weights are for images with three channels.
+"""
 
 import json
 import math
@@ -22,11 +25,6 @@ _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
 
 
-def get_channels(values: CfgNode) -> int:
-    """Return the channels of the input: a key of classification; 3 for other tasks."""
-    return values.DATA.get("IMAGE_CHANNELS", 3)
-
-
 def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
     """Return the published weights that a run starts from, or that its recipe requires; None without such weights.
 
@@ -36,7 +34,7 @@ def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
     weights = find_published(values.MODEL.PRETRAINED)
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
         weights = find_published_for(values.MODEL.NAME)
-    return weights if weights is not None and get_channels(values) == len(weights.mean) else None
+    return weights
 
 
 # Weights with a classifier and a free license that score best on ImageNet-1k, best first: image size, MB of training
@@ -90,8 +88,6 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
-    if get_channels(values) != 3:
-        return None
     weights_name, variant_input = (
         _find_timm_input(values) if model.startswith("timm:") else (model, find_variant_input(model))
     )

@@ -8,18 +8,18 @@ from typing import Any, Literal, get_args
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import find_published, find_published_for
-from ..registry import TABLES, find_weights_address
+from ..model_sources import find_weights_address
+from ..registry import TABLES
 from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows
 from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
-from .expected_input import find_expected_input, format_unknown_input, get_channels
 from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 SIDE_PX = Range(low=1, high=65_535)  # no common image format has longer sides
+RGB = 3  # channels
 _DRAWN = ("synthetic_shapes", "segmentation_shapes")  # datasets of drawn shapes
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _SIZE = Range(low=1, high=1_000_000)
@@ -107,21 +107,31 @@ class ImageSettings(every_run.RunSettings):
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set mean and deviation to what the weights expect, or extend the default to the number of channels."""
-    notices = _pair_model_and_weights(values, settings)
-    names = ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD")
-    is_set = all(name in settings for name in names)
-    match = find_expected_input(values, is_hub_asked=not is_set)
-    weight_stats = {} if match is None else dict(zip(names, (match[0].mean, match[0].std)))
-    notices += [] if is_set else filter(None, [format_unknown_input(values, match)])
+    notices = [] if values.MODEL.PRETRAINED is None else _pair_model_and_weights(values, settings)
     data = values.DATA
-    for name in (name for name in names if name not in settings):
-        last = name.rpartition(".")[2]
-        data[last] = list(weight_stats.get(name) or data[last][:1] * get_channels(values))
-    return notices
+    names = [name for name in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{name}" not in settings]
+    for name in names:
+        data[name] = data[name][:1] * get_channels(values)
+    if get_channels(values) != RGB:
+        return notices
+    from .expected_input import find_expected_input, format_unknown_input  # these import the tables of all weights
+
+    match = find_expected_input(values, is_hub_asked=bool(names))
+    if match is not None:
+        for name in names:
+            data[name] = list(match[0].mean if name == "IMAGENET_MEAN" else match[0].std)
+    return [*notices, *(filter(None, [format_unknown_input(values, match)]) if names else [])]
+
+
+def get_channels(values: CfgNode) -> int:
+    """Return the channels of the input: a key of classification; 3 for other tasks."""
+    return values.DATA.get("IMAGE_CHANNELS", RGB)
 
 
 def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> list[str]:
     """If the command line replaces a recipe's model or its published weights, set the matching weights or model."""
+    from ..checkpoint.published import find_published, find_published_for
+
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
     row = find_published(model.PRETRAINED)
     is_optional = not model.PRETRAINED_REQUIRED

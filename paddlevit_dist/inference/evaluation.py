@@ -21,11 +21,10 @@ from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
-from ..settings import dump_yaml
-from ..tasks.callback import RunFacts, get_interval_ends
+from ..tasks.callback import RunFacts
 from ..tasks.prediction import PredictionRecord, PredictionWriter
 from ..tasks.protocols import LogContributor, Predictable, Reportable
-from .figure_records import FigureRecorder, sample_indices
+from .figure_records import FigureRecorder
 
 _INTERVALS = "eval_intervals.json"
 
@@ -45,8 +44,8 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
         has_figures = is_reported and labeled and isinstance(run.task, Reportable)
-        recorder = FigureRecorder(run.task, run.model, sample_indices(run.evaluator)) if has_figures else None
-        run.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), trains=False))
+        recorder = FigureRecorder(run.task, run.model, run.evaluator.loader.sampler.indices()) if has_figures else None
+        run.callbacks.start(RunFacts(run_log.folder, config, trains=False))
         for line in lines:
             run_log.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
@@ -71,7 +70,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         run.evaluator.write_intervals(run_log, _INTERVALS, facts)
         event = run.evaluator.build_event(values)
         run_log.event("evaluation", {**facts, **event})
-        run.callbacks.evaluated(0, 0, {**values, **get_interval_ends(event)})
+        run.callbacks.evaluated(0, 0, values, event)
         try:
             table = run.evaluator.table
             warning = table and table.small_sample_warning(run.evaluator.intervals, values)

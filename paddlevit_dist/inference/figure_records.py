@@ -16,11 +16,6 @@ from ..tasks.task import Records, Task
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
 
-def sample_indices(evaluator: Evaluator) -> list[int]:
-    """Return the indices of this rank's samples, in the order of their evaluation."""
-    return [key.index for keys in evaluator.loader.sampler for key in keys]
-
-
 class FigureRecorder(EvaluationObserver):
     """Collects the records of this rank for the figures of an evaluation.
 

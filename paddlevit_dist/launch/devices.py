@@ -5,6 +5,7 @@ import glob
 import itertools
 import multiprocessing
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +47,22 @@ class ProcessPlan(NamedTuple):
 # Variables that Paddle's launcher sets in addition to the rank, without their prefix PADDLE_.
 _NAMES = "MASTER TRAINERS_NUM TRAINER_ENDPOINTS CURRENT_ENDPOINT LOCAL_SIZE LOCAL_RANK GLOBAL_SIZE GLOBAL_RANK NNODES"
 _LAUNCHER = tuple(f"PADDLE_{name}" for name in _NAMES.split())
+
+
+def refuse_to_start_in_a_worker() -> None:
+    """Refuse to start a run while a worker imports the program that started it.
+
+    A program that starts the run at its top level would otherwise start it again in each worker.
+
+    Raises:
+        SystemExit: the program starts a run at its top level.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
+        program = os.path.basename(sys.argv[0])
+        raise SystemExit(
+            f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would '
+            "start it again: put the call inside it, and registrations outside"
+        )
 
 
 def check_launcher_variables(requested: int) -> None:

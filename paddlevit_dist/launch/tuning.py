@@ -14,6 +14,7 @@ import functools
 import os
 import platform
 import re
+import resource
 import sys
 import time
 import warnings
@@ -36,6 +37,8 @@ _THREADS = "PADDLEVIT_DIST_THREADS"  # OMP_NUM_THREADS after Paddle's import, se
 _OPENMP, _MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|mkl_rt)[^/]*$")
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
+
+_ENOUGH_FILES = 65536  # open at once; some programs try every number up to the limit
 
 _PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: the fast layers of cpu_kernels/ are not used
 
@@ -100,7 +103,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
 
 
 def restart_with_environment(requested_processes: int, tuned: bool, device: str = "auto") -> None:
-    """Give this process, once, the environment above, and import Paddle.
+    """Give this process, once, the environment above, import Paddle, and raise the limit of open files.
 
     If a module that has read these variables is already imported, the process is replaced with the same command.
 
@@ -118,6 +121,15 @@ def restart_with_environment(requested_processes: int, tuned: bool, device: str 
         if not take_effect(added):
             restart()
     import_paddle()
+    _raise_open_files()
+
+
+def _raise_open_files() -> None:
+    """Raise this process's limit of open files, and that of its children, to the user's maximum, 65,536 at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    target = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
-from ..registry import find_name, find_weights_address, is_weights_name
+from ..model_sources import find_weights_address
+from ..registry import find_name, is_weights_name
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.model import Model

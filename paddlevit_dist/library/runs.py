@@ -214,7 +214,7 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     """
     from ..launch import devices, tuning
 
-    plugins.refuse_to_start_in_a_worker()
+    devices.refuse_to_start_in_a_worker()
     run = configuration.load(words, configuration.EXAMPLE, is_trusted)
     job = find_job(run.values)
     if job is not None:

@@ -2,7 +2,7 @@
 
 - ``record``: the output folder, ``log.txt``, ``run.json``, ``metrics.jsonl``, and their use by a resumed run
 - ``meters``: windowed sums over all ranks, memory, waiting for data
-- ``progress``: the progress bar and the values below it; ``heartbeat``: lines while nothing else is printed
+- ``progress``: the progress bar, the values below it, and lines while nothing else is printed
 - ``callbacks``: calls the users' callbacks; ``event_logs``: TensorBoard and VisualDL; ``services``: network services
 """
 

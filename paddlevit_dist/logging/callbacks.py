@@ -11,7 +11,7 @@ from typing import Any
 from ..registry import require_derived, resolve
 from ..runtime import printing
 from ..runtime.errors import UserError
-from ..tasks.callback import Callback, RunFacts
+from ..tasks.callback import Callback, RunFacts, get_interval_ends
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 
@@ -63,12 +63,12 @@ class CallbackList:
             with self._shield(callback, "report"):
                 callback.report(update, dict(values))
 
-    def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
-        """Call ``evaluated`` of each callback with a copy of the values."""
+    def evaluated(self, update: int, epoch: int, values: dict[str, float], event: dict[str, Any]) -> None:
+        """Call ``evaluated`` of each callback with a copy of the values and the ends of the event's interval."""
         self.deliver_saved()
         for callback in list(self._callbacks):
             with self._shield(callback, "evaluated"):
-                callback.evaluated(update, epoch, dict(values))
+                callback.evaluated(update, epoch, {**values, **get_interval_ends(event)})
 
     def deliver_saved(self) -> None:
         """Call ``saved`` of each callback for the queued checkpoints."""

@@ -1,18 +1,25 @@
 """The display of a run on a terminal: a progress bar, and below it a line with the values of the last report.
 
 Otherwise nothing is drawn, and the log lines show the progress: in a file, behind a pipe (``| tee``), whose lines would
-appear in the middle of the drawing at any time, and on terminals that cannot move their cursor.
+appear in the middle of the drawing at any time, and on terminals that cannot move their cursor. While nothing else is
+shown, the heartbeat prints a line from time to time.
 """
 
 import contextlib
 import os
 import stat
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..launch import status
+from ..runtime.compiled import being_compiled
 from ..runtime.printing import one_line
+
+QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
+_POLL_SECONDS = 1.0
 
 # Keeps the text within 80 columns: tqdm's default format would push it off the line.
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
@@ -21,6 +28,11 @@ _GAP = "  "
 _EMPTY_LINE = "\r\x1b[2K"  # move to the beginning of the line and erase it
 _last_output = time.monotonic()
 _bars = 0  # number of bars of this process
+
+# Held by threads other than the main one while they print: a process forked in the meantime would inherit a stream that
+# stays locked forever.
+printing = threading.Lock()
+os.register_at_fork(before=printing.acquire, after_in_parent=printing.release, after_in_child=printing.release)
 
 
 class ProgressBar:
@@ -124,6 +136,63 @@ def note_output() -> None:
 def seconds_since_output() -> float:
     """Return the time since this process last showed a line or a bar's step."""
     return time.monotonic() - _last_output
+
+
+class Heartbeat:
+    """Prints the activity of the run if nothing was printed for a while.
+
+    Use it as ``with Heartbeat(log).at("reading the list"): ...``.
+
+    Args:
+        log: prints a line.
+        shown: False on all ranks but 0.
+        quiet_seconds: time without a line or a moving bar before one is printed.
+        poll_seconds: time between checks of the clock.
+    """
+
+    def __init__(
+        self,
+        log: Callable[[str], None],
+        shown: bool = True,
+        quiet_seconds: float = QUIET_SECONDS,
+        poll_seconds: float = _POLL_SECONDS,
+    ) -> None:
+        self._log = log
+        self._shown = shown
+        self._quiet_seconds = quiet_seconds
+        self._poll_seconds = poll_seconds
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._place = ("", time.monotonic())
+
+    def at(self, place: str) -> "Heartbeat":
+        """Set the current activity, also for the watchdog; can be used as a context, which is then watched."""
+        self._place = (place, time.monotonic())
+        status.note(place)
+        return self
+
+    def __enter__(self) -> "Heartbeat":
+        if self._shown:
+            note_output()
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._poll_seconds):
+            if seconds_since_output() < self._quiet_seconds:
+                continue
+            place, since = self._place
+            if being_compiled:
+                place = "compiling, once"
+            with printing:
+                self._log(f"still {place} ({time.monotonic() - since:.0f} s)")
 
 
 # ---- drawing ------------------------------------------------------------------------------------------------------

@@ -5,14 +5,14 @@
 - ``counts``: confusion counts, also near boundaries; without Paddle
 - ``confusion``: the metrics of a task that labels elements
 - ``tables``: the tables of a report about them
-- ``classification``, ``classifier_task``, ``classifier_figures``: scores and figures for samples with one class each
+- ``classification``, ``classifier_figures``: scores, common task methods and figures for samples with one class each
 """
 
 from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "ClassificationMetrics": "classification",
-    "ClassifierTask": "classifier_task",
+    "ClassifierTask": "classification",
     "ConfusionMetrics": "confusion",
 }
 __all__ = sorted(_NAMES)

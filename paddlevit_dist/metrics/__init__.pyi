@@ -1,7 +1,6 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
-from .classification import ClassificationMetrics
-from .classifier_task import ClassifierTask
+from .classification import ClassificationMetrics, ClassifierTask
 from .confusion import ConfusionMetrics
 
 __all__ = [

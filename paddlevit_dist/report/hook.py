@@ -17,7 +17,7 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import all_gather, is_main
 from ..engine.hooks import Hook
 from ..engine.trainer import Trainer
-from ..inference.figure_records import FigureRecorder, IndexedRecords, sample_indices
+from ..inference.figure_records import FigureRecorder, IndexedRecords
 from ..runtime.errors import UserError
 from ..tasks.figures import Figure
 from ..tasks.protocols import Reportable
@@ -51,7 +51,7 @@ class ReportHook(Hook):
         self._report.write_page()
 
     def _new_recorder(self) -> FigureRecorder:
-        return FigureRecorder(self._task, self._run.model, sample_indices(self._run.evaluator))
+        return FigureRecorder(self._task, self._run.model, self._run.evaluator.loader.sampler.indices())
 
     def _write_best(self, checkpoint: Path, best: dict[str, Any]) -> None:
         with apply_weights(self._run.model, checkpoint) as is_loaded:

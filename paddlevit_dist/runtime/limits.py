@@ -5,21 +5,12 @@ import resource
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-_ENOUGH_FILES = 65536  # some programs try every number up to the limit
 _NUMBERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _SIGNS = ("bad_alloc", "Unable to allocate", "ResourceExhausted", "Too many open files")
 _SIGNS_OF_A_LIMIT = (
     *("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread"),
     *("failed to map segment", "Allocation failed"),
 )
-
-
-def raise_open_files() -> None:
-    """Raise this process's limit of open files, and that of its children, to the user's maximum, 65,536 at most."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
-    if soft != resource.RLIM_INFINITY and soft < target:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def explain(error: BaseException) -> str | None:

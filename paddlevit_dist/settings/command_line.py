@@ -195,9 +195,11 @@ def describe_flag(flag: Flag) -> str:
 
 def takes_next_word(word: str) -> bool:
     """Return whether a flag or a key takes the next word as its value."""
+    if "=" in word:
+        return False
     if not _is_flag(word):
-        return "=" not in word
-    flag = find_flag(word.lstrip("-").replace("-", "_"))  # none with = and its value
+        return True
+    flag = find_flag(word.lstrip("-").replace("-", "_"))
     return flag is not None and flag.argument is not None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from .. import plugins, registry
+from .. import model_sources, plugins, registry
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
@@ -110,7 +110,7 @@ def load(
     if not is_trusted:
         named = {setting.name: setting for setting in settings}.get("MODEL.NAME")
         if named is not None and named.source != COMMAND_LINE:
-            registry.refuse_unnamed_code(named.value, named.origin)
+            model_sources.refuse_unnamed_code(named.value, named.origin)
         user_modules.explain_missing(settings)
     elif any(setting.name == "IMPORTS" for setting in settings):
         imported = user_modules.load(settings, should_print=parsed.show)
@@ -142,7 +142,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
     if _may_be_of_clone(settings):
         tables = registry.key_tables()
         accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
-        settings, notices = registry.adapt_clone(settings, accepted)
+        settings, notices = model_sources.adapt_clone(settings, accepted)
     command.notices += [*filter(None, [files.find_ambiguity(cfg)]), *notices]
     return command, cfg, settings
 

@@ -3,9 +3,8 @@
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``TransformedDataset``)
 - ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what training and evaluation call; ``protocols``: what one feature asks in addition, such as a prediction;
-  ``step_types``: the values that are exchanged; ``metrics``: scores
+  ``step_types``: the values that are exchanged; ``metrics``: scores and tables of samples
 - ``figures``: tables, images and point sets that a task gives to the report
-- ``truth``: ground truth in tables of scored samples
 - ``prediction``: inputs without labels, and the files of a prediction or an evaluation
 - ``sample_checks``: finite numbers, labels in range; ``sample_names``: matches names from other programs' results;
   ``sample_groups``: samples that belong together
@@ -24,6 +23,8 @@ _NAMES = {
     "ConfusionMatrix": "figures",
     "Dataset": "dataset",
     "DatasetSaving": "protocols",
+    "EnsembleMember": "protocols",
+    "Ensembling": "protocols",
     "Drawable": "protocols",
     "EvaluationStep": "step_types",
     "ExportParts": "step_types",

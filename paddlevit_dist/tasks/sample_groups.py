@@ -40,22 +40,16 @@ class SampleGroups(NamedTuple):
         """Return the number of groups."""
         return len(set(self.names.tolist()))
 
+    def units(self) -> tuple[int, str]:
+        """Return the number of units that the bootstrap draws, and the singular noun for one."""
+        return self.number(), GROUP
+
     def to_dict(self) -> dict[str, Any]:
         """Return a description as plain values, for a file."""
         return {"by": self.by, "number": self.number(), "source": self.source}
 
     def __str__(self) -> str:
         return f"by {self.number():,} groups ({self.by})"
-
-
-def get_group_names(groups: SampleGroups | None) -> np.ndarray | None:
-    """Return the names of the samples' groups for ``bootstrap``; None without groups."""
-    return None if groups is None else groups.names
-
-
-def draw(groups: SampleGroups | None, num_samples: int, sample: str) -> tuple[int, str]:
-    """Return the number of units that the bootstrap draws, and the singular noun for one."""
-    return (num_samples, sample) if groups is None else (groups.number(), GROUP)
 
 
 def read_groups(

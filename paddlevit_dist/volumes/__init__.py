@@ -1,6 +1,7 @@
 """Volumes: 3D landmarks in medical images from the peaks of heatmaps, and a class for each voxel.
 
-- ``landmarks``, ``segmentation``: the two tasks; ``settings``: keys of both; ``unet3d``: the network
+- ``landmarks``, ``segmentation``: the two tasks; ``settings``: keys of both; ``unet3d``: the network;
+  ``planning``: its plan for a dataset
 - ``dataset``, ``phantoms``: volumes with landmarks
 - ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``, ``geometry``, ``store``: files and voxel geometry
 - ``samples``, ``intensities``, ``nonzero``: training crops; ``sliding_window``: whole volumes

@@ -12,6 +12,10 @@ from ..settings.table import ConfigView, IgnoredKeys, KeyTable
 
 MAX_VOXELS = 1 << 30  # 1,024 along each axis
 
+# Lengths along depth, height and width.
+Kernel = Literal["1x1x1", "1x1x3", "1x3x1", "1x3x3", "3x1x1", "3x1x3", "3x3x1", "3x3x3"]
+Stride = Literal["1x1x2", "1x2x1", "1x2x2", "2x1x1", "2x1x2", "2x2x1", "2x2x2"]
+
 
 class VolumeSection(Section):
     """Section VOLUMES with the keys of all tasks with volumes."""
@@ -71,7 +75,16 @@ class VolumeSection(Section):
         "linear", "evaluation: decrease of voxel weights from the middle of a window to its ends"
     )
     UNET_WIDTH: int = key(16, "channels of the first level; they double with each level", AT_LEAST_1, effect="network")
+    UNET_MAX_WIDTH: int | None = key(None, "most channels of a level; None: no limit", AT_LEAST_1, effect="network")
     UNET_DEPTH: int = key(3, "levels below the first, each of half the resolution", AT_LEAST_1, effect="network")
+    UNET_KERNELS: list[Kernel] = key(
+        [],
+        "sides of the convolutions of each level (depth x height x width), the first too; []: 3x3x3",
+        effect="network",
+    )
+    UNET_STRIDES: list[Stride] = key(
+        [], "step to each level below the first (depth x height x width); []: 2x2x2", effect="network"
+    )
     UNET_NORM: Literal["batch", "instance"] = key("batch", "normalization layers of the network", effect="network")
     UNET_ACTIVATION: Literal["relu", "leaky_relu"] = key(
         "relu", "activation of the network; leaky_relu has a slope of 0.01 below 0", effect="network"

@@ -4,7 +4,8 @@ Source: O. Çiçek et al., 2016, "3D U-Net", arXiv 1606.06650, for the shape of 
 et al., 2016, arXiv 1512.03385, and skip connections are added instead of concatenated.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import paddle
 import paddle.nn.functional as F
@@ -13,21 +14,24 @@ from paddle import nn
 from ..runtime.autocast import as_dtype
 from ..runtime.errors import UserError
 from ..tasks.model import Model
+from .settings import VolumeSection
 
+Lengths = tuple[int, int, int]  # along depth, height and width
+_CUBE, _HALF = (3, 3, 3), (2, 2, 2)
 _NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
 Activation = Callable[[paddle.Tensor], paddle.Tensor]
 _ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "leaky_relu": F.leaky_relu}  # the slope below 0 is 0.01
 
 
 class UNetBlock(nn.Layer):
-    """Two 3 x 3 x 3 convolutions with normalization and a residual shortcut."""
+    """Two convolutions with normalization and a residual shortcut."""
 
-    def __init__(self, channels: int, norm: str, activation: str) -> None:
+    def __init__(self, channels: int, kernel: Lengths, norm: str, activation: str) -> None:
         super().__init__()
-        self.activation = _ACTIVATIONS[activation]
-        self.conv1 = nn.Conv3D(channels, channels, 3, padding=1, bias_attr=False)
+        self.activation, padding = _ACTIVATIONS[activation], [length // 2 for length in kernel]
+        self.conv1 = nn.Conv3D(channels, channels, kernel, padding=padding, bias_attr=False)
         self.norm1 = _NORMS[norm](channels)
-        self.conv2 = nn.Conv3D(channels, channels, 3, padding=1, bias_attr=False)
+        self.conv2 = nn.Conv3D(channels, channels, kernel, padding=padding, bias_attr=False)
         self.norm2 = _NORMS[norm](channels)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -39,9 +43,9 @@ class UNetBlock(nn.Layer):
 class UNetLevel(nn.Layer):
     """Blocks of one resolution."""
 
-    def __init__(self, channels: int, blocks: int, norm: str, activation: str) -> None:
+    def __init__(self, channels: int, kernel: Lengths, blocks: int, norm: str, activation: str) -> None:
         super().__init__()
-        self.blocks = nn.LayerList([UNetBlock(channels, norm, activation) for _ in range(blocks)])
+        self.blocks = nn.LayerList([UNetBlock(channels, kernel, norm, activation) for _ in range(blocks)])
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Run a forward pass on a volume (batch, channels, depth, height, width)."""
@@ -51,11 +55,12 @@ class UNetLevel(nn.Layer):
 
 
 class ResolutionChange(nn.Layer):
-    """Convolution with normalization that halves (stride 2) or keeps the resolution."""
+    """Convolution with normalization that halves (stride 2) or keeps the resolution along each axis."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str) -> None:
+    def __init__(self, inputs: int, outputs: int, kernel: Lengths, stride: Lengths, norm: str) -> None:
         super().__init__()
-        self.conv = nn.Conv3D(inputs, outputs, kernel, stride=stride, padding=(kernel - 1) // 2, bias_attr=False)
+        padding = [(length - 1) // 2 for length in kernel]
+        self.conv = nn.Conv3D(inputs, outputs, kernel, stride=stride, padding=padding, bias_attr=False)
         self.norm = _NORMS[norm](outputs)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -69,13 +74,16 @@ class UNet3D(Model):
     Args:
         num_classes: maps; 0 returns the features.
         in_channels: channels of the volume.
-        width: channels of the first level; level k has ``width * 2**k``.
-        depth: levels below the first, each of half the resolution.
+        width: channels of the first level; level k has ``width * 2**k``, at most ``max_width``.
+        depth: levels below the first, each of a lower resolution.
         blocks: residual blocks per level, in the encoder and in the decoder.
         norm: "batch" or "instance".
         activation: "relu", or "leaky_relu" with a slope of 0.01 below 0.
         supervised: levels below the first with a separate head, whose maps are also returned in training mode; at most
             ``depth`` - 1 (C.-Y. Lee et al., 2015, "Deeply-Supervised Nets", arXiv 1409.5185).
+        kernels: sides of the convolutions of each level, the first too, 1 or 3 along each axis; None: 3.
+        strides: step from each level to the next one below, 1 or 2 along each axis; None: 2.
+        max_width: most channels of a level; None: no limit.
     """
 
     works_on = "volumes of any size"
@@ -91,6 +99,9 @@ class UNet3D(Model):
         norm: str = "batch",
         activation: str = "relu",
         supervised: int = 0,
+        kernels: Sequence[Lengths] | None = None,
+        strides: Sequence[Lengths] | None = None,
+        max_width: int | None = None,
     ) -> None:
         super().__init__()
         for what, name, choices in (("norm", norm, _NORMS), ("activation", activation, _ACTIVATIONS)):
@@ -102,20 +113,30 @@ class UNet3D(Model):
             raise UserError(f"unet3d: supervised is {supervised}, expected 0 to {depth - 1}, one less than depth")
         self.in_channels, self.width, self.depth, self.supervised = in_channels, width, depth, supervised
         self.activation = _ACTIVATIONS[activation]
-        widths = [width * 2**level for level in range(depth + 1)]
-        self.stem = ResolutionChange(in_channels, width, 3, 1, norm)
-        self.encoder = nn.LayerList([UNetLevel(channels, blocks, norm, activation) for channels in widths])
-        self.down = nn.LayerList([ResolutionChange(a, b, 2, 2, norm) for a, b in zip(widths, widths[1:])])
-        self.up = nn.LayerList([ResolutionChange(b, a, 1, 1, norm) for a, b in zip(widths, widths[1:])])
-        self.decoder = nn.LayerList([UNetLevel(channels, blocks, norm, activation) for channels in widths[:-1]])
+        kernels = [_CUBE] * (depth + 1) if kernels is None else list(kernels)
+        self.strides = [_HALF] * depth if strides is None else list(strides)
+        for what, found, expected in (("kernels", len(kernels), depth + 1), ("strides", len(self.strides), depth)):
+            if found != expected:
+                raise UserError(f"unet3d: {found} {what} for depth {depth}, expected {expected}")
+        self.steps = level_steps(self.strides)
+        self.widths = widths = [min(width * 2**level, max_width or width * 2**depth) for level in range(depth + 1)]
+        one = (1, 1, 1)
+        self.stem = ResolutionChange(in_channels, widths[0], kernels[0], one, norm)
+        levels = [UNetLevel(*level, blocks, norm, activation) for level in zip(widths, kernels)]
+        self.encoder = nn.LayerList(levels)
+        changes = list(zip(widths, widths[1:], self.strides))
+        self.down = nn.LayerList([ResolutionChange(a, b, stride, stride, norm) for a, b, stride in changes])
+        self.up = nn.LayerList([ResolutionChange(b, a, one, one, norm) for a, b, _ in changes])
+        levels = [UNetLevel(*level, blocks, norm, activation) for level in zip(widths[:-1], kernels)]
+        self.decoder = nn.LayerList(levels)
         self.reset_classifier(num_classes)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layer with a new one for ``num_classes`` maps."""
         self.num_classes = num_classes
-        self.head = nn.Conv3D(self.width, num_classes, 1) if num_classes else nn.Identity()
+        self.head = nn.Conv3D(self.widths[0], num_classes, 1) if num_classes else nn.Identity()
         levels = range(1, self.supervised + 1) if num_classes else ()
-        self.side_heads = nn.LayerList([nn.Conv3D(self.width * 2**level, num_classes, 1) for level in levels])
+        self.side_heads = nn.LayerList([nn.Conv3D(self.widths[level], num_classes, 1) for level in levels])
         for head in (self.head, *self.side_heads) if num_classes else ():
             # Heatmaps are 0 almost everywhere, so an untrained network should output that.
             nn.initializer.Normal(std=0.01)(head.weight)
@@ -133,11 +154,10 @@ class UNet3D(Model):
         return self._levels(x)[0]
 
     def _levels(self, x: paddle.Tensor) -> list[paddle.Tensor]:
-        """Compute the decoder features, first level first; level k has every 2**k-th voxel of the input."""
+        """Compute the decoder features, first level first; level k has every ``steps[k]``-th voxel of the input."""
         size = x.shape[2:]
-        multiple = 2**self.depth
         padding: list[int] = []
-        for length in reversed(size):  # Paddle counts from the last axis
+        for length, multiple in zip(reversed(size), reversed(self.steps[-1])):  # Paddle counts from the last axis
             padding += [0, -length % multiple]
         if any(padding):
             x = F.pad(x, padding, mode="constant", value=0.0, data_format="NCDHW")
@@ -151,21 +171,68 @@ class UNet3D(Model):
         features: list[paddle.Tensor] = []
         for level in reversed(range(self.depth)):
             # Channels are reduced before the resolution rises: an eighth of the work.
-            x = F.interpolate(self.up[level](x), scale_factor=2, mode="nearest", data_format="NCDHW")
+            scale = list(self.strides[level])
+            x = F.interpolate(self.up[level](x), scale_factor=scale, mode="nearest", data_format="NCDHW")
             x = as_dtype(x, skips[level].dtype)  # under mixed precision Paddle interpolates in float32
             x = self.decoder[level](self.activation(x + skips[level]))
             features.insert(0, x)
         if not any(padding):
             return features
-        ends = [[-(-length // 2**level) for length in size] for level in range(len(features))]
+        ends = [[-(-length // step) for length, step in zip(size, steps)] for steps in self.steps[: len(features)]]
         return [x[:, :, :depth, :height, :width] for x, (depth, height, width) in zip(features, ends)]
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor | list[paddle.Tensor]:
         """Compute maps (batch, num_classes, ...) of volumes (batch, in_channels, depth, height, width).
 
-        In training mode with supervised levels, returns a list; map k has every 2**k-th voxel along each axis.
+        In training mode with supervised levels, returns a list; map k has every ``steps[k]``-th voxel along each axis.
         """
         if not (self.training and len(self.side_heads)):
             return self.head(self.forward_features(x))
         first, *deeper = self._levels(x)
         return [self.head(first), *(head(level) for head, level in zip(self.side_heads, deeper))]
+
+
+def level_steps(strides: Sequence[Lengths]) -> list[Lengths]:
+    """Return the voxels of the first level between two voxels of each level, along each axis: 1 for the first."""
+    steps: list[Lengths] = [(1, 1, 1)]
+    for depth, height, width in strides:
+        last = steps[-1]
+        steps.append((last[0] * depth, last[1] * height, last[2] * width))
+    return steps
+
+
+def read_strides(volumes: VolumeSection) -> list[Lengths]:
+    """Return the strides of the configured network.
+
+    Raises:
+        UserError: their number is not UNET_DEPTH.
+    """
+    return _read_lengths("UNET_STRIDES", volumes.UNET_STRIDES, volumes.UNET_DEPTH) or [_HALF] * volumes.UNET_DEPTH
+
+
+def axis_options(volumes: VolumeSection) -> dict[str, Any]:
+    """Return the options of ``UNet3D`` that differ between levels and axes, without those at their defaults.
+
+    Raises:
+        UserError: see ``read_strides``; or the number of kernels is not UNET_DEPTH + 1.
+    """
+    options = {
+        "kernels": _read_lengths("UNET_KERNELS", volumes.UNET_KERNELS, volumes.UNET_DEPTH + 1),
+        "strides": _read_lengths("UNET_STRIDES", volumes.UNET_STRIDES, volumes.UNET_DEPTH),
+        "max_width": volumes.UNET_MAX_WIDTH,
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+def _read_lengths(name: str, texts: Sequence[str], expected: int) -> list[Lengths]:
+    """Read texts such as "1x3x3"."""
+    if texts and len(texts) != expected:
+        of_depth = "UNET_DEPTH" if name == "UNET_STRIDES" else "UNET_DEPTH + 1"
+        raise UserError(
+            f"VOLUMES.{name} has {len(texts)} values, expected {expected} ({of_depth}), or [] for equal ones"
+        )
+    lengths = []
+    for text in texts:
+        depth, height, width = map(int, text.split("x"))
+        lengths.append((depth, height, width))
+    return lengths

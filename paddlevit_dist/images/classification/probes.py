@@ -16,8 +16,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ...checkpoint.load import from_torch_names
-from ...metrics.classification import ClassificationMetrics
-from ...metrics.classifier_task import record_later
+from ...metrics.classification import ClassificationMetrics, record_later
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset

@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...checkpoint.published import is_fetched
-from ...registry import refuse_unnamed_code
+from ...model_sources import refuse_unnamed_code
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
 from ...settings import every_run
@@ -28,8 +27,7 @@ from ...settings.key import (
 )
 from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 from .. import settings
-from ..expected_input import find_expected_input
-from ..settings import IMAGES
+from ..settings import IMAGES, RGB, get_channels
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on
 
@@ -175,6 +173,10 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
     crop = settings.get("DATA.CROP_PCT")
     names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
     names = [name for name in names if f"DATA.{name}" not in settings]
+    if get_channels(values) != RGB:
+        return []
+    from ..expected_input import find_expected_input  # it imports the tables of all weights
+
     match = find_expected_input(values, is_hub_asked=bool(names))
     if match is not None:
         for name in names:
@@ -257,6 +259,7 @@ _INPUT = (
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set network and input of the run that the weights are from, unless the command line sets them."""
     from ...checkpoint.content import read_about, resolve_checkpoint  # they need NumPy, which other commands do not
+    from ...checkpoint.published import is_fetched
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):

@@ -12,9 +12,8 @@ import paddle.nn.functional as F
 
 from ... import extension
 from ...distributed import has_batch_norm, rank
-from ...metrics.classification import ClassificationMetrics
+from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions
-from ...metrics.classifier_task import ClassifierTask, join_records
 from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.environment import program
@@ -47,6 +46,7 @@ from ..data.inspection import SplitInspection
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader, merge_quarantine
 from ..data.reading import ReadConfig, check_labels, count_labels, label_parts
+from ..settings import RGB
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import GlyphTransform, TrainingTransform
 from ..transforms.decoding_opencv import FastReader, FastTransform, require_opencv
@@ -113,12 +113,14 @@ class Classification(
             config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
         )
         train = config.TRAIN
-        self.mixing = build_mixing(train)
+        self.mixing = None if config.EVAL else build_mixing(train)
         self.erasing = None
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.model_options, notices = configured_options(config.MODEL)
-        self.notices += [*notices, *filter(None, [expected_input.format_expected_input(config)])]
+        self.notices += notices
+        if data.IMAGE_CHANNELS == RGB:
+            self.notices += filter(None, [expected_input.format_expected_input(config)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}

@@ -41,7 +41,8 @@ class ContrastiveNoise(NamedTuple):
         classes: number of classes of the data.
         queries: approximate pairs of a positive and a negative query in an image; an image with more objects has one
             group.
-        mirrors: whether boxes that noise inverts are mirrored, as by D-FINE's authors; otherwise they get no width.
+        mirrors: whether boxes that noise inverts are mirrored, as by D-FINE's and DEIM's authors; otherwise they get no
+            width.
 
     """
 

@@ -53,6 +53,13 @@ _DFINE_SIZES: Variants = {
         "reg_scale": 8.0,
     },
 }
+# Huang et al., DEIM, CVPR 2025, and github.com/Intellindust-AI-Lab/DEIM, configs/base and configs/deim_*: the networks
+# of D-FINE and RT-DETRv2 with another activation and no frozen layers, and another loss of classes.
+_DEIM = {"activation": "silu", "matchability": 1.5, "frozen_batch_norm": False, "frozen_stages": 0}
+_DEIM_RTDETR_SIZES: Variants = {
+    **_RTDETR_SIZES,
+    "r50vd_m": {**_RTDETR_SIZES["r50vd"], "expansion": 0.5, "decoder_layers": 3},
+}
 # for images of 48 to 96 pixels, on CPUs, trained from scratch
 _SMALL_RTDETR = {
     "backbone": "resnet18d",
@@ -83,4 +90,10 @@ RTDETR: Variants = {
     },
     "dfine_small": {**_SMALL_RTDETR, "is_fine": True},
     **{name: {**_FINE, **options} for name, options in _DFINE_SIZES.items()},
+    "deim_small": {**_SMALL_RTDETR, "is_fine": True, **_DEIM},
+    **{f"deim_{name}": {**_FINE, **options, **_DEIM} for name, options in _DFINE_SIZES.items()},
+    **{
+        f"deim_rtdetrv2_{size}": {**options, **_DEIM, "deep_positions": True}
+        for size, options in _DEIM_RTDETR_SIZES.items()
+    },
 }

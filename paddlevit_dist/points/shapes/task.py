@@ -9,9 +9,8 @@ import numpy as np
 import paddle
 
 from ...losses import adjusted_losses
-from ...metrics.classification import ClassificationMetrics
+from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
-from ...metrics.classifier_task import ClassifierTask, join_records
 from ...models import create_model
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names

@@ -37,6 +37,7 @@ from ..intensities import IntensityConfig
 from ..nonzero import read_region, regions_per_channel, set_region
 from ..samples import AugmentationConfig, VolumeSamples
 from ..settings import LandmarkSettings
+from ..unet3d import axis_options
 from .figures import LandmarkRecord, landmark_figures
 from .heatmaps import HeatmapFactors, decode, gaussian_factors, is_known, radius_factors
 from .losses import focal_loss, weighted_squared_error
@@ -164,6 +165,7 @@ class LandmarkDetection(
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
             **{name: value for name, value in options.items() if value not in ("batch", "relu")},
+            **axis_options(volumes),
         )
         if volumes.LOSS == "focal":
             model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ..geometry import step_lengths, turned_spacing
-from ..nonzero import choose_evenly, compute_box_share, nonzero_mask
+from ..nonzero import choose_evenly, compute_box, nonzero_mask
 from .dataset import IGNORED, SegmentedVolumes
 from .regions import group_labels
 from .samples import upright_shape
@@ -16,57 +17,113 @@ _SAMPLED = 10_000_000  # voxels drawn from all volumes; nnU-Net draws ten times 
 _SEED = 1234  # nnU-Net's
 
 
+class ChannelStatistics(NamedTuple):
+    """Intensities of a channel within all classes but the background.
+
+    Attributes:
+        percentiles: 0.5, 50 and 99.5.
+        mean: of the drawn voxels.
+        deviation: of the drawn voxels.
+    """
+
+    percentiles: tuple[float, float, float]
+    mean: float
+    deviation: float
+
+
+class DatasetFingerprint(NamedTuple):
+    """Statistics of volumes with label maps.
+
+    Attributes:
+        spacings: (volumes, 3), millimeters (depth, height, width), of the volumes that were read.
+        shapes: (volumes, 3), voxels of the boxes around their nonzero voxels.
+        box_shares: share of each box.
+        voxels: (volumes, classes), with the background; classes may share voxels.
+        milliliters: (volumes, classes).
+        labeled: voxels of all classes in all volumes.
+        channels: of each channel; empty if no voxel has a class.
+    """
+
+    spacings: np.ndarray
+    shapes: np.ndarray
+    box_shares: list[float]
+    voxels: np.ndarray
+    milliliters: np.ndarray
+    labeled: int
+    channels: list[ChannelStatistics]
+
+
+def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> DatasetFingerprint:
+    """Compute the statistics of at most 50 evenly spread volumes, at their stored spacing.
+
+    Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2, and its
+    ``fingerprint_extractor.py``: percentiles 0.5 and 99.5, mean and deviation of the intensities within all classes but
+    the background. An equal number of voxels is drawn from each volume, with replacement.
+
+    Args:
+        volumes: a dataset and an index in it, for each volume; the datasets have the same classes.
+    """
+    chosen = [volumes[place] for place in choose_evenly(len(volumes))]
+    groups = group_labels(chosen[0][0].class_names, chosen[0][0].regions).values()
+    counts, labeled, values, boxes, shares = [], 0, [], [], []
+    for dataset, index in tqdm(chosen, desc="counting voxels", unit="volume", disable=None, leave=False):
+        channels, labels = dataset.stored(index), dataset.stored_labels(index)
+        if labels is None:
+            raise ValueError("the dataset has no labels")
+        label_voxels = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)
+        labeled += int(label_voxels[:IGNORED].sum())
+        voxels = np.array([label_voxels[list(group)].sum() for group in groups])
+        counts.append(np.stack([voxels, voxels * labels.geometry.voxel_ml]))
+        box = [side.stop - side.start for side in compute_box(nonzero_mask(channels))]
+        boxes.append(box)
+        shares.append(float(np.prod(box) / labels.array.size))
+        inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
+        if len(inside):
+            drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(chosen))
+            values.append([np.asarray(channel).reshape(-1)[drawn] for channel in channels])
+    spacings = np.array([step_lengths(turned_spacing(dataset.source(index).geometry)) for dataset, index in chosen])
+    by_channel = [_statistics(np.concatenate(samples)) for samples in zip(*values)]
+    voxel_counts, milliliters = np.stack(counts, axis=1)
+    return DatasetFingerprint(spacings, np.array(boxes), shares, voxel_counts, milliliters, labeled, by_channel)
+
+
+def _statistics(samples: np.ndarray) -> ChannelStatistics:
+    values = samples.astype(np.float64)
+    low, middle, high = (float(value) for value in np.percentile(values, (0.5, 50, 99.5)))
+    return ChannelStatistics((low, middle, high), float(values.mean()), float(values.std()))
+
+
 def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     """Yield lines with the statistics of a dataset, each with the keys that it helps to set.
 
-    Sizes and spacings are read from all volumes, classes and intensities from at most 50 evenly spread ones, at their
-    stored spacing.
-
-    Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2, and its
-    ``fingerprint_extractor.py``: medians of sizes and spacings; percentiles 0.5 and 99.5, mean and deviation of the
-    intensities within all classes but the background. An equal number of voxels is drawn from each volume, with
-    replacement.
+    Sizes and spacings are of all volumes, the rest is from ``compute_fingerprint``.
     """
     geometries = [dataset.source(index).geometry for index in range(len(dataset))]
     spacings = np.array([step_lengths(turned_spacing(geometry)) for geometry in geometries])
     extents = np.array([upright_shape(geometry) for geometry in geometries]) * spacings
     yield f"spacing as stored (depth, height, width): {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
     yield f"size (depth, height, width): {_ranges(extents)} mm (a crop covers VOLUMES.CROP_SIZE times the spacing)"
-    indices, groups = choose_evenly(len(dataset)), group_labels(dataset.class_names, dataset.regions)
-    counts, totals, values, shares = [], [], [], []
-    for index in tqdm(indices, desc="counting voxels", unit="volume", disable=None, leave=False):
-        channels, labels = dataset.stored(index), dataset.stored_labels(index)
-        if labels is None:
-            raise ValueError("the dataset has no labels")
-        label_voxels = np.bincount(labels.array.ravel(), minlength=IGNORED + 1)
-        voxels = np.array([label_voxels[list(group)].sum() for group in groups.values()])
-        totals.append(label_voxels[:IGNORED].sum())
-        counts.append(np.stack([voxels, voxels * labels.geometry.voxel_ml]))
-        shares.append(compute_box_share(nonzero_mask(channels)))
-        inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
-        if len(inside):
-            drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(indices))
-            values.append([np.asarray(channel).reshape(-1)[drawn] for channel in channels])
-    voxel_counts, milliliters = np.stack(counts, axis=1)  # (volumes, classes) each
-    for name, class_counts, sizes in zip(groups, voxel_counts.T, milliliters.T):
+    found = compute_fingerprint([(dataset, index) for index in range(len(dataset))])
+    names = group_labels(dataset.class_names, dataset.regions)
+    for name, class_counts, sizes in zip(names, found.voxels.T, found.milliliters.T):
         present = sizes[class_counts > 0]
         size = f", {present.min():.4g} to {present.max():.4g} ml" if len(present) else ""
-        share = 100 * class_counts.sum() / max(sum(totals), 1)
-        yield f"class {name}: {share:.3g} % of the voxels, in {len(present)} of {len(indices)} volumes{size}"
-    yield f"box around nonzero voxels: median {100 * np.median(shares):.3g} % of a volume (VOLUMES.NORMALIZE z_score)"
-    for channel, samples in zip(dataset.channels, zip(*values) if values else repeat(())):
-        yield _intensities(channel, samples)
+        share = 100 * class_counts.sum() / max(found.labeled, 1)
+        yield f"class {name}: {share:.3g} % of the voxels, in {len(present)} of {len(sizes)} volumes{size}"
+    share = 100 * np.median(found.box_shares)
+    yield f"box around nonzero voxels: median {share:.3g} % of a volume (VOLUMES.NORMALIZE z_score)"
+    for channel, statistics in zip(dataset.channels, found.channels or repeat(None)):
+        yield _intensities(channel, statistics)
 
 
-def _intensities(channel: str, samples: Sequence[np.ndarray]) -> str:
-    if not samples:
+def _intensities(channel: str, found: ChannelStatistics | None) -> str:
+    if found is None:
         return f"channel {channel}: no voxel has a class"
-    values = np.concatenate(samples).astype(np.float64)
-    low, middle, high = (float(value) for value in np.percentile(values, (0.5, 50, 99.5)))
-    mean, deviation = float(values.mean()), float(values.std())
+    low, middle, high = found.percentiles
     statistics = (
         f"channel {channel} within the classes: percentiles 0.5, 50 and 99.5 {low:.4g}, {middle:.4g} and {high:.4g}"
     )
+    mean, deviation = found.mean, found.deviation
     keys = f"VOLUMES.INTENSITY_WINDOW [{low:.4g},{high:.4g}] VOLUMES.INTENSITY_MEAN_STD [{mean:.4g},{deviation:.4g}]"
     return f"{statistics}, mean {mean:.4g}, deviation {deviation:.4g} (for VOLUMES.NORMALIZE ct: {keys})"
 

@@ -13,7 +13,7 @@ def test_while_a_loop_is_compiled_the_line_says_so_and_a_cached_one_is_not_told(
         "from paddlevit_dist.runtime.compiled import compiled\n\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"
     )
     script = (
-        "from loops import doubled\nfrom paddlevit_dist.logging.heartbeat import Heartbeat\nsaid = []\n"
+        "from loops import doubled\nfrom paddlevit_dist.logging.progress import Heartbeat\nsaid = []\n"
         "with Heartbeat(said.append, quiet_seconds=0.0, poll_seconds=0.001).at('in epoch 1'):\n    doubled(3)\n"
         "print(any(line.startswith('still compiling, once (') for line in said))"
     )

@@ -16,7 +16,7 @@ SHARED = set(
     "vit_tiny_patch16_224".split()
 )
 # Recipes of the other sizes name another network and its rates, and else say what R18's, S's and B0's do.
-OF_OTHER_SIZES = r"(rtdetr|rtdetrv2)_r(34|50|101)vd_coco|dfine_[mlx]_coco|segformer_b[1-5]"
+OF_OTHER_SIZES = r"(deim_)?(rtdetr|rtdetrv2)_r(34|50|101)vd(_m)?_coco|(deim_)?dfine_[mlx]_coco|segformer_b[1-5]"
 FINDING, LABELING = (
     [path for path in make_recipes(task) if not re.match(OF_OTHER_SIZES, path.stem)]
     for task in ("detection", "image_segmentation")

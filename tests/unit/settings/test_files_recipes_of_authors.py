@@ -1,7 +1,7 @@
 """Recipes of real-time detectors against their authors' YAML files: what differs is named in a header.
 
-Source of the facts: lyuwenyu/RT-DETR, rtdetr_pytorch/configs and rtdetrv2_pytorch/configs, and Peterande/D-FINE,
-configs, with the files that they include.
+Source of the facts: lyuwenyu/RT-DETR, rtdetr_pytorch/configs and rtdetrv2_pytorch/configs, Peterande/D-FINE,
+configs, and Intellindust-AI-Lab/DEIM, configs, with the files that they include.
 """
 
 from pathlib import Path
@@ -43,6 +43,18 @@ AUTHORS = {
     "dfine_l_coco": AuthorsFacts(32, 80, 2.5e-4, 1.25e-5, 500, 1.25e-4, 1000, 8, 4, True),
     "dfine_x_coco": AuthorsFacts(32, 80, 2.5e-4, 2.5e-6, 500, 1.25e-4, 1000, 8, 3, True),
 }
+DEIM = {
+    "deim_dfine_n_coco": AuthorsFacts(128, 160, 8e-4, 4e-4, 2000, 1e-4, 1000, 12, 0, False),
+    "deim_dfine_s_coco": AuthorsFacts(32, 132, 4e-4, 2e-4, 2000, 1e-4, 1000, 12, 20, True),
+    "deim_dfine_m_coco": AuthorsFacts(32, 102, 4e-4, 4e-5, 2000, 1e-4, 1000, 12, 6, True),
+    "deim_dfine_l_coco": AuthorsFacts(32, 58, 5e-4, 2.5e-5, 2000, 1.25e-4, 1000, 8, 4, True, True),
+    "deim_dfine_x_coco": AuthorsFacts(32, 58, 5e-4, 5e-6, 2000, 1.25e-4, 1000, 8, 3, True, True),
+    "deim_rtdetrv2_r18vd_coco": AuthorsFacts(16, 120, 2e-4, 2e-4, 2000, 1e-4, 2000, 3, 0, True),
+    "deim_rtdetrv2_r34vd_coco": AuthorsFacts(16, 120, 2e-4, 1e-4, 2000, 1e-4, 2000, 3, 3, True),
+    "deim_rtdetrv2_r50vd_m_coco": AuthorsFacts(16, 60, 2e-4, 2e-5, 2000, 1e-4, 2000, 2, 3, True),
+    "deim_rtdetrv2_r50vd_coco": AuthorsFacts(16, 60, 2e-4, 2e-5, 2000, 1e-4, 2000, 2, 3, True),
+    "deim_rtdetrv2_r101vd_coco": AuthorsFacts(16, 60, 2e-4, 2e-6, 2000, 1e-4, 2000, 2, 3, True),
+}
 HEADER = Path(files.recipe_folder(), "_base_", "rtdetr_coco.yaml").read_text(encoding="utf-8").partition("\nDATA:")[0]
 
 
@@ -78,6 +90,14 @@ def test_a_recipe_has_the_numbers_of_its_authors_or_its_header_names_the_differe
     of_biases, of_norms = decay.split("biases and norms in")
     assert ("biases_decay" in found) == (model in of_biases or model in of_norms)
     assert ("norms_decay" in found) == (model in of_norms)
+
+
+@pytest.mark.parametrize("name", DEIM)
+def test_a_recipe_of_deim_has_the_numbers_of_its_authors_but_no_decay_of_biases_and_norms(name):
+    authors = DEIM[name]
+    decaying = {field for field in ("biases_decay", "norms_decay") if getattr(authors, field)}
+
+    assert differences(name, authors) == decaying
 
 
 def test_the_rate_of_fine_tuning_is_the_share_of_the_authors_that_its_header_names():

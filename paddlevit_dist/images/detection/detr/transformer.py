@@ -6,6 +6,7 @@ Queries may start at points on a grid. Source: Carion et al., End-to-End Object 
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,19 @@ _TEMPERATURE = 10000.0
 
 
 class HeadMlp(nn.Layer):
-    """Linear layers with ReLUs between them; the last is initialized with zeros if it ``starts_at_zero``."""
+    """Linear layers with activations between them; the last is initialized with zeros if it ``starts_at_zero``."""
 
-    def __init__(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False):
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        outputs: int,
+        layers: int,
+        starts_at_zero: bool = False,
+        activation: Callable[[paddle.Tensor], paddle.Tensor] = F.relu,
+    ):
         super().__init__()
+        self._activation = activation
         dims = [inputs, *[hidden] * (layers - 1), outputs]
         self.layers = nn.LayerList([dense(before, after) for before, after in zip(dims, dims[1:])])
         if starts_at_zero:
@@ -34,7 +44,7 @@ class HeadMlp(nn.Layer):
     def forward(self, x):
         """Apply the layers to (..., inputs)."""
         for layer in self.layers[:-1]:
-            x = F.relu(layer(x))
+            x = self._activation(layer(x))
         return self.layers[-1](x)
 
 

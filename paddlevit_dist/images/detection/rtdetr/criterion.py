@@ -1,7 +1,8 @@
 """RT-DETR's losses: varifocal class scores and boxes, of all decoder layers, the encoder's selection and denoising.
 
 Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, section 4.3, with the authors'
-RTDETRCriterion; Zhang et al., VarifocalNet, CVPR 2021, equation 2.
+RTDETRCriterion; Zhang et al., VarifocalNet, CVPR 2021, equation 2; Huang et al., DEIM, CVPR 2025, arXiv 2412.04234,
+equation 3, with the authors' DEIMCriterion.
 """
 
 from collections.abc import Mapping
@@ -120,6 +121,7 @@ class VarifocalCriterion(SetCriterion):
         normalizer: "global" or "reference".
         cost_class: weight of the class in the matching cost.
         alpha: weight of a negative's score in the varifocal loss.
+        matchability: exponent of DEIM's matchability-aware loss, which replaces the varifocal loss; None: varifocal.
         noise: generator of denoising queries; None: no denoising.
         **weights: weights of the terms and of the other costs, see ``SetCriterion``.
 
@@ -136,10 +138,11 @@ class VarifocalCriterion(SetCriterion):
         cost_class: float = 2.0,
         alpha: float = 0.75,
         noise: ContrastiveNoise | None = None,
+        matchability: float | None = None,
         **weights: float,
     ):
         super().__init__(num_classes, queries, layers, normalizer, cost_class=cost_class, **weights)
-        self.alpha, self.noise = alpha, noise
+        self.alpha, self.noise, self.matchability = alpha, noise, matchability
         self.suffixes = ("", AUXILIARY, *((DENOISING,) if noise else ()))
         self.normalizer_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in self.parts)
 
@@ -211,10 +214,11 @@ class VarifocalCriterion(SetCriterion):
         return sums
 
     def class_sums(self, heads: HeadOutputs, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
-        """Return ``class``, the varifocal loss, and ``iou``, the IoU of matched boxes, (L,) each.
+        """Return ``class``, the loss of classes, and ``iou``, the IoU of matched boxes, (L,) each.
 
         The target of a query's score is its box's IoU with its object, and 0 for other classes, which have a smaller
-        weight the lower their score is.
+        weight the lower their score is. The varifocal loss weights the object's class by the IoU. DEIM's loss weights
+        it by 1, and raises the IoU to a power, so that a box that overlaps little still learns a low score.
 
         Args:
             heads: outputs of L heads.
@@ -229,7 +233,11 @@ class VarifocalCriterion(SetCriterion):
             one_hot = F.one_hot(matched.classes, self.num_classes + 1)[..., :-1].astype(heads.logits.dtype)
             score = one_hot * overlap.unsqueeze(-1)  # (L, N, Q, classes)
             probability = F.sigmoid(heads.logits)
-            factors = self.alpha * probability**_GAMMA * (1 - one_hot) + score
+            if self.matchability is None:
+                factors = self.alpha * probability**_GAMMA * (1 - one_hot) + score
+            else:
+                score = score**self.matchability
+                factors = probability**self.matchability * (1 - one_hot) + one_hot
         entropy = F.binary_cross_entropy_with_logits(heads.logits, score, reduction="none")
         query_losses = (entropy * factors).sum(axis=-1)
         query_losses = query_losses if weights is None else query_losses * weights

@@ -9,7 +9,7 @@ ICLR 2025, arXiv 2410.13842, section 4, with the authors' ``dfine_decoder.py``. 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,8 @@ _LOG_EPSILON = 1e-5  # smallest fraction and complement, for the logarithm
 _MAX_POSITION = 10.0  # limit of D-FINE's position embeddings
 _PRIOR = 0.01  # probability of a class in a new classifier
 
+ACTIVATIONS: dict[str, Callable[[paddle.Tensor], paddle.Tensor]] = {"relu": F.relu, "silu": F.silu}
+
 
 class SamplingPoints(NamedTuple):
     """Points sampled for a query.
@@ -44,6 +46,39 @@ class SamplingPoints(NamedTuple):
 
     numbers: tuple[int, ...]
     is_discrete: bool = False
+
+
+class DecoderConfig(NamedTuple):
+    """Dimensions of a decoder.
+
+    Attributes:
+        dim: width of the queries.
+        num_heads: number of attention heads.
+        feedforward: hidden width of the layers' MLPs.
+        layers: number of layers.
+        points: points of a query.
+        activation: activation of all MLPs, a key of ``ACTIVATIONS``; DEIM's is SiLU.
+        deep_positions: compute the positions of queries by three layers of width ``dim`` as DEIM's RT-DETRv2, not by
+            two of twice the width.
+
+    """
+
+    dim: int
+    num_heads: int
+    feedforward: int
+    layers: int
+    points: SamplingPoints
+    activation: str = "relu"
+    deep_positions: bool = False
+
+    def build_mlp(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False) -> HeadMlp:
+        """Build an MLP with this activation."""
+        return HeadMlp(inputs, hidden, outputs, layers, starts_at_zero, ACTIVATIONS[self.activation])
+
+    def build_positions(self) -> HeadMlp:
+        """Build the MLP of the queries' positions."""
+        hidden, layers = (self.dim, 3) if self.deep_positions else (2 * self.dim, 2)
+        return self.build_mlp(4, hidden, self.dim, layers)
 
 
 class DeformableAttention(nn.Layer):
@@ -125,25 +160,23 @@ class RtDetrDecoderLayer(nn.Layer):
     """A decoder layer: self-attention, attention to points, and an MLP.
 
     Args:
-        dim: width of the queries.
-        num_heads: number of attention heads.
-        feedforward: hidden width of the MLP.
-        points: points of a query.
+        config: dimensions.
         is_fine: D-FINE's layer, with a gate after the attention to points, which uses the maps without projection.
 
     """
 
-    def __init__(self, dim: int, num_heads: int, feedforward: int, points: SamplingPoints, is_fine: bool = False):
+    def __init__(self, config: DecoderConfig, is_fine: bool = False):
         super().__init__()
+        dim, num_heads = config.dim, config.num_heads
         self.self_attn = PositionAttention(dim, num_heads)
         self.self_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
-        self.encoder_attn = DeformableAttention(dim, num_heads, points, has_values=not is_fine)
+        self.encoder_attn = DeformableAttention(dim, num_heads, config.points, has_values=not is_fine)
         self.is_fine = is_fine
         if is_fine:
             self.gateway = FusionGate(dim)
         else:
             self.encoder_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
-        self.mlp = EncoderMlp(dim, feedforward, F.relu)
+        self.mlp = EncoderMlp(dim, config.feedforward, ACTIVATIONS[config.activation])
         self.final_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
 
     def forward(self, x, position, references, memory, sizes: Sizes, blocked: paddle.Tensor | None = None):
@@ -157,12 +190,13 @@ class RtDetrDecoderLayer(nn.Layer):
 class RtDetrDecoder(nn.Layer):
     """RT-DETR's decoder; classifiers have one class until the network sets others."""
 
-    def __init__(self, dim: int, num_heads: int, feedforward: int, layers: int, points: SamplingPoints):
+    def __init__(self, config: DecoderConfig):
         super().__init__()
-        self.layers = nn.LayerList([RtDetrDecoderLayer(dim, num_heads, feedforward, points) for _ in range(layers)])
-        self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
-        self.class_embed = nn.LayerList([build_classifier(dim, 1) for _ in range(layers)])
-        self.bbox_embed = nn.LayerList([HeadMlp(dim, dim, 4, 3, starts_at_zero=True) for _ in range(layers)])
+        dim, steps = config.dim, range(config.layers)
+        self.layers = nn.LayerList([RtDetrDecoderLayer(config) for _ in steps])
+        self.query_pos_head = config.build_positions()
+        self.class_embed = nn.LayerList([build_classifier(dim, 1) for _ in steps])
+        self.bbox_embed = nn.LayerList([config.build_mlp(dim, dim, 4, 3, starts_at_zero=True) for _ in steps])
 
     def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
         """Return the outputs of each of L layers.
@@ -201,13 +235,15 @@ class LocalizationQualityHead(nn.Layer):
         highest: number of a side's largest probabilities that are used.
         dim: hidden width of the MLP.
         layers: number of its layers.
+        activation: a key of ``ACTIVATIONS``.
 
     """
 
-    def __init__(self, highest: int = 4, dim: int = 64, layers: int = 2) -> None:
+    def __init__(self, highest: int = 4, dim: int = 64, layers: int = 2, activation: str = "relu") -> None:
         super().__init__()
         self._highest = highest
-        self.reg_conf = HeadMlp(4 * (highest + 1), dim, 1, layers, starts_at_zero=True)
+        inputs = 4 * (highest + 1)
+        self.reg_conf = HeadMlp(inputs, dim, 1, layers, starts_at_zero=True, activation=ACTIVATIONS[activation])
 
     def forward(self, corners):
         """Return corrections (..., 1) for (..., 4 * bins), float32 or float64."""
@@ -219,21 +255,16 @@ class LocalizationQualityHead(nn.Layer):
 class FineDecoder(nn.Layer):
     """D-FINE's decoder; ``bins`` are the distances of sides."""
 
-    def __init__(
-        self, dim: int, num_heads: int, feedforward: int, layers: int, points: SamplingPoints, bins: DistanceBins
-    ):
+    def __init__(self, config: DecoderConfig, bins: DistanceBins):
         super().__init__()
         self._bins = bins
-        self.layers = nn.LayerList(
-            [RtDetrDecoderLayer(dim, num_heads, feedforward, points, True) for _ in range(layers)]
-        )
-        self.query_pos_head = HeadMlp(4, 2 * dim, dim, 2)
-        self.pre_bbox_head = HeadMlp(dim, dim, 4, 3, starts_at_zero=True)
-        self.lqe_layers = nn.LayerList([LocalizationQualityHead() for _ in range(layers)])
-        self.class_embed = nn.LayerList([build_classifier(dim, 1) for _ in range(layers)])
-        self.bbox_embed = nn.LayerList(
-            [HeadMlp(dim, dim, 4 * (bins.number + 1), 3, starts_at_zero=True) for _ in range(layers)]
-        )
+        dim, steps, sides = config.dim, range(config.layers), 4 * (bins.number + 1)
+        self.layers = nn.LayerList([RtDetrDecoderLayer(config, is_fine=True) for _ in steps])
+        self.query_pos_head = config.build_positions()
+        self.pre_bbox_head = config.build_mlp(dim, dim, 4, 3, starts_at_zero=True)
+        self.lqe_layers = nn.LayerList([LocalizationQualityHead(activation=config.activation) for _ in steps])
+        self.class_embed = nn.LayerList([build_classifier(dim, 1) for _ in steps])
+        self.bbox_embed = nn.LayerList([config.build_mlp(dim, dim, sides, 3, starts_at_zero=True) for _ in steps])
 
     def forward(self, x, starts, memory, sizes: Sizes, blocked: paddle.Tensor | None = None) -> Outputs:
         """Return the outputs of each of L layers; see ``RtDetrDecoder.forward`` for arguments.

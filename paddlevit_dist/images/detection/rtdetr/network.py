@@ -1,7 +1,7 @@
-"""RT-DETR, RT-DETRv2 and D-FINE: a backbone, an encoder that fuses its maps, and queries that start at the best cells.
+"""RT-DETR, RT-DETRv2, D-FINE and DEIM: a backbone, an encoder that fuses its maps, and queries at the best cells.
 
 Sources: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, arXiv 2304.08069; Lv et al., RT-DETRv2,
-arXiv 2407.17140; Peng et al., D-FINE, ICLR 2025, arXiv 2410.13842.
+arXiv 2407.17140; Peng et al., D-FINE, ICLR 2025, arXiv 2410.13842; Huang et al., DEIM, CVPR 2025, arXiv 2412.04234.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,11 @@ from ..detector import (
     without_gradient,
 )
 from ..detr.criterion import load_solver
-from ..detr.transformer import HeadMlp, xavier
+from ..detr.transformer import xavier
 from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import FineDecoder, RtDetrDecoder, SamplingPoints, build_classifier
+from .decoder import ACTIVATIONS, DecoderConfig, FineDecoder, RtDetrDecoder, SamplingPoints, build_classifier
 from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
@@ -72,6 +72,9 @@ class RtDetr(QueryDetector):
         bins: number of D-FINE's steps of distances, see ``DistanceBins``.
         up: see ``DistanceBins``.
         reg_scale: see ``DistanceBins``.
+        activation: see ``DecoderConfig``.
+        deep_positions: see ``DecoderConfig``.
+        matchability: exponent of DEIM's matchability-aware loss of classes; None: the varifocal loss.
 
     """
 
@@ -110,6 +113,9 @@ class RtDetr(QueryDetector):
         bins: int = 32,
         up: float = 0.5,
         reg_scale: float = 4.0,
+        activation: str = "relu",
+        deep_positions: bool = False,
+        matchability: float | None = None,
     ):
         super().__init__()
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
@@ -131,16 +137,15 @@ class RtDetr(QueryDetector):
             [_projection(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in widths]
         )
         self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))
-        self.enc_bbox_head = HeadMlp(embed_dim, embed_dim, 4, 3, starts_at_zero=True)
         numbers = (points,) * levels if isinstance(points, int) else tuple(points)
         if len(numbers) != levels:
             raise UserError(f"points {list(numbers)}: expected {levels} numbers, one for each map")
-        decoder_arguments = embed_dim, num_heads, feedforward, decoder_layers, SamplingPoints(numbers, is_discrete)
-        self.decoder = (
-            FineDecoder(*decoder_arguments, DistanceBins(bins, up, reg_scale))
-            if is_fine
-            else RtDetrDecoder(*decoder_arguments)
-        )
+        if activation not in ACTIVATIONS:
+            raise UserError(f"option activation '{activation}' is not known: expected one of {list(ACTIVATIONS)}")
+        sampling = SamplingPoints(numbers, is_discrete)
+        config = DecoderConfig(embed_dim, num_heads, feedforward, decoder_layers, sampling, activation, deep_positions)
+        self.enc_bbox_head = config.build_mlp(embed_dim, embed_dim, 4, 3, starts_at_zero=True)
+        self.decoder = FineDecoder(config, DistanceBins(bins, up, reg_scale)) if is_fine else RtDetrDecoder(config)
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
         self.reset_classifier(num_classes)
 
@@ -151,8 +156,10 @@ class RtDetr(QueryDetector):
         """Build the losses of a model without building the model."""
         load_solver()  # so that its error is raised before training starts
         arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
-        noise = ContrastiveNoise(num_classes, arguments["denoising"], mirrors=arguments["is_fine"])
+        mirrors = arguments["is_fine"] or arguments["matchability"] is not None
+        noise = ContrastiveNoise(num_classes, arguments["denoising"], mirrors=mirrors)
         losses = {"noise": noise if arguments["denoising"] else None, **(losses or {})}
+        losses["matchability"] = arguments["matchability"]
         sizes = num_classes, arguments["num_queries"], arguments["decoder_layers"]
         if arguments["is_fine"]:
             return FineCriterion(

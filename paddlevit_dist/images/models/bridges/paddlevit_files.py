@@ -228,7 +228,7 @@ def refuse_unnamed(name: Any, place: str) -> None:
         UserError: the variable PADDLEVIT does not name that clone.
     """
     file, is_named = locate(str(name))
-    if str(name).startswith(PREFIX) and not is_named:
+    if not is_named:
         folder = os.path.abspath(os.path.join(os.path.dirname(file), *[os.pardir] * 3))
         raise UserError(
             f"{place}: MODEL.NAME {name}: weights alone do not run the code of a clone: if you trust that "

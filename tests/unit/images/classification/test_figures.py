@@ -9,8 +9,8 @@ from support.small_runs import build
 
 from paddlevit_dist import create_model
 from paddlevit_dist.images.classification.figures import attention_rollout, overlay_shares, report_figures
+from paddlevit_dist.metrics.classification import RECORD, join_records, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
-from paddlevit_dist.metrics.classifier_task import RECORD, join_records, record_later
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 

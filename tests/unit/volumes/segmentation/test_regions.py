@@ -157,7 +157,8 @@ def test_scores_are_those_of_the_masks_of_regions():
     assert plain.update(found, true, np.ones(3))[2, :1] == pytest.approx(dice[-1])  # a region of one label
 
 
-def test_a_folder_of_regions_is_read_described_and_written(tmp_path):
+def test_a_folder_of_regions_is_read_described_and_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 3000)
     root = raw_data(tmp_path, description=REGIONS)
     dataset = NnUNet(str(root), "train", root / "cache", SegmentationOptions())
     assert dataset.class_names == ["organs", "liver"] and dataset.num_classes == 2 and dataset.numbers == [0, 2, 5]

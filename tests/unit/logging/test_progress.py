@@ -3,7 +3,7 @@
 import threading
 
 from paddlevit_dist.engine.throughput import EtaEstimator, format_duration
-from paddlevit_dist.logging.heartbeat import QUIET_SECONDS, Heartbeat
+from paddlevit_dist.logging.progress import QUIET_SECONDS, Heartbeat
 
 
 def test_a_quiet_run_says_where_it_is_until_it_ends():

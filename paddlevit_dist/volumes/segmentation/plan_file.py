@@ -1,0 +1,92 @@
+"""Plan of a run for a dataset in nnU-Net's layout, written as a YAML file for ``-cfg``."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from ...runtime.errors import UserError
+from ...runtime.files import atomic_file
+from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, plan_network
+from .dataset import SegmentationOptions
+from .fingerprint import DatasetFingerprint, compute_fingerprint
+from .nnunet import NnUNet
+from .settings import AXES
+
+_BASE = "volume_unet3d_phantoms"  # the recipe, for all other keys
+_CT = "ct"
+
+
+def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -> list[str]:
+    """Write the keys that nnU-Net's rules set for the labeled volumes of a dataset; return lines that describe them.
+
+    Args:
+        data_path: folder with ``dataset.json``.
+        file: the YAML file, which must not exist.
+        memory_gb: memory of a device.
+        cache_folder: for decoded label maps.
+
+    Raises:
+        UserError: the file exists, the data cannot be read, or there is no plan.
+    """
+    if file.exists():
+        raise UserError(f"{file} exists: remove it, or name another file")
+    options = SegmentationOptions(spacing_mm=(1.0, 1.0, 1.0))  # any: only stored voxels are read
+    parts = [NnUNet(data_path, split, cache_folder, options) for split in ("train", "val")]
+    volumes = sorted(
+        ((part, index) for part in parts for index in range(len(part))), key=lambda pair: pair[0].case(pair[1])
+    )
+    dataset, found = parts[0], compute_fingerprint(volumes)
+    plan = plan_network(found.spacings, found.shapes, dataset.num_classes, memory_gb, len(volumes))
+    content = {
+        "BASE": _BASE,
+        "DATA": {"DATASET": "nnunet", "DATA_PATH": dataset.root, "BATCH_SIZE": plan.batch_size},
+        "VOLUMES": {**_network_keys(plan), **_intensity_keys(dataset.channels, found)},
+    }
+    lines = [
+        f"{len(volumes):,} volumes, median {_join(np.median(found.shapes, axis=0))} voxels, resampled to "
+        f"{_join(plan.spacing_mm)} mm",
+        f"patches of {_join(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of {memory_gb} GB",
+    ]
+    text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    with atomic_file(file) as out:
+        out.write(text.encode("utf-8"))
+    return lines
+
+
+def _network_keys(plan: NetworkPlan) -> dict[str, Any]:
+    levels = plan.levels
+    return {
+        "SPACING_MM": [float(f"{length:.6g}") for length in plan.spacing_mm],
+        "CROP_SIZE": list(levels.size),
+        "UNET_WIDTH": WIDTH,
+        "UNET_MAX_WIDTH": MAX_WIDTH,
+        "UNET_DEPTH": len(levels.strides),
+        "UNET_KERNELS": list(map(_format_size, levels.kernels)),
+        "UNET_STRIDES": list(map(_format_size, levels.strides)),
+        "FOREGROUND_FRACTION": 0.33,
+        "MIRROR_AXES": list(AXES),
+    }
+
+
+def _intensity_keys(channels: list[str], found: DatasetFingerprint) -> dict[str, Any]:
+    """Return nnU-Net's normalization: ``ct`` for channels named CT, ``z_score`` for others."""
+    kinds = [_CT if name.casefold() == _CT else "z_score" for name in channels]
+    keys: dict[str, Any] = {"NORMALIZE": kinds, "INTENSITY_WINDOW": None, "INTENSITY_MEAN_STD": None}
+    if _CT not in kinds:
+        return keys
+    if not found.channels:
+        raise UserError("no voxel of the labeled volumes has a class: the intensities of CT cannot be planned")
+    statistics = found.channels[kinds.index(_CT)]
+    window = [float(f"{value:.6g}") for value in (statistics.percentiles[0], statistics.percentiles[2])]
+    moments = [float(f"{value:.6g}") for value in (statistics.mean, statistics.deviation)]
+    return {**keys, "INTENSITY_WINDOW": window, "INTENSITY_MEAN_STD": moments}
+
+
+def _format_size(size: Size) -> str:
+    return "x".join(map(str, size))
+
+
+def _join(values: Any) -> str:
+    return " x ".join(f"{value:.4g}" for value in values)

@@ -1,0 +1,63 @@
+"""The file of a plan: a run takes it, and its network fits its patch and its labels."""
+
+import numpy as np
+import paddle
+import pytest
+from support.nnunet_folders import raw_data
+from support.volume_files import write_volume
+
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.volumes.planning import plan_network
+from paddlevit_dist.volumes.segmentation.nnunet import NnUNet
+from paddlevit_dist.volumes.segmentation.plan_file import write_plan
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+
+SHAPE, AFFINE = (10, 40, 44), np.diag([1.0, 1.0, 4.0, 1.0])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = raw_data(tmp_path / "raw")
+    for number in range(3):
+        labels = np.zeros(SHAPE, np.uint8)
+        labels[3:6, 10:20, 10:30], labels[5, 30:35, 5:9] = 5, 2
+        write_volume(root / "labelsTr" / f"case_{number}.nii.gz", labels, AFFINE)
+        for channel in range(2):
+            voxels = np.where(labels > 0, 100.0 * (channel + 1), 1.0).astype(np.float32)
+            write_volume(root / "imagesTr" / f"case_{number}_{channel:04d}.nii.gz", voxels, AFFINE)
+    return root
+
+
+def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 3000)
+    file = tmp_path / "plan.yaml"
+    lines = write_plan(str(folder), file, 8, tmp_path / "cache")
+    assert lines[0] == "3 volumes, median 10 x 40 x 44 voxels, resampled to 4 x 1 x 1 mm"
+    config = load([f"-cfg={file}", "VOLUMES.UNET_WIDTH", "2"]).values
+    expected = plan_network(np.array([[4.0, 1.0, 1.0]] * 3), np.array([SHAPE] * 3), 3, 8, 3)
+    volumes = config.VOLUMES
+    assert volumes.CROP_SIZE == list(expected.levels.size) and config.DATA.BATCH_SIZE == expected.batch_size
+    assert volumes.UNET_STRIDES[0] == "1x2x2" and volumes.UNET_KERNELS[0] == "1x3x3"
+    assert volumes.SPACING_MM == [4.0, 1.0, 1.0] and volumes.NORMALIZE == ["ct", "z_score"]
+    assert volumes.INTENSITY_WINDOW == [100.0, 100.0] and volumes.INTENSITY_MEAN_STD == [100.0, 0.0]
+    task = VolumeSegmentation(config)
+    task._load_dataset_meta(NnUNet(str(folder), "train", tmp_path / "cache"))
+    model, size = task.build_model(), (2, *volumes.CROP_SIZE)
+    labels = np.random.default_rng(0).integers(0, 3, size).astype(np.uint8)
+    batch = {"volume": paddle.randn([2, 2, *volumes.CROP_SIZE]), "labels": paddle.to_tensor(labels)}
+    terms, counts = task.train_step(model, batch, StepPosition(1, 0, 1)), task.loss_normalizers({"labels": labels})
+    assert len(terms) == 2 * (task.supervised + 1) and {name: float(t.count) for name, t in terms.items()} == counts
+    assert counts["cross_entropy 1/2"] == labels.size // 4
+    with pytest.raises(UserError, match=r"plan.yaml exists: remove it"):
+        write_plan(str(folder), file, 8, tmp_path / "cache")
+
+
+def test_the_number_of_strides_is_that_of_levels():
+    task = VolumeSegmentation(
+        load(["-cfg=configs/volume_unet3d_phantoms.yaml", "VOLUMES.UNET_STRIDES", "[1x2x2]"]).values
+    )
+    task.class_names = ["a", "b"]
+    with pytest.raises(UserError, match=r"VOLUMES.UNET_STRIDES has 1 values, expected 3 \(UNET_DEPTH\)"):
+        task.build_model()

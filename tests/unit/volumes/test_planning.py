@@ -1,0 +1,40 @@
+"""Plans of networks: nnU-Net's own for several spacings and sizes, and what has no plan."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.volumes.planning import plan_levels, plan_network
+
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "nnunet_plans.json").read_text())
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_plans_are_nnunets(name):
+    case = GOLDEN[name]
+    spacings, shapes = np.array(case["spacings"]), np.array(case["shapes"])
+    plan = plan_network(spacings, shapes, case["labels"], case["memory_gb"], case["volumes"])
+    assert list(plan.levels.size) == case["patch_size"] and plan.batch_size == case["batch_size"]
+    assert [[1, 1, 1], *map(list, plan.levels.strides)] == case["strides"]
+    assert list(map(list, plan.levels.kernels)) == case["kernels"] and plan.features == case["estimate"]
+    assert plan.spacing_mm == pytest.approx(case["spacing"])
+
+
+def test_thick_slices_are_halved_after_the_others():
+    levels = plan_levels((5.0, 0.8, 0.8), (24, 256, 256))
+    assert levels.strides[:3] == [(1, 2, 2), (1, 2, 2), (2, 2, 2)] and levels.kernels[:3] == [(1, 3, 3)] * 2 + [
+        (3, 3, 3)
+    ]
+    assert plan_levels((0.8, 0.8, 5.0), (256, 256, 24)).strides == [stride[::-1] for stride in levels.strides]
+
+
+@pytest.mark.parametrize(
+    "shape, memory, said", [((3, 5, 7), 8, "3 x 5 x 7 voxels"), ((90, 90, 90), 1e-4, "-memory_gb")]
+)
+def test_no_plan_is_one_line(shape, memory, said):
+    with pytest.raises(UserError, match=said) as error:
+        plan_network(np.ones((2, 3)), np.array([shape] * 2), 3, memory, 2)
+    assert "\n" not in str(error.value)

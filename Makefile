@@ -39,7 +39,7 @@ test: $(VENV)/.ready
 	$(BIN)/python $(PYTEST) tests/unit $(PROMISES)
 
 test-integration: $(VENV)/.ready
-	$(BIN)/python $(PYTEST) tests/integration
+	$(BIN)/python $(PYTEST) --ignore=$(PROMISES) tests/integration
 
 test-nightly: $(VENV)/.ready
 	$(BIN)/python $(PYTEST) tests/nightly

@@ -1,13 +1,22 @@
-"""Models by name: list the names, resolve a name, build a model."""
+"""Models by name: list the names, resolve a name, build a model; and build the model of a run's task."""
+
+from __future__ import annotations
 
 import fnmatch
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import extension
 from .model_sources import list_bridged_models
 from .registry import MODELS, SPELLINGS, find_name, is_weights_name, require_derived, resolve
 from .runtime.errors import UserError
+from .settings.every_run import RunSettings
+
+if TYPE_CHECKING:
+    import paddle
+
+    from .tasks.task import Task
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
 
@@ -57,6 +66,33 @@ def prepare(model: Any) -> Any:
 
     if hasattr(model, "sublayers"):
         unbias_running_variance(model)
+    return model
+
+
+def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
+    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
+
+    Args:
+        config: the frozen configuration.
+        task: the task to build the model for.
+
+    Returns:
+        The model, in training mode, prepared for the current device.
+
+    Raises:
+        UserError: a setting does not apply to this model.
+    """
+    import paddle
+
+    from .distributed import set_batch_norm_momentum
+
+    paddle.seed(config.SEED)
+    model = prepare(task.build_model())
+    if extension.has("cpu_kernels"):
+        extension.accelerate(model)
+    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and not set_batch_norm_momentum(model, momentum):
+        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
     return model
 
 

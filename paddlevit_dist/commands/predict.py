@@ -45,6 +45,7 @@ def run(words: list[str]) -> None:
     tuning.restart_with_environment(requested, True, options.device)
     stale = devices.drop_stale_variables()
 
+    from ..inference.ensemble import split_runs
     from ..inference.rows import ABOUT, UNREADABLE
     from ..inference.trained import open_source
     from ..launch import plan_processes
@@ -53,16 +54,23 @@ def run(words: list[str]) -> None:
     from ..logging.record import output_folder
 
     names = _read_class_names(options.class_names)
-    source = open_source(
-        options.source,
-        "predict",
-        recipe=options.cfg,
-        class_names=names,
-        least_score=options.least_score,
-        max_detections=options.max_detections,
-        window=options.window,
-        log=write_line,
-    )
+    runs, options.inputs = split_runs(options.inputs)
+    if not options.inputs:
+        raise UserError(f"predict: {', '.join([options.source, *runs])}: runs without an input; add files or folders")
+    sources = [
+        open_source(
+            run,
+            "predict",
+            recipe=options.cfg,
+            class_names=names,
+            least_score=options.least_score,
+            max_detections=options.max_detections,
+            window=options.window,
+            log=write_line,
+        )
+        for run in [options.source, *runs]
+    ]
+    options.source = " ".join([options.source, *runs])
     plan = plan_processes(requested, device=options.device)
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
@@ -70,7 +78,7 @@ def run(words: list[str]) -> None:
         output_folder(options.output, (ABOUT, UNREADABLE)) as folder,
         lock_output_dir(folder, write_line, True, should_lock=plan.is_main),
     ):
-        _predict(options, source, plan, folder)
+        _predict(options, sources, plan, folder)
 
 
 def _parse(words: list[str]) -> Any:
@@ -88,7 +96,7 @@ def _parse(words: list[str]) -> Any:
         metavar="SOURCE",
         type=path,
         help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml in the "
-        "same folder",
+        "same folder; volume segmentation: also several, whose probabilities are averaged",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)
@@ -157,21 +165,26 @@ def _read_class_names(file: str | None) -> list[str] | None:
     return [name.strip() for name in names]
 
 
-def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
+def _predict(options: Any, sources: Any, plan: Any, folder: Path) -> None:
     """Find the inputs, start the workers, and write the tables; the main process has locked the folder."""
     import numpy as np
 
     from ..inference import rows
+    from ..inference.ensemble import join_digests, require_ensemble
     from ..inference.predictor import finish_prediction, prepare_task
     from ..launch import launch_workers
     from ..logging.progress import Heartbeat, write_line
     from ..tasks.protocols import AnnotationMatching, DatasetSaving
 
-    task = prepare_task(source)
+    task = prepare_task(sources[0])
+    require_ensemble(task, sources)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, Path(cache))
-            digests = {**source.digests(), "annotations_sha256": _compute_digest(options.annotations)}
+            digests: dict[str, Any] = {
+                **join_digests(sources),
+                "annotations_sha256": _compute_digest(options.annotations),
+            }
             if options.save_as is not None:
                 if not isinstance(task, DatasetSaving):
                     raise UserError("predict: -save_as is for models that find boxes; remove it")
@@ -195,10 +208,10 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             elif 0 < len(remaining) < len(samples):
                 write_line(f"continuing: {len(samples) - len(remaining):,} of {len(samples):,} inputs are done")
         share = np.arange(0) if remaining is None else remaining
-        arguments = (task, source, samples, share, folder, options.batch_size, options.num_workers)
+        arguments = (task, sources, samples, share, folder, options.batch_size, options.num_workers)
         try:
             if len(share) or plan.by_paddle_launcher:
-                launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
+                launch_workers(worker, arguments, plan, sources[0].config.WATCHDOG_SECONDS)
         except BaseException as error:
             if plan.is_main and remaining is not None and not getattr(error, "again", False):
                 _write_partial_tables(folder, samples)
@@ -273,7 +286,7 @@ def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
 
 def worker(
     task: Any,
-    source: Any,
+    sources: Any,
     samples: Any,
     remaining: Any,
     folder: Path,
@@ -286,6 +299,6 @@ def worker(
     from ..inference.predictor import default_batch_size, predict_share
 
     remaining = broadcast_object(remaining)  # known to the main process of several machines only
-    with explain_memory(f"lower -batch_size ({batch_size or default_batch_size(source.config)})"):
-        predict_share(task, source, samples, remaining, folder, batch_size=batch_size, num_workers=num_workers)
+    with explain_memory(f"lower -batch_size ({batch_size or default_batch_size(sources[0].config)})"):
+        predict_share(task, sources, samples, remaining, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..intervals import ClassificationCounts, ProportionRecompute, confusion_scores, means
+from ..intervals import ClassificationCounts, ProportionRecompute, confusion_scores, means, panoptic_scores
 from ..intervals.resampling import Recompute
 from ..runtime.errors import UserError
 from ..tasks.metrics import Arrays
@@ -122,7 +122,11 @@ def _instances(parts: Sequence[Arrays], names: Sequence[str]) -> Recompute:
     metrics = InstanceMetrics(list(names), parts[0]["instance_classes"].tolist())
     tables = np.empty(len(scenes), object)
     tables[:] = scenes
-    return lambda weights: metrics.bootstrap_values([statistics, losses, tables], weights)
+    if not all("segment_counts" in part for part in parts):
+        return lambda weights: metrics.bootstrap_values([statistics, losses, tables], weights)
+    is_thing = np.isin(np.arange(len(names)), parts[0]["instance_classes"])
+    panoptic = panoptic_scores(_join(parts, "segment_counts"), _join(parts, "segment_ious"), names, is_thing)
+    return lambda weights: {**metrics.bootstrap_values([statistics, losses, tables], weights), **panoptic(weights)}
 
 
 # ---- validity of arrays: a file may be damaged, and compiled loops do not check bounds -----------------------------
@@ -180,8 +184,10 @@ def _are_valid_confusions(arrays: Arrays, samples: int, classes: int) -> bool:
 def _are_valid_instances(arrays: Arrays, samples: int, classes: int) -> bool:
     rows, chosen, thresholds = arrays["rows"], arrays["instance_classes"], arrays["missed"].shape[-1]
     decisions = [arrays[name] for name in ("class_numbers", "thresholds", "scores", "is_right")]
+    shapes = {"segment_counts": (samples, 6, classes), "segment_ious": (samples, classes)}
     return (
-        _are_valid_confusions(arrays, samples, classes)
+        all(arrays[name].shape == shape for name, shape in shapes.items() if "segment_counts" in arrays)
+        and _are_valid_confusions(arrays, samples, classes)
         and rows.shape == (samples,)
         and _below(rows, 1 << 31)
         and all(column.shape == (int(rows.sum()),) for column in decisions)

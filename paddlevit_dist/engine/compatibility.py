@@ -17,10 +17,8 @@ from .. import __version__
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import resolve_checkpoint
 from ..runtime.errors import UserError
-from ..runtime.text_files import parse_yaml
-from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
-from ..settings.table import effects, leaves
+from ..settings.table import effects, leaves, public_leaves
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
@@ -85,8 +83,15 @@ def _matters(use: str, kind: str) -> bool:
 
 
 def to_plain_settings(config: RunSettings) -> dict[str, Any]:
-    """Convert the configuration to nested plain values."""
-    return parse_yaml(dump_yaml(config))
+    """Convert the configuration to nested plain values, as its YAML has them: without BASE, and without passwords."""
+    plain: dict[str, Any] = {}
+    for name, value in public_leaves(config):
+        *sections, last = name.split(".")
+        section = plain
+        for part in sections:
+            section = section.setdefault(part, {})
+        section[last] = value
+    return plain
 
 
 def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:

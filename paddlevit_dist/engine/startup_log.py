@@ -6,7 +6,7 @@ from typing import Any
 import paddle
 
 from ..checkpoint.load import statistics_in
-from ..data.permutation import MOST_IN_MEMORY
+from ..data.sampler import MOST_IN_MEMORY
 from ..distributed import world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog

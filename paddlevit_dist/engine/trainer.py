@@ -25,11 +25,11 @@ from ..launch import gpu
 from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
+from ..models import build_model
 from ..registry import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.transfers import is_on_gpu
-from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
@@ -45,7 +45,7 @@ from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
 from .startup_log import format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
-from .training_state import build_model, build_sampler, build_training_state
+from .training_state import build_sampler, build_training_state
 
 
 class Trainer:
@@ -292,7 +292,7 @@ class Trainer:
         start_run_log(config, run_log, self.task, self.datasets)
         log_resumption(self.resume_state, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
-        self.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), True, *sizes))
+        self.callbacks.start(RunFacts(run_log.folder, config, True, *sizes))
         for line in format_training(config, self.task, self.model, self.sampler, self.precision):
             run_log.log_and_print(line)
 

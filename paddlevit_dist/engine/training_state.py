@@ -5,11 +5,9 @@ from typing import Any, NamedTuple
 
 import paddle
 
-from .. import extension
 from ..checkpoint.low_rank import is_factor
 from ..data.sampler import TrainingSampler
-from ..distributed import rank, recompute_layers, set_batch_norm_momentum, world_size
-from ..models import prepare
+from ..distributed import rank, recompute_layers, world_size
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.protocols import ParameterGrouping, Recomputable
@@ -69,29 +67,6 @@ class TrainingState(NamedTuple):
         """Set the position to ``consumed`` samples after the end of ``epoch``, and the schedule to match."""
         self.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
         self.schedule.load_state_dict({"update": self.sampler.updates_made})
-
-
-def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
-    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
-
-    Args:
-        config: the frozen configuration.
-        task: the task to build the model for.
-
-    Returns:
-        The model, in training mode, prepared for the current device.
-
-    Raises:
-        UserError: a setting does not apply to this model.
-    """
-    paddle.seed(config.SEED)
-    model = prepare(task.build_model())
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
-    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
-    if momentum is not None and not set_batch_norm_momentum(model, momentum):
-        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
-    return model
 
 
 def build_sampler(config: RunSettings, samples: Any) -> TrainingSampler:

@@ -13,9 +13,9 @@ from ..distributed import all_gather, reduce_dict
 from ..engine.compatibility import FactDifference, judge_changes, show
 from ..engine.evaluation import EvaluationObserver
 from ..engine.trainer import Trainer
-from ..engine.training_state import build_model
 from ..inference.evaluation import load_evaluated_weights
 from ..launch import gpu
+from ..models import build_model
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings

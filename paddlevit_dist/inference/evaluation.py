@@ -21,7 +21,6 @@ from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
-from ..settings import dump_yaml
 from ..tasks.callback import RunFacts
 from ..tasks.prediction import PredictionRecord, PredictionWriter
 from ..tasks.protocols import LogContributor, Predictable, Reportable
@@ -46,7 +45,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         is_reported = bool(config.get("REPORT"))
         has_figures = is_reported and labeled and isinstance(run.task, Reportable)
         recorder = FigureRecorder(run.task, run.model, run.evaluator.loader.sampler.indices()) if has_figures else None
-        run.callbacks.start(RunFacts(run_log.folder, config, dump_yaml(config), trains=False))
+        run.callbacks.start(RunFacts(run_log.folder, config, trains=False))
         for line in lines:
             run_log.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None

@@ -25,9 +25,10 @@ from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
-from ..tasks.protocols import Predictable, get_sample_check
+from ..tasks.protocols import EnsembleMember, Predictable, get_sample_check
 from ..tasks.sample_checks import BadSample
 from ..tasks.task import Task, make_task
+from .ensemble import ModelEnsemble
 from .rows import PredictionCounts, finish, open_rank_writer, read_entries, write_tables
 from .trained import TrainedWeights, build_trained, open_source
 
@@ -91,15 +92,21 @@ def build_prediction_loader(
 
 
 @paddle.no_grad()
-def predict_batch(
-    task: Predictable, model: Any, batch: dict[str, Any], writer: PredictionWriter
-) -> list[PredictionRecord]:
-    """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order."""
+def predict_batch(task: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
+    """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order.
+
+    Args:
+        task: Predictable; Ensembling for several models.
+        model: a model, or a ``ModelEnsemble``.
+        batch: collated inputs.
+        writer: writes the files of each input.
+    """
     indices, entries = (
         batch.pop(_INDICES),
         [PredictionRecord(index, None, reason) for index, reason in batch.pop(_UNREAD)],
     )
-    for index, prediction in zip(indices, task.predict_step(model, batch) if indices else ()):
+    predict = task.predict_mean if isinstance(model, ModelEnsemble) else task.predict_step
+    for index, prediction in zip(indices, predict(model, batch) if indices else ()):
         try:
             rows = task.prediction_rows(prediction)
         except BadSample as error:
@@ -114,7 +121,7 @@ def predict_batch(
 
 def predict_share(
     task: Predictable,
-    source: TrainedWeights,
+    sources: Sequence[TrainedWeights],
     samples: InputSamples,
     remaining: np.ndarray,
     folder: Path,
@@ -127,8 +134,8 @@ def predict_share(
     Every rank must call this.
 
     Args:
-        task: the task of the weights.
-        source: the weights.
+        task: the task of the first weights.
+        sources: the weights; several predict together.
         samples: all inputs.
         remaining: indices of the inputs that all ranks together predict, ascending.
         folder: output folder, prepared by ``begin``.
@@ -137,6 +144,7 @@ def predict_share(
     """
     if not len(remaining):
         return
+    source = sources[0]
     batch_size = batch_size or default_batch_size(source.config)
     if num_workers is None:
         batches = -(-len(remaining) // (batch_size * world_size()))  # of this rank
@@ -144,17 +152,18 @@ def predict_share(
     gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.traits.fixed_shapes)
     num_notices = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
-        model, report = build_trained(task, source)
+        model = _build_models(task, sources)
     precision = EvaluationPrecision(source.config)
     if is_main():
-        write_line(f"weights {source.weights}: {report.summary()}")
         for line in filter(None, [precision.notice, *task.notices[num_notices:]]):
             write_line(line)
     writer, dataset = task.prediction_writer(folder, samples), PredictionDataset(task, samples, remaining)
     loader = build_prediction_loader(dataset, source.config, batch_size, num_workers)
     out = open_rank_writer(folder, rank())
+    is_ensemble = isinstance(model, ModelEnsemble)
+    patched = model.patch_forward(precision) if is_ensemble else precision.patch_forward(model)
     try:
-        with _SharedProgress(len(remaining)) as progress, precision.patch_forward(model):
+        with _SharedProgress(len(remaining)) as progress, patched:
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer)
                 out.add(entries)
@@ -163,6 +172,20 @@ def predict_share(
         out.close()
     except StopRequested as error:
         raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
+
+
+def _build_models(task: Predictable, sources: Sequence[TrainedWeights]) -> Any:
+    """Build the model of one source, or a ``ModelEnsemble`` of several, and log how the weights were loaded."""
+
+    def build() -> Iterator[EnsembleMember]:
+        for source in sources:
+            own_task = task if source is sources[0] else prepare_task(source)
+            model, report = build_trained(own_task, source)
+            if is_main():
+                write_line(f"weights {source.weights}: {report.summary()}")
+            yield EnsembleMember(own_task, model)
+
+    return next(build()).model if len(sources) == 1 else ModelEnsemble(build())
 
 
 def finish_prediction(folder: Path, task: Predictable, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:

@@ -1,7 +1,7 @@
 """Confidence intervals of scores: their variation with other samples of the same kind. Needs only NumPy.
 
 - ``resampling``: draws samples with replacement and recomputes the values of a function for each draw
-- ``scores``: such functions for classes, confusions, and sums of numbers
+- ``scores``: such functions for classes, confusions, segments, and sums of numbers
 """
 
 from .resampling import (
@@ -15,7 +15,7 @@ from .resampling import (
     weighted_sums,
     wilson,
 )
-from .scores import ClassificationCounts, confusion_scores, means, nanmean, quotient
+from .scores import ClassificationCounts, confusion_scores, means, nanmean, panoptic_scores, quotient
 
 __all__ = [
     "ClassificationCounts",
@@ -28,6 +28,7 @@ __all__ = [
     "nanmean",
     "number_groups",
     "paired_difference",
+    "panoptic_scores",
     "quotient",
     "small_sample_warning",
     "weighted_sums",

@@ -120,6 +120,42 @@ def confusion_scores(
     return recompute
 
 
+def panoptic_scores(
+    counts: np.ndarray, ious: np.ndarray, class_names: Sequence[str], is_thing: np.ndarray
+) -> Recompute:
+    """Return a function that computes the panoptic quality (PQ) of segments, as fractions.
+
+    For each class, segmentation quality (SQ) is the mean IoU of matched segments, recognition quality (RQ) is matched /
+    (matched + false / 2 + missed / 2), and PQ is their product. Classes without a segment have no value. PQ dagger has
+    the IoU of the points of stuff classes instead of PQ.
+
+    Source: A. Kirillov et al., "Panoptic Segmentation", CVPR 2019, arXiv 1801.00868; L. Porzi et al., "Seamless Scene
+    Segmentation", CVPR 2019, arXiv 1905.01220.
+
+    Args:
+        counts: int (samples, 6, classes): matched, false and missed segments; correct elements, elements of the class,
+            and elements predicted as the class.
+        ious: float (samples, classes), sum of the IoU of matched segments.
+        class_names: the name of each class.
+        is_thing: bool (classes,), classes with instances.
+    """
+    flat = np.concatenate([counts.reshape(len(counts), -1), ious], axis=1)
+
+    def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+        sums = weighted_sums(weights, flat).reshape(len(weights), 7, len(class_names))
+        matched, false, missed, right, true, predicted, iou = np.moveaxis(sums, 1, 0)  # (draws, classes) each
+        rq = quotient(matched, matched + (false + missed) / 2)
+        sq = np.where(np.isnan(rq), np.nan, iou / np.maximum(matched, 1))
+        pq = sq * rq
+        dagger = np.where(is_thing, pq, quotient(right, true + predicted - right))
+        means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ dagger": dagger}
+        means |= {"PQ things": pq[:, is_thing], "PQ stuff": pq[:, ~is_thing]}
+        values = {name: nanmean(per_class) for name, per_class in means.items()}
+        return {**values, **{f"PQ {name}": column for name, column in zip(class_names, pq.T)}}
+
+    return recompute
+
+
 def quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Divide element by element; the result is NaN where ``whole`` is 0."""
     return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)

@@ -276,25 +276,33 @@ def _end(text: str, length: int) -> str:
 
 def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     """Return the lines of YAML: for a key with its dotted name, for a section with None."""
-    accepted = find_keys(values)
     lines: list[tuple[str, str | None]] = []
     open_sections: list[str] = []
-    for name, value in leaves(values):
+    for name, value in public_leaves(values):
         *sections, last = name.split(".")
-        if name == "BASE" or name not in accepted:
-            continue
         for depth, section in enumerate(sections):
             if open_sections[: depth + 1] != sections[: depth + 1]:
                 lines.append((f"{'  ' * depth}{section}:", None))
         open_sections = sections
-        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(_public(value))}", name))
+        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(value)}", name))
     return lines
 
 
+def public_leaves(values: CfgNode) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, plain value) of every key that a run with this configuration reads.
+
+    These are the values to store and to show. BASE is omitted, as its files are merged; passwords and tokens are
+    removed from URLs.
+    """
+    accepted = find_keys(values)
+    for name, value in leaves(values):
+        if name != "BASE" and name in accepted:
+            yield name, _public(value)
+
+
 def _public(value: Any) -> Any:
-    """Remove passwords and tokens from the URLs in a value: the output is stored and shown."""
     if isinstance(value, (list, tuple)):
-        return type(value)(map(_public, value))
+        return list(map(_public, value))
     return without_credentials(value) if isinstance(value, str) else value
 
 

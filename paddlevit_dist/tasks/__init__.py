@@ -23,6 +23,8 @@ _NAMES = {
     "ConfusionMatrix": "figures",
     "Dataset": "dataset",
     "DatasetSaving": "protocols",
+    "EnsembleMember": "protocols",
+    "Ensembling": "protocols",
     "Drawable": "protocols",
     "EvaluationStep": "step_types",
     "ExportParts": "step_types",

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..runtime.metrics_file import recorded_events
 from ..settings.every_run import RunSettings
+from ..settings.table import dump_yaml
 
 
 class RunFacts(NamedTuple):
@@ -19,7 +20,6 @@ class RunFacts(NamedTuple):
     Attributes:
         folder: the output folder, SAVE.
         config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
-        config_text: the configuration as YAML.
         trains: False if the run only evaluates.
         epochs: of the whole run.
         updates_per_epoch: over all processes.
@@ -28,11 +28,15 @@ class RunFacts(NamedTuple):
 
     folder: Path
     config: RunSettings
-    config_text: str
     trains: bool
     epochs: int = 0
     updates_per_epoch: int = 0
     update: int = 0
+
+    @property
+    def config_text(self) -> str:
+        """The configuration as YAML."""
+        return dump_yaml(self.config)
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Yield the earlier reports and evaluations of a resumed run, except for those that it repeats.

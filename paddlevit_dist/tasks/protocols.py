@@ -15,6 +15,7 @@ that needs it says so, and a run continues without the feature.
 | ``CheckpointMatching`` | -pretrained, -resume, ``evaluate`` |
 | ``Restorable`` | ``predict``, ``export`` |
 | ``Predictable`` | ``predict``, SAVE_PREDICTIONS |
+| ``Ensembling`` | ``predict`` with several runs |
 | ``AnnotationMatching`` | ``predict -annotations`` |
 | ``DatasetSaving`` | ``predict -save_as`` |
 | ``Exportable`` | ``export``, evaluation of exported files |
@@ -26,7 +27,7 @@ that needs it says so, and a run continues without the feature.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -278,6 +279,34 @@ class Predictable(Restorable):
             samples: the inputs of ``open_inputs``, or the evaluated samples.
         """
         return PredictionWriter()
+
+
+class EnsembleMember(NamedTuple):
+    """A model that predicts together with others.
+
+    Attributes:
+        task: the task of its weights, with their settings.
+        model: the model, in evaluation mode on the device.
+    """
+
+    task: Any
+    model: Any
+
+
+class Ensembling(Predictable):
+    """A task that predicts with several models.
+
+    Asked for in ``inference/ensemble.py``.
+    """
+
+    @abstractmethod
+    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[Any]:
+        """Predict as ``predict_step`` does, by the mean of the models' probabilities.
+
+        Args:
+            members: can be iterated several times; each model is on the device until the next one is asked for.
+            batch: see ``predict_step``.
+        """
 
 
 class AnnotationMatching(Predictable):

@@ -30,12 +30,20 @@ def draw_scan(generator, points):
     return cloud, np.where(generator.random(points) < 0.7, usual, drawn).astype(np.uint8)
 
 
+def draw_objects(cloud, categories):
+    """Numbers of Panoptic nuScenes, uint16 (P,): things of a category are two objects by their height, or in no box."""
+    numbers = 1000 * categories.astype(np.uint16)
+    is_thing = (categories > 0) & (categories < 24)
+    objects = numbers + 1 + (cloud[:, 2] > 0).astype(np.uint16)
+    return np.where(is_thing, np.where(cloud[:, 4] < 2, 0, objects), numbers).astype(np.uint16)
+
+
 def nuscenes(root, version="v1.0-mini", drives=("scene-0061", "scene-0103"), scans=2, points=80, seed=0):
     """Keyframes of each drive, with a sweep and an image each; returns points and categories by name of the scan."""
     generator, written = np.random.default_rng(seed), {}
-    tables = {"scene": [], "sample": [], "sample_data": [], "lidarseg": []}
+    tables = {"scene": [], "sample": [], "sample_data": [], "lidarseg": [], "panoptic": []}
     tables["category"] = [{"token": token(name), "name": name, "index": i} for i, name in enumerate(CATEGORIES)]
-    for folder in (f"lidarseg/{version}", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP", version):
+    for folder in (f"lidarseg/{version}", f"panoptic/{version}", "samples/LIDAR_TOP", "sweeps/LIDAR_TOP", version):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for drive in drives:
         tables["scene"].append({"token": token(drive), "name": drive, "nbr_samples": scans})
@@ -55,10 +63,13 @@ def nuscenes(root, version="v1.0-mini", drives=("scene-0061", "scene-0103"), sca
             label_file = f"lidarseg/{version}/{own}_lidarseg.bin"
             if "test" not in version:
                 (root / label_file).write_bytes(categories.tobytes())
+                file = f"panoptic/{version}/{own}_panoptic.npz"
+                np.savez_compressed(root / file, data=draw_objects(cloud, categories))
+                tables["panoptic"].append({"token": own, "sample_data_token": own, "filename": file})
                 tables["lidarseg"].append({"token": own, "sample_data_token": own, "filename": label_file})
             written[f"{drive}_{own}"] = cloud, categories
     for name, rows in tables.items():
-        if "test" not in version or name != "lidarseg":
+        if "test" not in version or name not in ("lidarseg", "panoptic"):
             (root / version / f"{name}.json").write_text(json.dumps(rows, indent=0))
     return written
 

@@ -2,7 +2,7 @@
 
 - ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``batches``: instance fields of a batch
 - ``pointgroup``: network and losses; ``grouping``: clustering; ``proposals``: scoring and selection
-- ``metrics``: average precision; ``writer``: predictions as files and figures
+- ``metrics``: average precision; ``panoptic``: panoptic quality; ``writer``: predictions as files and figures
 """
 
 from ...runtime.lazy_names import lazy_names

@@ -302,8 +302,8 @@ class InstanceMetrics(PerSampleMetrics):
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Return the value of each metric in each bootstrap draw, (draws,)."""
-        values = self.semantic.bootstrap_values(table[:-1], weights)
-        for kind, per_class in _by_kind(resample_precisions(table[-1], weights)).items():  # (draws, classes) each
+        values = self.semantic.bootstrap_values(table[:2], weights)
+        for kind, per_class in _by_kind(resample_precisions(table[2], weights)).items():  # (draws, classes) each
             values[kind] = np.nan_to_num(nanmean(per_class))  # 0 without any true instance, as in ``compute``
             for index, number in enumerate(self.instance_classes):
                 values[f"{kind} {self.class_names[number]}"] = per_class[:, index]
@@ -311,7 +311,7 @@ class InstanceMetrics(PerSampleMetrics):
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the per-sample arrays as a table that can be saved."""
-        statistics, losses, tables = table
+        statistics, losses, tables = table[:3]
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
             for column, name in enumerate(InstanceMatchTable._fields[:4])
@@ -328,8 +328,8 @@ class InstanceMetrics(PerSampleMetrics):
 
         AP of a scene is NaN if it has no true instances.
         """
-        *semantic, tables = table
-        values = {**self.semantic.columns(semantic), **super().columns(table)}
+        tables = table[2]
+        values = {**self.semantic.columns(table[:2]), **super().columns(table)}
         number = np.array([scene.num_true.sum() for scene in tables])
         at_50 = [scene.is_right[scene.thresholds == _AT_50] for scene in tables]
         return {

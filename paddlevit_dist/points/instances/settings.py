@@ -68,6 +68,12 @@ class InstanceSection(Section):
     )
     SCORE_THRESHOLD: float = key(0.09, "score that a prediction must exceed", SHARE)
     MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
+    PANOPTIC_MIN_POINTS: int | None = key(
+        None,
+        "evaluation: compute panoptic quality; a segment without a match is an error if it has at least this number of "
+        "points (SemanticKITTI 50, nuScenes 15); None: do not compute it",
+        AT_LEAST_1,
+    )
     NMS_IOU: float = key(0.3, "IoU above which only the better of two overlapping predictions is kept", SHARE)
 
 

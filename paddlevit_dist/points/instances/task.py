@@ -34,6 +34,7 @@ from .batches import instance_fields
 from .grouping import PointClusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, build_steps, compile_loop
 from .metrics import InstanceMetrics, InstancePrediction
+from .panoptic import InstanceAndPanopticMetrics
 from .pointgroup import GroupingInput, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
 from .settings import InstanceSettings
@@ -196,18 +197,19 @@ class InstanceSegmentation(SceneTask):
         predicted = output.semantic_scores.argmax(axis=-1)
         losses = cross_entropies(output.semantic_scores, labels, IGNORED)
         metrics.update_semantic(predicted, labels, losses, batch["offsets"])
-        true_class, true_instance = labels.numpy(), points.instances
-        parts, predictions_by_scene = get_slices(batch), self._predictions(output, predicted.numpy(), batch)
+        true_class, true_instance, classes = labels.numpy(), points.instances, predicted.numpy()
+        parts, predictions_by_scene = get_slices(batch), self._predictions(output, classes, batch)
         for part, predictions in zip(parts, predictions_by_scene):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
+            if isinstance(metrics, InstanceAndPanopticMetrics):
+                metrics.update_panoptic(true_class[part], true_instance[part], classes[part], predictions)
         if step.writer is not None:
-            classes = predicted.numpy()
             # The truth is known if any point has a class, even if there are no instances.
             truth = [true_instance[part] if (true_class[part] >= 0).any() else None for part in parts]
             step.writer.add([(classes[part], instances) for part, instances in zip(parts, predictions_by_scene)], truth)
         if not step.keeps_records:
             return None
-        number, classes = len(self.class_names), predicted.numpy()
+        number = len(self.class_names)
         records = [
             InstanceRecord(count_confusion(true_class[part], classes[part], number), matches)
             for part, matches in zip(parts, metrics.tables[-len(parts) :])
@@ -276,7 +278,7 @@ class InstanceSegmentation(SceneTask):
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> InstanceWriter:
         """Return the writer of predicted instances."""
-        return InstanceWriter(folder, samples, self.class_names)
+        return InstanceWriter(folder, samples, self.class_names, self.instance_classes)
 
     def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
         """Return a row for each instance, best first; one without values if there is none."""
@@ -293,7 +295,10 @@ class InstanceSegmentation(SceneTask):
 
     def build_metrics(self) -> InstanceMetrics:
         """Return empty metrics."""
-        return InstanceMetrics(self.class_names, self.instance_classes)
+        min_points = self.keys.PANOPTIC_MIN_POINTS
+        if min_points is None:
+            return InstanceMetrics(self.class_names, self.instance_classes)
+        return InstanceAndPanopticMetrics(self.class_names, self.instance_classes, min_points)
 
 
 class _HostPoints:

@@ -184,7 +184,9 @@ FORMATS = {
     "semantic_kitti": SceneFormat(
         "SemanticKITTI: sequences/00/velodyne and labels", SemanticKittiReader, ("channels",)
     ),
-    "nuscenes": SceneFormat("nuScenes-lidarseg: v1.0-*/, samples/LIDAR_TOP, lidarseg", NuScenesReader, ("channels",)),
+    "nuscenes": SceneFormat(
+        "nuScenes-lidarseg: v1.0-*/, samples/LIDAR_TOP, lidarseg", NuScenesReader, ("channels", "label")
+    ),
     "pointcept": SceneFormat("Pointcept's folders with coord.npy", PointceptReader, _POINTCEPT_OPTIONS),
     "ply": SceneFormat("PLY", TableReader, _TABLE_OPTIONS),
     "las": SceneFormat("LAS and LAZ, through laspy", TableReader, _TABLE_OPTIONS),

@@ -1,7 +1,8 @@
 """nuScenes-lidarseg: its tables, files, sixteen challenge classes and splits; predictions as its benchmark wants them.
 
-Scans are ``samples/LIDAR_TOP/*.pcd.bin``, labels ``lidarseg/v1.0-trainval/TOKEN_lidarseg.bin``. The tables in
-``v1.0-trainval``, ``v1.0-test`` or ``v1.0-mini`` connect them with drives, which nuScenes calls scenes.
+Scans are ``samples/LIDAR_TOP/*.pcd.bin``, labels ``lidarseg/v1.0-trainval/TOKEN_lidarseg.bin``. Labels of Panoptic
+nuScenes are ``panoptic/v1.0-trainval/TOKEN_panoptic.npz``: 1,000 times the category plus the number of the object. The
+tables in ``v1.0-trainval``, ``v1.0-test`` or ``v1.0-mini`` connect them with drives, which nuScenes calls scenes.
 
 Source: W. K. Fong et al., "Panoptic nuScenes: A Large-Scale Benchmark for LiDAR Panoptic Segmentation and Tracking",
 arXiv 2109.03805; classes, splits and files are as in nuscenes-devkit (eval/lidarseg/utils.py, utils/splits.py,
@@ -23,7 +24,9 @@ from ...runtime.errors import UserError
 from ...runtime.files import atomic_file, read_content
 from ...runtime.text_files import iterate_rows
 from ..data.scene import AS_GIVEN, IGNORED, Scene
+from .channels import WITHOUT
 from .listing import RawScene, SceneChoices, SceneReader, split_scenes
+from .numpy_tables import read_arrays
 
 # The categories of each class; a class's number in predictions is its position, counted from 1.
 _CLASSES = {
@@ -81,6 +84,7 @@ _SCANS = "samples/LIDAR_TOP/"  # in file names of sample_data.json; the other sc
 SCAN_SUFFIX = ".pcd.bin"
 _COLUMNS = ("x", "y", "z", "intensity", "ring")
 _UNKNOWN = IGNORED - 1
+_LIDARSEG, _PANOPTIC = "lidarseg", "panoptic"  # tables of labels, and their folders
 _SCENE_NAME = re.compile(r"scene-\d{4}_[0-9a-f]{32}")
 _Table = TypeVar("_Table", bound=msgspec.Struct)
 
@@ -126,6 +130,9 @@ class NuScenesReader(SceneReader):
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(replace(choices or SceneChoices(), gray=True), kind)
+        self.label = self.choices.label or _LIDARSEG
+        if self.label not in (_LIDARSEG, _PANOPTIC, WITHOUT):
+            raise UserError(f"--label={self.label}: expected {_LIDARSEG}, {_PANOPTIC} or {WITHOUT}")
         self.class_by_number: tuple[int, ...] = ()  # class of each number in the files of labels
         self._splits: dict[str, str] = {}  # by name of the scan
         self._label_files: dict[str, str] = {}  # by path of the scan
@@ -175,7 +182,7 @@ class NuScenesReader(SceneReader):
                 )
             scans.append((drive, row.timestamp, name, os.path.join(root, row.filename)))
             self._splits[name] = _find_split(version, drive)
-        if version != _TEST_VERSION:
+        if version != _TEST_VERSION and self.labeled:
             self._read_labels(root, tables, {name[-32:]: path for *_, name, path in scans})
         return {name: path for _, _, name, path in sorted(scans)}
 
@@ -187,7 +194,7 @@ class NuScenesReader(SceneReader):
             tables: the folder of the tables.
             paths: path of each scan, by token.
         """
-        for row in _read_table(tables, "lidarseg", _LabelRow):
+        for row in _read_table(tables, self.label, _LabelRow):
             if row.sample_data_token in paths:
                 self._label_files[paths[row.sample_data_token]] = os.path.join(root, row.filename)
         classes = [_UNKNOWN] * 256
@@ -210,7 +217,7 @@ class NuScenesReader(SceneReader):
         """Return the file of the scan and, if ``labeled``, of its labels."""
         files = (path, self._label_files.get(path, "")) if labeled else (path,)
         if not files[-1]:
-            raise UserError(f"lidarseg.json has no labels of {path}; extract the archive of nuScenes-lidarseg again")
+            raise UserError(f"{self.label}.json has no labels of {path}; extract the archive of these labels again")
         for file in files:
             if not os.path.exists(file):
                 raise UserError(
@@ -229,12 +236,26 @@ class NuScenesReader(SceneReader):
         columns = dict(zip(_COLUMNS, table.T))
         if not source.labeled:
             return self.build_scene(source, columns)
-        numbers = np.frombuffer(read_content(source.files[1]), np.uint8)
-        if len(numbers) != len(table):
+        labels = self._read_numbers(source.files[1])
+        if len(labels) != len(table):
             raise UserError(
-                f"{source.files[1]} has {len(numbers):,} labels, its scan {len(table):,} points; extract both again"
+                f"{source.files[1]} has {len(labels):,} labels, its scan {len(table):,} points; extract both again"
             )
-        return self.build_scene(source, columns, self._map_classes(source.files[1], numbers))
+        if self.label == _LIDARSEG:
+            return self.build_scene(source, columns, self._map_classes(source.files[1], labels))
+        semantic = self._map_classes(source.files[1], labels // 1000)
+        is_object = (labels % 1000 > 0) & (semantic >= 0)
+        return self.build_scene(source, columns, semantic, np.where(is_object, labels.astype(np.int64), IGNORED))
+
+    def _read_numbers(self, path: str) -> np.ndarray:
+        """Read a file of labels, unsigned integers (points,)."""
+        if self.label == _LIDARSEG:
+            return np.frombuffer(read_content(path), np.uint8)
+        arrays = read_arrays(path)
+        labels = arrays.get("data") if isinstance(arrays, dict) else None
+        if labels is None or labels.dtype != np.uint16 or labels.ndim != 1:
+            raise UserError(f"{path}: expected an array 'data' of uint16, a number for each point; extract it again")
+        return labels
 
     def _map_classes(self, path: str, numbers: np.ndarray) -> np.ndarray:
         """Return the class of each number in a file of labels, int16 (points,)."""
@@ -264,13 +285,15 @@ def _find_split(version: str, drive: str) -> str:
 def _read_table(folder: str, name: str, row: type[_Table]) -> Iterator[_Table]:
     """Iterate over the rows of a table; raise a ``UserError`` if it cannot be read."""
     path = os.path.join(folder, f"{name}.json")
-    advice = "the archive of nuScenes-lidarseg" if name in ("lidarseg", "category") else "the archive of metadata"
+    advice = "the archive of metadata"
+    if name in (_LIDARSEG, _PANOPTIC, "category"):
+        advice = f"the archive of {'Panoptic nuScenes' if name == _PANOPTIC else 'nuScenes-lidarseg'}"
     try:
         yield from iterate_rows(path, row)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}; extract {advice}") from error
     except ValueError as error:
-        raise UserError(f"{path} is not a table of nuScenes-lidarseg: {error}; extract {advice} again") from error
+        raise UserError(f"{path} is not a table of nuScenes: {error}; extract {advice} again") from error
 
 
 def is_submittable(name: str, class_names: list[str]) -> bool:
@@ -278,25 +301,56 @@ def is_submittable(name: str, class_names: list[str]) -> bool:
     return tuple(class_names) == CLASS_NAMES and _SCENE_NAME.fullmatch(name) is not None
 
 
-def write_submission_labels(folder: Path, split: str, name: str, classes: np.ndarray) -> None:
-    """Write the predicted classes of a scan where the benchmark expects them; folders are created.
+def write_submission_labels(
+    folder: Path, split: str, name: str, classes: np.ndarray, instances: np.ndarray | None = None
+) -> None:
+    """Write the predicted classes of a scan, or classes and instances, where the benchmark expects them.
+
+    The benchmark of classes refuses points without one: they get the first.
 
     Args:
         folder: folder of the submission.
         split: train, val or test.
         name: name of the scan, as ``NuScenesReader`` gives it.
-        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none. The benchmark refuses points without
-            a class: they get the first one.
+        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none.
+        instances: integers (points,), negative for none; all points of an instance have the same class. None: the task
+            does not predict instances.
     """
-    path = folder / "lidarseg" / split / f"{name[-32:]}_lidarseg.bin"
+    kind, suffix = (_LIDARSEG, "bin") if instances is None else (_PANOPTIC, "npz")
+    path = folder / kind / split / f"{name[-32:]}_{kind}.{suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write((np.maximum(classes, 0) + 1).astype(np.uint8).tobytes())
+        if instances is None:
+            file.write((np.maximum(classes, 0) + 1).astype(np.uint8).tobytes())
+        else:
+            np.savez_compressed(file, data=_number_segments(classes, instances))
 
 
-def write_submission_meta(folder: Path, split: str) -> None:
-    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only."""
+def _number_segments(classes: np.ndarray, instances: np.ndarray) -> np.ndarray:
+    """Return 1,000 times the class, from 1, plus the instance in its class, from 1 to 999; uint16 (points,).
+
+    A point without a class, or of one more instance, has 0.
+    """
+    numbers = 1000 * (np.maximum(classes, -1).astype(np.int64) + 1)
+    for label in np.unique(classes[instances >= 0]):
+        members = np.flatnonzero((classes == label) & (instances >= 0))
+        _, places = np.unique(instances[members], return_inverse=True)
+        places = places.reshape(-1) + 1
+        numbers[members] = np.where(places < 1000, numbers[members] + places, 0)
+    return numbers.astype(np.uint16)
+
+
+def write_submission_meta(folder: Path, split: str, has_instances: bool = False) -> str:
+    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only.
+
+    Returns:
+        Name of the folder of labels in ``folder``.
+    """
     names = ("use_camera", "use_lidar", "use_radar", "use_map", "use_external")
+    meta: dict[str, object] = {name: name == "use_lidar" for name in names}
+    if has_instances:
+        meta["task"] = "segmentation"
     (folder / split).mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / split / "submission.json") as file:
-        file.write(json.dumps({"meta": {name: name == "use_lidar" for name in names}}).encode())
+        file.write(json.dumps({"meta": meta}).encode())
+    return _PANOPTIC if has_instances else _LIDARSEG

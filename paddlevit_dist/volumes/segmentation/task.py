@@ -21,8 +21,9 @@ from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.protocols import (
     Checkable,
     Drawable,
+    EnsembleMember,
+    Ensembling,
     Exportable,
-    Predictable,
     Reportable,
     SampleChecking,
     SampleDescription,
@@ -32,7 +33,6 @@ from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosit
 from ...tasks.task import Records
 from ..export import segmentation_parts
 from ..geometry import (
-    interpolation_weights,
     require_same_spacing,
     require_spacing,
     round_spacing,
@@ -47,6 +47,7 @@ from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
 from ..unet3d import axis_options, level_steps, read_strides
 from .dataset import IGNORED, SegmentedVolumes
+from .decoding import MeanProbabilities, choose_labels, resample_maps, split_planes
 from .figures import class_slices, segmentation_figures
 from .fingerprint import find_misnamed, fingerprint
 from .losses import region_losses
@@ -57,10 +58,9 @@ from .samples import SegmentedSamples, VolumeRecord, collate, split_batch
 from .settings import AXES, VolumeSegmentationSettings
 
 _UNKNOWN = "the weights do not record their labels, channels and spacing: pass the run's folder, or "
-_VALUES_AT_ONCE = 1 << 25  # outputs resampled to the stored grid, about 500 MB with intermediate values
 
 
-class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
+class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
@@ -284,29 +284,29 @@ class VolumeSegmentation(Predictable, Exportable, Reportable, Drawable, Checkabl
     def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, record: VolumeRecord) -> paddle.Tensor:
         """Predict the label of each voxel, uint8 of the stored labels' shape; ``IGNORED`` if an output is not finite.
 
-        Outputs of windows and their mirror images are averaged, then resampled linearly to the stored spacing. The
-        label is the largest output of a voxel. Regions are painted one after another where their output is above 0,
-        nnU-Net's probability above 0.5.
+        Outputs of windows and their mirror images are averaged, then resampled linearly to the stored spacing; see
+        ``choose_labels``.
         """
+        maps, steps = self._window_maps(model, volume), _stored_steps(record)
+        parts = (resample_maps(maps, record.stored, steps, planes) for planes in split_planes(len(maps), record.stored))
+        return paddle.concat([choose_labels(part, self.regions) for part in parts])
+
+    def _window_maps(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> paddle.Tensor:
+        """Compute the mean outputs of windows, (outputs, depth, height, width)."""
         volumes = self.config.VOLUMES
         network = mirror_model(lambda windows: model(windows).astype("float32"), self._mirrored_axes())
-        maps = predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
-        steps, planes = step_lengths(np.array(record.stored_spacing)) / np.array(record.spacing), []
-        plane_count = max(1, _VALUES_AT_ONCE // (len(self.class_names) * record.stored[1] * record.stored[2]))
-        for first in range(0, record.stored[0], plane_count):
-            part = resample_maps(maps, record.stored, steps, slice(first, first + plane_count))
-            labels, is_finite = self._choose_labels(part), paddle.isfinite(part).all(axis=0)
-            planes.append(paddle.where(is_finite, labels, paddle.full_like(labels, IGNORED)).astype("uint8"))
-        return paddle.concat(planes)
+        return predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
 
-    def _choose_labels(self, maps: paddle.Tensor) -> paddle.Tensor:
-        """Return the label of each voxel of maps (outputs, depth, height, width), int32."""
-        if not self.regions:
-            return maps.argmax(axis=0, dtype="int32")
-        labels = paddle.zeros(maps.shape[1:], dtype="int32")
-        for region, outputs in zip(self.regions, maps):
-            labels = paddle.where(outputs > 0, paddle.full_like(labels, region.painted), labels)
-        return labels
+    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[SegmentedVolume]:
+        """Predict the label of each voxel by the mean of the members' probabilities on the stored grid."""
+        predictions = []
+        for record, volume, _ in split_batch(batch):
+            mean = MeanProbabilities(len(self.class_names), record.stored, self.regions)
+            for task, model in members:
+                mean.add(task._window_maps(model, volume), _stored_steps(record))
+            steps, first = np.array(record.stored_spacing), volume[0].numpy()
+            predictions.append(SegmentedVolume(record.index, mean.choose_labels(), first, steps))
+        return predictions
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Predict a batch of volumes and add its sums to the metrics."""
@@ -415,32 +415,11 @@ def term_name(kind: str, level: int) -> str:
     return kind if not level else f"{kind} 1/{2**level}"
 
 
+def _stored_steps(record: VolumeRecord) -> np.ndarray:
+    """Return the steps between stored voxels, in voxels of the network's outputs."""
+    return step_lengths(np.array(record.stored_spacing)) / np.array(record.spacing)
+
+
 def _to_class_numbers(record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
     classes, labels, volume = values()
     return SegmentedVolume(record.index, classes, volume, np.array(record.stored_spacing)), labels
-
-
-def resample_maps(
-    maps: paddle.Tensor, shape: Sequence[int], steps: np.ndarray, planes: slice = slice(None)
-) -> paddle.Tensor:
-    """Resample maps (classes, depth, height, width) linearly at 0, step, 2 step and so on along each axis.
-
-    Values beyond the last voxel repeat it.
-
-    Args:
-        maps: outputs of the network.
-        shape: (depth, height, width) of the result.
-        steps: steps along each axis, in voxels of ``maps``.
-        planes: range of the result's depth to compute.
-    """
-    for axis, (count, step) in enumerate(zip(shape, steps), 1):
-        length, axis_range = maps.shape[axis], planes if axis == 1 else slice(None)
-        if count == length and abs(step - 1) < 1e-6:
-            maps = maps[:, planes] if axis == 1 else maps
-            continue
-        lower, share = (values[axis_range] for values in interpolation_weights(length, count, step))
-        first, second = (
-            paddle.index_select(maps, to_device(np.minimum(lower + offset, length - 1)), axis) for offset in (0, 1)
-        )
-        maps = first + to_device(share).reshape([-1 if other == axis else 1 for other in range(4)]) * (second - first)
-    return maps

@@ -83,7 +83,7 @@ def test_recomputed_blocks_give_the_same_weights_to_the_bit(sgd_runs):
 
 
 def test_compiled_passes_give_the_same_weights(sgd_runs):
-    """To the bit beside Paddle's layers, see images/test_compiled_models.py; our fast layers round differently."""
+    """To the bit beside Paddle's layers (nightly/images/test_compiled_models.py); our fast layers round differently."""
     for of_rank, of_rank_that_way in zip(sgd_runs["2 processes, accumulated"], sgd_runs["2 processes, compiled"]):
         assert largest_difference(of_rank["weights"], of_rank_that_way["weights"]) < 1e-5
 

@@ -10,6 +10,7 @@ from support.small_runs import build
 from paddlevit_dist.logging.callbacks import CallbackList
 from paddlevit_dist.logging.services import MlflowLog
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import default_config
 from paddlevit_dist.tasks.callback import RunFacts
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
@@ -103,7 +104,7 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
         nobody.bind(("127.0.0.1", 0))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{SECRET}@127.0.0.1:{nobody.getsockname()[1]}")
         with pytest.raises(UserError, match="LOG_TO mlflow: .*refused.*remove mlflow from LOG_TO") as refusal:
-            MlflowLog().start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
+            MlflowLog().start(RunFacts(tmp_path, default_config("classification"), True, 1, 10))
     assert SECRET not in str(refusal.value)
 
     class Away(MlflowLog):
@@ -115,7 +116,7 @@ def test_a_service_that_is_away_is_told_in_one_line_and_asked_no_more(tmp_path, 
 
     lines: list[str] = []
     callbacks = CallbackList([Away()], lines.append)
-    callbacks.start(RunFacts(tmp_path, None, "SEED: 0\n", True, 1, 10))
+    callbacks.start(RunFacts(tmp_path, default_config("classification"), True, 1, 10))
     for update in (1, 2):
         callbacks.report(update, {"loss": 1.0})
     (line,) = lines

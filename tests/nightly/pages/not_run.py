@@ -17,7 +17,7 @@ SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; un
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does it"
-ONNX_BOXES = "needs the extra onnx; tests/integration/images/detection/test_exported_detectors.py does it"
+ONNX_BOXES = "needs the extra onnx; tests/nightly/images/detection/test_exported_detectors.py does it"
 RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NUSCENES = "tests/nightly/points/test_nuscenes.py runs it on scans that it draws"
@@ -73,8 +73,9 @@ NOT_RUN = {
     "python main_multi_gpu.py -cfg=./configs/linear_dinov3_small_ade20k.yaml -data_path=/dataset/ade20k": DOWNLOAD,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
     "python -m paddlevit_dist prepare plan data plan.yaml -memory_gb=12": NNUNET,
-    "python main_multi_gpu.py -cfg=./plan.yaml -epochs=300 -output=./output/livers": NNUNET,
-    "python -m paddlevit_dist predict output/livers scans/ --output=livers": NNUNET,
+    "python main_multi_gpu.py -cfg=./plan.yaml VOLUMES.FOLD 0 -epochs=300 -output=./output/fold_0": NNUNET,
+    "python main_multi_gpu.py -cfg=./plan.yaml VOLUMES.FOLD 1 -epochs=300 -output=./output/fold_1": NNUNET,
+    "python -m paddlevit_dist predict output/fold_0 output/fold_1 scans/ --output=livers": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,

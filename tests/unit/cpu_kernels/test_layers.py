@@ -12,7 +12,6 @@ from support.plain_layers import plain_layers
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_available
-from paddlevit_dist.engine.training_state import build_model
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.convnext import ConvNeXtBlock as ConvNeXtBlock
 from paddlevit_dist.images.models.layers import ChannelsLastConv, ChannelsLastDepthwiseConv, Mlp, PatchEmbedding
@@ -21,7 +20,7 @@ from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, ViTBlock
 from paddlevit_dist.losses import resized_cross_entropy
-from paddlevit_dist.models import create_model
+from paddlevit_dist.models import build_model, create_model
 from paddlevit_dist.runtime.lazy_names import import_object
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")

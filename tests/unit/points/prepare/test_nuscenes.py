@@ -8,10 +8,17 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.nuscenes import CATEGORIES, draw_predictions, nuscenes
+from support.nuscenes import CATEGORIES, draw_objects, draw_predictions, nuscenes
 
 from paddlevit_dist.points.prepare.formats import detect_format
-from paddlevit_dist.points.prepare.nuscenes import CLASS_NAMES, NuScenesReader, is_submittable, write_submission_labels
+from paddlevit_dist.points.prepare.listing import SceneChoices
+from paddlevit_dist.points.prepare.nuscenes import (
+    CLASS_NAMES,
+    NuScenesReader,
+    is_submittable,
+    write_submission_labels,
+    write_submission_meta,
+)
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 
@@ -19,8 +26,8 @@ GOLDEN = json.loads((Path(__file__).resolve().parents[3] / "golden" / "nuscenes.
 NUMBERS = GOLDEN["numbers"]  # of each class, from 1; 0 is ignored
 
 
-def read_all(root, lists=None):
-    reader = NuScenesReader()
+def read_all(root, lists=None, **choices):
+    reader = NuScenesReader(SceneChoices(**choices))
     sources = reader.sources(str(root), lists or {})
     reader = pickle.loads(pickle.dumps(reader))  # as in a worker process
     return {split: [reader.read(source) for source in scenes] for split, scenes in sources.items()}
@@ -51,6 +58,31 @@ def test_scans_have_the_kits_classes_and_score(tmp_path):
     assert values["mIoU"] == pytest.approx(GOLDEN["evaluation"]["miou"], abs=1e-7)
     found = [values[f"IoU {name}"] for name in CLASS_NAMES]
     assert found == pytest.approx(GOLDEN["evaluation"]["iou_per_class"], abs=1e-7)
+
+
+def test_panoptic_labels_have_objects(tmp_path):
+    written = nuscenes(tmp_path, points=250)
+    for scene in (scene for scenes in read_all(tmp_path, label="panoptic").values() for scene in scenes):
+        cloud, categories = written[scene.name]
+        expected = {}
+        for number, row in enumerate(draw_objects(cloud, categories).tolist()):
+            label = NUMBERS[GOLDEN["classes"][CATEGORIES[row // 1000]]] - 1
+            assert scene.semantic[number] == (-100 if label < 0 else label)
+            assert (scene.instance[number] >= 0) == (label >= 0 and row % 1000 > 0)
+            if scene.instance[number] >= 0:
+                assert expected.setdefault(row, scene.instance[number]) == scene.instance[number]
+        assert len(set(expected.values())) == len(expected) > 5
+    scan = next((tmp_path / "panoptic" / "v1.0-mini").iterdir())
+    np.savez(scan, data=np.zeros(80))
+    with pytest.raises(UserError, match="panoptic.npz: expected an array 'data' of uint16"):
+        read_all(tmp_path, label="panoptic")
+    np.savez(scan, data=np.full(250, 65_535, np.uint16))
+    with pytest.raises(UserError, match="panoptic.npz: point 0 has the number 65, which is not in category.json"):
+        read_all(tmp_path, label="panoptic")
+    with pytest.raises(UserError, match="--label=boxes: expected lidarseg, panoptic or none"):
+        read_all(tmp_path, label="boxes")
+    (tmp_path / "v1.0-mini" / "lidarseg.json").unlink()
+    assert {(scene.semantic == -100).all() for scene in read_all(tmp_path, label="none")["train"]} == {True}
 
 
 def test_drives_are_split_as_by_the_kit(tmp_path):
@@ -90,6 +122,19 @@ def test_the_benchmark_takes_scans_and_classes_of_its_own_only():
     name = "scene-0061_" + 32 * "a"
     assert is_submittable(name, list(CLASS_NAMES)) and not is_submittable(name, ["car"])
     assert not is_submittable("08_000001", list(CLASS_NAMES))
+
+
+def test_segments_are_numbered_in_their_class(tmp_path):
+    name, classes = "scene-0061_" + 32 * "a", np.array([3, 3, -100, 10, 3, 6, 10])
+    write_submission_labels(tmp_path, "test", name, classes, np.array([7, 2, -100, -100, 7, 0, -100]))
+    with np.load(tmp_path / "panoptic" / "test" / f"{32 * 'a'}_panoptic.npz") as file:
+        assert file["data"].dtype == np.uint16
+        assert file["data"].tolist() == [4002, 4001, 0, 11000, 4002, 7001, 11000]
+    write_submission_labels(tmp_path, "test", name, np.full(1001, 3), np.arange(1001))
+    with np.load(tmp_path / "panoptic" / "test" / f"{32 * 'a'}_panoptic.npz") as file:
+        assert file["data"].tolist() == [*range(4001, 5000), 0, 0]
+    assert write_submission_meta(tmp_path, "test", has_instances=True) == "panoptic"
+    assert json.loads((tmp_path / "test" / "submission.json").read_text())["meta"]["task"] == "segmentation"
 
 
 def edit(path, old, new):

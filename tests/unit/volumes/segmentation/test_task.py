@@ -13,10 +13,11 @@ from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
+from paddlevit_dist.volumes.segmentation.decoding import resample_maps
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics, surface_distances
 from paddlevit_dist.volumes.segmentation.phantoms import SyntheticOrgans
 from paddlevit_dist.volumes.segmentation.samples import SegmentedSamples, VolumeRecord, collate, split_batch
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, resample_maps
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.sliding_window import line_weights, mirror_model
 from paddlevit_dist.volumes.store import DecodedVolume
 from paddlevit_dist.volumes.unet3d import UNet3D
@@ -131,7 +132,7 @@ def test_classes_are_found_plane_by_plane_as_of_all_maps(monkeypatch):
     maps = np.random.default_rng(0).standard_normal((1, 3, 6, 7, 8)).astype("float32")
     maps[0, 1, 5, 6, 7] = np.nan
     place = VolumeRecord(0, (11, 7, 4), ((0.0, 0.0, 1.0), (0.0, 2.0, 0.0), (6.0, 0.0, 0.0)), (2.0, 2.0, 3.0))
-    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.task._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.decoding._VALUES_AT_ONCE", 3 * 7 * 4 * 2)
     found = task.class_map(lambda windows: paddle.to_tensor(maps), paddle.zeros([1, 6, 7, 8]), place).numpy()
     columns = maps[0, ..., ::2].transpose(0, 2, 3, 1).reshape(-1, 6)
     lines = np.stack([np.interp(np.arange(11) / 2, np.arange(6), line) for line in columns])

@@ -5,9 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from paddlevit_dist.data import permutation
-from paddlevit_dist.data.permutation import KeyedPermutation, draw_permutation
-from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.data.sampler import KeyedPermutation, TrainingSampler, draw_permutation
 
 
 def keyed(size, *seed):
@@ -66,7 +64,7 @@ def test_hundred_million_samples_take_no_array():
 
 
 def test_ranks_share_a_computed_order(monkeypatch):
-    monkeypatch.setattr(permutation, "MOST_IN_MEMORY", 50)
+    monkeypatch.setattr("paddlevit_dist.data.sampler.MOST_IN_MEMORY", 50)
     data = range(103)
 
     single = [[key.index for key in batch] for batch in TrainingSampler(data, 6, rank=0, world_size=1).batches(2, 0)]

@@ -1,0 +1,132 @@
+"""Panoptic quality equals semantic-kitti-api's, and a search of all pairs; instances and stuff make one map."""
+
+import numpy as np
+import paddle
+import pytest
+from support.golden import description
+from support.instance_scenes import scene
+from support.panoptic_scenes import NAMES, THINGS, draw_scene
+
+from paddlevit_dist.compare.scores import SCORE_KINDS
+from paddlevit_dist.points.instances.metrics import InstancePrediction
+from paddlevit_dist.points.instances.panoptic import (
+    InstanceAndPanopticMetrics,
+    PanopticMetrics,
+    combine_segments,
+    count_segments,
+)
+
+CASES = description("panoptic_quality")["cases"]
+IS_THING = np.isin(np.arange(len(NAMES)), THINGS)
+
+
+def scored(scenes, min_points=50):
+    metrics = PanopticMetrics(NAMES, THINGS, min_points)
+    for number in scenes:
+        metrics.update(*draw_scene(number))
+    return metrics
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['min_points']} points")
+def test_quality_is_the_apis(case):
+    metrics = scored(case["scenes"], case["min_points"])
+    counts, _ = metrics.per_sample()
+    assert counts.sum(axis=0)[:3].tolist() == [case["matched"], case["false"], case["missed"]]
+    values, has_segments = metrics.compute({}), counts[:, :3].sum(axis=(0, 1)) > 0
+    per_class = dict(zip(NAMES, case["PQ of classes"]))
+    assert {name for name in NAMES if f"PQ {name}" in values} == set(np.array(NAMES)[has_segments])
+    for name in np.array(NAMES)[has_segments]:
+        assert values[f"PQ {name}"] == pytest.approx(per_class[name], abs=1e-12)
+    if has_segments.all():
+        assert {kind: values[kind] for kind in case["means"]} == pytest.approx(case["means"], abs=1e-12)
+    else:  # where a class occurs nowhere, the API's mean counts it as 0
+        expected = case["means"]["PQ"] * len(NAMES) / has_segments.sum()
+        assert values["PQ"] == pytest.approx(expected, abs=1e-12)
+
+
+def find_matches(scene, min_points):
+    """Matched, false and missed segments of each class by comparing all pairs of sets of points."""
+    true_class, true_instance, classes, instances = scene
+    keys = []
+    for kinds, numbers in ((true_class, true_instance), (classes, instances)):
+        things = np.isin(kinds, THINGS)
+        keys.append([(k, n if thing else -100) for k, n, thing in zip(kinds.tolist(), numbers.tolist(), things)])
+    points = [point for point in range(len(true_class)) if true_class[point] >= 0]
+    truth, found = ({key: {p for p in points if side[p] == key} for key in {side[p] for p in points}} for side in keys)
+    found = {key: members for key, members in found.items() if key[0] >= 0}
+    matches = [
+        (one, other)
+        for one, members in truth.items()
+        for other, others in found.items()
+        if one[0] == other[0] and len(members & others) / len(members | others) > 0.5
+    ]
+    result = np.zeros((3, len(NAMES)), int)
+    for one, _ in matches:
+        result[0, one[0]] += 1
+    for row, segments, side in ((1, found, 1), (2, truth, 0)):
+        matched = {match[side] for match in matches}
+        for key, members in segments.items():
+            result[row, key[0]] += key not in matched and len(members) >= min_points
+    return result
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_all_pairs_give_the_same_segments(number):
+    drawn = draw_scene(number, 600)
+    counts, _ = count_segments(*drawn, IS_THING, 20)
+    assert counts[:3].tolist() == find_matches(drawn, 20).tolist()
+
+
+def test_instances_take_free_points_and_stuff_the_rest():
+    classes = np.array([3, 3, 3, 0, 0, 0, 1, 1, 4, 4])
+    predictions = [
+        InstancePrediction(1, 0.6, np.array([2, 5, 6, 7])),  # one of its points is taken
+        InstancePrediction(0, 0.9, np.array([3, 4, 5])),
+        InstancePrediction(0, 0.5, np.array([1, 5, 6])),  # two of three are taken
+        InstancePrediction(3, 0.8, np.array([0, 1])),  # stuff
+        InstancePrediction(2, 0.4, np.array([7, 9])),  # half of it is taken
+    ]
+    combined, instances = combine_segments(classes, predictions, IS_THING)
+    assert combined.tolist() == [3, 3, 1, 0, 0, 0, 1, 1, 4, 2]
+    assert instances.tolist() == [-100, -100, 0, 1, 1, 1, 0, 0, -100, 4]
+    assert combine_segments(classes, [], IS_THING)[0].tolist() == [3, 3, 3, -100, -100, -100, -100, -100, 4, 4]
+
+
+def test_the_order_of_scenes_changes_no_bit():
+    expected = scored(range(12)).compute({})
+    for first in (1, 5):
+        parts = scored(range(first)), scored(range(11, first - 1, -1))
+        parts[1].merge(parts[0])
+        assert parts[1].compute({}) == expected
+    assert PanopticMetrics(NAMES, THINGS, 50).compute({})["PQ"] == 0.0
+
+
+def test_scores_of_a_draw_are_those_of_repeated_scenes():
+    def both(numbers):
+        metrics = InstanceAndPanopticMetrics(NAMES, [1, 2, 3], 30)
+        for number in numbers:
+            true_class, true_instance, predictions = scene(number)
+            metrics.update_semantic(*map(paddle.to_tensor, (true_class, true_class, np.zeros(2000))))
+            metrics.update_instances(true_class, true_instance, predictions)
+            metrics.update_panoptic(true_class, true_instance, np.roll(true_class, 40), predictions)
+        return metrics
+
+    metrics = both(range(4))
+    weights = np.array([[1.0, 1, 1, 1], [0, 2, 1, 0]])
+    table = metrics.per_sample()
+    found = metrics.bootstrap_values(table, weights)
+    for draw, counts in enumerate(weights.astype(int)):
+        again = both(np.repeat(np.arange(4), counts))
+        expected = again.compute(again.state)
+        names = {name for name in found if not np.isnan(found[name][draw])}
+        assert names >= {"PQ", "SQ", "RQ", "PQ dagger", "PQ things", "PQ stuff", "PQ person", "AP"}
+        assert {name: found[name][draw] for name in names} == pytest.approx({name: expected[name] for name in names})
+    columns = metrics.columns(table)
+    assert [len(columns[name]) for name in ("PQ", "AP", "instances")] == [4, 4, 4]
+    assert "PQ 0." in metrics.summary(metrics.compute(metrics.state))
+    saved = metrics.to_sample_table(table)
+    kind = SCORE_KINDS["instances"]
+    assert kind.is_valid(saved.arrays, 4, len(NAMES))
+    assert not kind.is_valid({**saved.arrays, "segment_ious": table[4][:3]}, 4, len(NAMES))
+    recomputed = kind.recompute([saved.arrays], NAMES)(weights)
+    assert recomputed["PQ"].tolist() == found["PQ"].tolist()

@@ -33,6 +33,8 @@ class SceneWriter(PredictionWriter):
     """
 
     writes_evaluations = True
+    #: whether the task predicts instances
+    has_instances = False
     #: description of the files of a scene called NAME
     files: str
 
@@ -57,14 +59,13 @@ class SceneWriter(PredictionWriter):
         scene = self.dataset.read(index)
         names = self.write_scene(scene, prediction, truth)
         if self.nuscenes_split is not None:
-            classes = scene.to_source_rows(self.point_labels(prediction)[0])
-            write_submission_labels(self.folder, self.nuscenes_split, scene.name, classes)
+            labels = self._source_labels(scene, self.segment_labels(prediction))
+            write_submission_labels(self.folder, self.nuscenes_split, scene.name, *labels)
         suffixes = {"ply": ".ply", "picture": ".png", "text": ".txt"}
         row = {kind: next((name for name in names if name.endswith(suffix)), None) for kind, suffix in suffixes.items()}
         if not self.source_kinds:
             return row
-        labels = (None if values is None else scene.to_source_rows(values) for values in self.point_labels(prediction))
-        return {**row, "as_source": self._write_in_source_format(index, *labels)}
+        return {**row, "as_source": self._write_in_source_format(index, scene, prediction)}
 
     def point_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the class and the instance of each point, integers (P,), from a result of ``predict_step``.
@@ -73,7 +74,21 @@ class SceneWriter(PredictionWriter):
         """
         return prediction, None
 
-    def _write_in_source_format(self, index: int, classes: np.ndarray, instances: np.ndarray | None) -> str | None:
+    def segment_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return class and instance of each point as benchmarks of laser scans count them.
+
+        All points of an instance have its class there; by default the result of ``point_labels``.
+        """
+        return self.point_labels(prediction)
+
+    def _source_labels(
+        self, scene: Scene, labels: tuple[np.ndarray, np.ndarray | None]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return class and instance of each row of the scene's file."""
+        classes, instances = labels
+        return scene.to_source_rows(classes), None if instances is None else scene.to_source_rows(instances)
+
+    def _write_in_source_format(self, index: int, scene: Scene, prediction: Any) -> str | None:
         """Write the labels in the format of the scene's file; return the name, or None for other formats."""
         if not isinstance(self.dataset, InputScenes):
             return None
@@ -83,10 +98,10 @@ class SceneWriter(PredictionWriter):
             return None
         if kind == LAS:
             name = f"{name}_classified{Path(path).suffix.lower()}"
-            write_classified(path, self.folder / name, classes, instances)
+            write_classified(path, self.folder / name, *self._source_labels(scene, self.point_labels(prediction)))
         else:  # if two scans have the same name, only the first is written where the benchmark expects it
             name = get_prediction_path(path) if name == get_scan_name(path) else f"{name}.label"
-            write_labels(self.folder / name, classes, instances)
+            write_labels(self.folder / name, *self._source_labels(scene, self.segment_labels(prediction)))
         return name
 
     def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
@@ -109,9 +124,9 @@ class SceneWriter(PredictionWriter):
         if KITTI in self.source_kinds:
             lines.append(f"for SemanticKITTI's benchmark and tools: {self.folder / 'sequences'}")
         if self.nuscenes_split is not None:
-            write_submission_meta(self.folder, self.nuscenes_split)
+            labels = write_submission_meta(self.folder, self.nuscenes_split, self.has_instances)
             lines.append(
-                f"for nuScenes's benchmark, in {self.folder}: zip -r submission.zip lidarseg {self.nuscenes_split}"
+                f"for nuScenes's benchmark, in {self.folder}: zip -r submission.zip {labels} {self.nuscenes_split}"
             )
         names = self.dataset.names if isinstance(self.dataset, InputScenes) else ()
         if not set(TEST_SCENES).isdisjoint(names) and tuple(self.class_names) == CLASS_NAMES:

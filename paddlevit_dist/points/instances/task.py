@@ -278,7 +278,7 @@ class InstanceSegmentation(SceneTask):
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> InstanceWriter:
         """Return the writer of predicted instances."""
-        return InstanceWriter(folder, samples, self.class_names)
+        return InstanceWriter(folder, samples, self.class_names, self.instance_classes)
 
     def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
         """Return a row for each instance, best first; one without values if there is none."""

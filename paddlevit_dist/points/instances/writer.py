@@ -1,11 +1,13 @@
 """Predicted instances as files and figures: the benchmark's text format, colored PLY, and images next to the truth."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.files import atomic_file
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import FigureTable
 from ..data.images import UNLABELED_PIXELS, WIDTH_PX, Color, class_colors, color, draw, sheet, write_png
 from ..data.ply import write_colored_ply
@@ -13,6 +15,7 @@ from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
 from ..scene_figures import Layers
 from .metrics import InstanceMatchTable, InstancePrediction, ap, ap25, ap50, average_precisions
+from .panoptic import combine_segments
 
 MASKS_FOLDER = "predicted_masks"
 _MAX_LEGEND_ENTRIES = 60  # predictions in an image's legend
@@ -37,6 +40,18 @@ class InstanceWriter(SceneWriter):
         "NAME_prediction.ply (and NAME_truth.ply, if known) colored by instance, NAME.png from above with truth "
         f"(left, if known) and prediction, NAME.txt and {MASKS_FOLDER}/"
     )
+
+    has_instances = True
+
+    def __init__(
+        self, folder: Path, samples: TransformedDataset, class_names: Sequence[str], instance_classes: Sequence[int]
+    ) -> None:
+        super().__init__(folder, samples, class_names)
+        self.is_thing = np.isin(np.arange(len(self.class_names)), list(instance_classes))
+
+    def segment_labels(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return class and instance of each point as panoptic quality counts them."""
+        return combine_segments(*prediction, self.is_thing)
 
     def point_labels(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> tuple[np.ndarray, np.ndarray]:
         """Return the class and the instance of each point."""

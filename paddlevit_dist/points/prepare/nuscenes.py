@@ -301,25 +301,56 @@ def is_submittable(name: str, class_names: list[str]) -> bool:
     return tuple(class_names) == CLASS_NAMES and _SCENE_NAME.fullmatch(name) is not None
 
 
-def write_submission_labels(folder: Path, split: str, name: str, classes: np.ndarray) -> None:
-    """Write the predicted classes of a scan where the benchmark expects them; folders are created.
+def write_submission_labels(
+    folder: Path, split: str, name: str, classes: np.ndarray, instances: np.ndarray | None = None
+) -> None:
+    """Write the predicted classes of a scan, or classes and instances, where the benchmark expects them.
+
+    The benchmark of classes refuses points without one: they get the first.
 
     Args:
         folder: folder of the submission.
         split: train, val or test.
         name: name of the scan, as ``NuScenesReader`` gives it.
-        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none. The benchmark refuses points without
-            a class: they get the first one.
+        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none.
+        instances: integers (points,), negative for none; all points of an instance have the same class. None: the task
+            does not predict instances.
     """
-    path = folder / "lidarseg" / split / f"{name[-32:]}_lidarseg.bin"
+    kind, suffix = (_LIDARSEG, "bin") if instances is None else (_PANOPTIC, "npz")
+    path = folder / kind / split / f"{name[-32:]}_{kind}.{suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
-        file.write((np.maximum(classes, 0) + 1).astype(np.uint8).tobytes())
+        if instances is None:
+            file.write((np.maximum(classes, 0) + 1).astype(np.uint8).tobytes())
+        else:
+            np.savez_compressed(file, data=_number_segments(classes, instances))
 
 
-def write_submission_meta(folder: Path, split: str) -> None:
-    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only."""
+def _number_segments(classes: np.ndarray, instances: np.ndarray) -> np.ndarray:
+    """Return 1,000 times the class, from 1, plus the instance in its class, from 1 to 999; uint16 (points,).
+
+    A point without a class, or of one more instance, has 0.
+    """
+    numbers = 1000 * (np.maximum(classes, -1).astype(np.int64) + 1)
+    for label in np.unique(classes[instances >= 0]):
+        members = np.flatnonzero((classes == label) & (instances >= 0))
+        _, places = np.unique(instances[members], return_inverse=True)
+        places = places.reshape(-1) + 1
+        numbers[members] = np.where(places < 1000, numbers[members] + places, 0)
+    return numbers.astype(np.uint16)
+
+
+def write_submission_meta(folder: Path, split: str, has_instances: bool = False) -> str:
+    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only.
+
+    Returns:
+        Name of the folder of labels in ``folder``.
+    """
     names = ("use_camera", "use_lidar", "use_radar", "use_map", "use_external")
+    meta: dict[str, object] = {name: name == "use_lidar" for name in names}
+    if has_instances:
+        meta["task"] = "segmentation"
     (folder / split).mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / split / "submission.json") as file:
-        file.write(json.dumps({"meta": {name: name == "use_lidar" for name in names}}).encode())
+        file.write(json.dumps({"meta": meta}).encode())
+    return _PANOPTIC if has_instances else _LIDARSEG

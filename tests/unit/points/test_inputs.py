@@ -194,7 +194,8 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
 
     las(tmp_path / "in" / "a.las", points=80)
     semantic_kitti(tmp_path, sequences=("11",), labeled=False)
-    task = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    words = [*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes", "POINTS.INSTANCES.STUFF_CLASSES", "[road]"]
+    task = InstanceSegmentation(settings.load(words).values)
     task.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
     inputs = task.open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
     classes = np.arange(80) % 19
@@ -212,7 +213,9 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
     assert np.array_equal(np.array(copy["predicted_instance"]), instance)
     assert np.array_equal(np.array(copy.classification), classes)
     labels = np.fromfile(tmp_path / rows[1]["as_source"], "<u4")
-    assert np.array_equal(labels >> 16, instance + 1) and labels[0] & 0xFFFF == 10
+    assert np.array_equal(labels >> 16, instance + 1)
+    segments = np.repeat([0, 18, 10, 0], (10, 10, 20, 40))  # an instance has one class, other points that of stuff only
+    assert np.array_equal(labels & 0xFFFF, np.where((classes == 8) & (instance < 0), 40, segments))
     drawn = read_vertices(tmp_path / "a_prediction.ply")
     assert np.array_equal(drawn["label"], np.where(instance < 0, -100, instance))
     assert np.array_equal(drawn["class"], classes)

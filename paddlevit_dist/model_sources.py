@@ -47,7 +47,7 @@ def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], l
     return import_object(f"{_PADDLEVIT}:adapt")(settings, known)
 
 
-def refuse_unnamed_code(name: Any, origin: str) -> None:
+def refuse_clone_model(name: Any, origin: str) -> None:
     """Raise ``UserError`` for a model that only a weights file names and that a clone's code would build.
 
     Args:
@@ -55,7 +55,7 @@ def refuse_unnamed_code(name: Any, origin: str) -> None:
         origin: where it is named, for the message.
     """
     if str(name).startswith("paddlevit:"):
-        import_object(f"{_PADDLEVIT}:refuse_unnamed")(name, origin)
+        import_object(f"{_PADDLEVIT}:refuse_clone_model")(name, origin)
 
 
 def find_weights_address(name: str) -> str | None:

@@ -123,7 +123,7 @@ _CONTENTS = {
 }
 
 # Datasets that ship with the package and need no path.
-EMBEDDED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
+BUNDLED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
 
 TASKS = _installed(
     {

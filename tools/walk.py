@@ -5,6 +5,7 @@ import; module and class bodies do not count. The batch is the second one of a t
 listed in the order of their first entry. ``PADDLEVIT_DIST_PLAIN_LAYERS=`` (empty) includes the compiled layers of CPUs.
 """
 
+import collections
 import contextlib
 import inspect
 import io
@@ -76,7 +77,9 @@ def main() -> None:
         import_command("evaluate")([*words, f"-pretrained={folder}/run", f"-output={folder}/scored"])
     sys.setprofile(None)
     for name, files in walks.items():
-        print(f"{name}: {len(files)} files, {sum(files.values()):,} calls")
+        folders = collections.Counter(file.partition("/")[0] for file in files)
+        shares = ", ".join(f"{folder} {number}" for folder, number in folders.most_common())
+        print(f"{name}: {len(files)} files, {sum(files.values()):,} calls ({shares})")
         if "-v" in sys.argv:
             print("\n".join(f"  {count:7,} {file}" for file, count in files.items()))
 

@@ -171,7 +171,8 @@ def load_weights(
             running statistics.
     """
     weights = _get_weights(source, part, sha256)
-    if any(map(low_rank.is_factor, weights.state)):
+    last_names = {name.rpartition(".")[2] for name in weights.state}
+    if last_names.intersection(low_rank.FACTORS):
         return _load_with_base(model, weights)
     state, origin, notices = _in_our_names_and_layout(model, weights)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])

@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> None:
     """
     from ..logging.record import output_folder
 
-    values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
+    values = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="inspect data").values
     with output_folder(values.SAVE, (_SHEET,)) as folder:
         with os_errors_as_user_errors(folder), tempfile.TemporaryFile(dir=folder):
             pass  # report an unwritable folder before reading the data

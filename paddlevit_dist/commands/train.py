@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> None:
 
     devices.refuse_to_start_in_a_worker()
     try:
-        run = configuration.load(arguments, configuration.EXAMPLE)
+        run = configuration.load(arguments, configuration.DEFAULT_RECIPE)
     except configuration.RecipeMissing as error:
         if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
             _offer(error)

@@ -123,7 +123,7 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
     from ..tasks.task import make_task
 
     examples = [f"{found.name}={found.choices[0] if found.choices else f'{found.low:.6g}'}" for found in ranges]
-    configuration = settings.load([*words, *examples], settings.EXAMPLE)
+    configuration = settings.load([*words, *examples], settings.DEFAULT_RECIPE)
     values: Any = configuration.values
     if values.EVAL or values.get("SEEDS"):
         raise UserError("search trains, one seed for each trial: drop -eval and -seeds")

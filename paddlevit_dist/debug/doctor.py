@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> None:
         UserError: if the command line or the configuration is invalid.
         SystemExit: with code 1 if a check has failed.
     """
-    loaded = configuration.load(arguments, configuration.EXAMPLE, command="doctor")
+    loaded = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="doctor")
     values, command = loaded.values, parse(arguments)
     for name in ("EVAL", "SELFTEST"):
         if values[name]:

@@ -32,7 +32,7 @@ def run(arguments: list[str]) -> None:
     Args:
         arguments: the main job's flags.
     """
-    values = configuration.load(arguments, configuration.EXAMPLE, command="inspect leaks").values
+    values = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="inspect leaks").values
     with output_folder(values.SAVE, (FILE, _SHEET)) as folder:
         task = make_task(values)
         train = task.build_dataset("train", cache_folder(values))

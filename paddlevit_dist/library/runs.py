@@ -163,7 +163,7 @@ def load_config(config: PathLike, **keys: Any) -> RunSettings:
     Raises:
         UserError: a setting is unknown, wrong, or does not fit another.
     """
-    return configuration.load(_format_arguments(config, 1, keys), configuration.EXAMPLE).values
+    return configuration.load(_format_arguments(config, 1, keys), configuration.DEFAULT_RECIPE).values
 
 
 def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]) -> list[str]:
@@ -215,7 +215,7 @@ def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
     from ..launch import devices, tuning
 
     devices.refuse_to_start_in_a_worker()
-    run = configuration.load(words, configuration.EXAMPLE, is_trusted)
+    run = configuration.load(words, configuration.DEFAULT_RECIPE, is_trusted)
     job = find_job(run.values)
     if job is not None:
         raise UserError(f"{job}: only the command supports this key: run paddlevit-dist train")

@@ -17,11 +17,11 @@ from .key import Key, Range
 from .merge import Configuration, load
 from .table import default_config, dump_yaml
 
-EXAMPLE = str(recipe_folder() / "vit_digits.yaml")
+DEFAULT_RECIPE = str(recipe_folder() / "vit_digits.yaml")
 
 __all__ = [
     "Configuration",
-    "EXAMPLE",
+    "DEFAULT_RECIPE",
     "Key",
     "Range",
     "RecipeMissing",

@@ -35,7 +35,7 @@ from .table import (
 
 _MAX_LISTED = 5  # keys of another task in a message
 _SAVED_SHARE = 0.8  # of the engine's keys: a file with more of them was saved by a run
-_FITTED = "follows from other keys"  # source of a derived value: neither set nor the default
+_DERIVED = "follows from other keys"  # source of a derived value: neither set nor the default
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Configuration:
         """
         _check(ConfigView(self.values, self.settings))
 
-    def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> "Configuration":
+    def changed(self, name: str, value: Any, notice: str | None, source: str = _DERIVED) -> "Configuration":
         """Return a copy with another value of one key, and a notice that says why, if one is needed."""
         values = self.values.clone()
         values.defrost()
@@ -85,15 +85,15 @@ class Configuration:
 
 
 def load(
-    argv: Sequence[str], example: str | None = None, is_trusted: bool = True, command: str = "train"
+    argv: Sequence[str], default_recipe: str | None = None, is_trusted: bool = True, command: str = "train"
 ) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
     Args:
         argv: the command line.
-        example: the YAML file to use where the command line names neither a file nor data. Data without a file is then
-            an error, names have to be registered, and a dataset that is not named is guessed from DATA.DATA_PATH.
-            None: only the defaults; the readers look names up.
+        default_recipe: the YAML file to use where the command line names neither a file nor data. Data without a file
+            is then an error, names have to be registered, and a dataset that is not named is guessed from
+            DATA.DATA_PATH. None: only the defaults; the readers look names up.
         is_trusted: import the modules that the files name in IMPORTS. False for files that came with weights.
         command: the command whose help is printed.
 
@@ -110,17 +110,17 @@ def load(
     if not is_trusted:
         named = {setting.name: setting for setting in settings}.get("MODEL.NAME")
         if named is not None and named.source != COMMAND_LINE:
-            model_sources.refuse_unnamed_code(named.value, named.origin)
+            model_sources.refuse_clone_model(named.value, named.origin)
         user_modules.explain_missing(settings)
     elif any(setting.name == "IMPORTS" for setting in settings):
         imported = user_modules.load(settings, should_print=parsed.show)
         parsed, cfg, settings = _read(argv)  # again, now that their keys are accepted
         settings = user_modules.merge_imports(settings, imported)
     try:
-        return _load(parsed, cfg, settings, example)
+        return _load(parsed, cfg, settings, default_recipe)
     except UserError as error:
         if plugins.load_installed():
-            return load(argv, example, is_trusted, command)
+            return load(argv, default_recipe, is_trusted, command)
         if not is_trusted:
             user_modules.explain_missing(settings, error)
         raise
@@ -161,19 +161,19 @@ def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
 
 
 def _load(
-    command: command_line.CommandLine, cfg: str | None, settings: list[KeySetting], example: str | None
+    command: command_line.CommandLine, cfg: str | None, settings: list[KeySetting], default_recipe: str | None
 ) -> Configuration:
-    if cfg is None and example is not None:
-        cfg = names.find_example(command.settings, example)
+    if cfg is None and default_recipe is not None:
+        cfg = names.choose_recipe(command.settings, default_recipe)
         settings = (files.read(cfg, _named_task(settings)) if cfg else []) + settings
     task = _named_task(settings) or DEFAULT_TASK
     accepted, renamed, ignored = _accept(settings, task)
-    if example is not None:
+    if default_recipe is not None:
         accepted, respelled = names.resolve_names(accepted)
         renamed += respelled
 
     implied = _find_implied(split_by_file(settings, task), accepted, task)
-    stated = accepted
+    before_implied = accepted
     accepted = {
         **{setting.name: setting for setting in implied},
         **accepted,
@@ -186,7 +186,9 @@ def _load(
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
     recipe_epochs = _recipe_epochs(settings, known["TRAIN.NUM_EPOCHS"])
-    if example is not None and (names.reads_no_path(accepted, values) or names.is_of_another_layout(accepted, values)):
+    if default_recipe is not None and (
+        names.reads_no_path(accepted, values) or names.is_of_another_layout(accepted, values)
+    ):
         accepted, guessed = names.guess_dataset(accepted, values)
         renamed += guessed
     chosen = dict(leaves(values))
@@ -194,13 +196,13 @@ def _load(
         if table.applies(values):
             renamed += table.resolve_defaults(values, accepted, settings)
     view = ConfigView(values, accepted)
-    if example is not None:
+    if default_recipe is not None:
         names.check_task_dataset_model(view)
-    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, stated, values), *_check(view)]
+    notices = [*command.notices, *renamed, *ignored, *_log_implied(implied, before_implied, values), *_check(view)]
     values.freeze()
 
     sources = {name: accepted[name].source if name in accepted else "default" for name in known}
-    sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
+    sources.update((name, _DERIVED) for name, value in leaves(values) if value != chosen[name])
     recipe = Path(cfg).stem if cfg else values.DATA.DATASET
     return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs, accepted)
 
@@ -231,11 +233,11 @@ def _find_implied(
     ]
 
 
-def _log_implied(implied: list[KeySetting], stated: dict[str, KeySetting], values: CfgNode) -> list[str]:
+def _log_implied(implied: list[KeySetting], before_implied: dict[str, KeySetting], values: CfgNode) -> list[str]:
     """Return a line about the implied settings that the run reads, and one for each that overrides a file's value."""
     needless = {name for table in find_tables(values) for name in table.training_names()} if values.EVAL else set()
-    replaced = [(stated[setting.name], setting) for setting in implied if setting.name in stated]
-    reported = [setting for setting in implied if setting.name not in needless and setting.name not in stated]
+    replaced = [(before_implied[setting.name], setting) for setting in implied if setting.name in before_implied]
+    reported = [setting for setting in implied if setting.name not in needless and setting.name not in before_implied]
     names = ", ".join(f"{setting.name} {show(setting.value)}" for setting in reported)
     return [
         *(

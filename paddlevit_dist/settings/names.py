@@ -37,13 +37,17 @@ def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting
     return accepted, notices
 
 
-def find_example(settings: list[KeySetting], example: str) -> str | None:
-    """Return the example if no data is named, None for a user's dataset; raise ``RecipeMissing`` for any other data."""
+def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None:
+    """Return the default recipe if no data is named, and None for a user's dataset.
+
+    Raises:
+        RecipeMissing: any other data is named.
+    """
     by_name = {setting.name: setting for setting in settings}
     named = by_name.get("DATA.DATASET") or by_name.get("DATA.DATA_PATH")
     reason = ""
     if named is None:
-        return example
+        return default_recipe
     if named.name == "DATA.DATASET":
         name = registry.find_name("dataset", str(named.value))
         package = registry.find_package("dataset", name)
@@ -73,7 +77,7 @@ def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
         return False
     if dataset is None:
         return True
-    if dataset.value not in registry.EMBEDDED:
+    if dataset.value not in registry.BUNDLED:
         return False
     if dataset.source == path.source:
         raise UserError(
@@ -98,7 +102,7 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
     """Guess the dataset from the files at DATA.DATA_PATH."""
     path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.origin})" if named else ""
-    instead += ", which reads no path" if named and named.value in registry.EMBEDDED else ""
+    instead += ", which reads no path" if named and named.value in registry.BUNDLED else ""
     guess = registry.guess_dataset(path, values.TASK)
     if guess is None:
         raise UserError(

@@ -42,6 +42,8 @@ def test_a_batch_and_an_evaluation_enter_nothing_that_has_nothing_to_do():
     assert "inference/evaluation.py" in entered and "intervals/scores.py" in entered
     assert [file for file in entered if file.partition("/")[0] in FOLDERS] == ["cpu_kernels/accelerate.py"]
     assert not {"launch/rendezvous.py", "launch/gpu.py", "engine/rank_comparison.py"} & set(entered)
+    settings = {line.split()[-1] for line in ended.out.splitlines() if line.endswith("/settings.py")}
+    assert settings == {"engine/settings.py", "images/settings.py", "images/classification/settings.py"}
     batch = ended.out.partition("batch: ")[2].partition("evaluate: ")[0]
     entered = [line.split()[-1] for line in batch.splitlines()[1:]]
     assert {"data/loader.py", "engine/step.py"} <= set(entered)

@@ -4,7 +4,7 @@ import pytest
 
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.registry import find_name, list_names
-from paddlevit_dist.settings import EXAMPLE, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_every_registered_name_is_itself():
 
 
 def test_the_configuration_holds_our_name_and_says_so():
-    run = load(["MODEL.NAME", "ViT-B/16"], EXAMPLE)
+    run = load(["MODEL.NAME", "ViT-B/16"], DEFAULT_RECIPE)
     assert run.values.MODEL.NAME == "vit_base_patch16_224"
     assert any("'ViT-B/16' is called 'vit_base_patch16_224' here" in notice for notice in run.notices)
 
@@ -72,7 +72,7 @@ def test_other_spellings_of_a_model_are_built():
 
 
 def test_a_configuration_whose_model_is_named_as_weights_says_that_they_are_not_loaded():
-    run = load(["MODEL.NAME", "hf:timm/resnet18.a1_in1k"], EXAMPLE)
+    run = load(["MODEL.NAME", "hf:timm/resnet18.a1_in1k"], DEFAULT_RECIPE)
     assert run.values.MODEL.NAME == "resnet18"
     assert any(notice.endswith("does not load its weights: -pretrained=NAME does") for notice in run.notices)
 

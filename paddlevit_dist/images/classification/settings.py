@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...model_sources import refuse_unnamed_code
+from ...model_sources import refuse_clone_model
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
 from ...settings import every_run
@@ -272,7 +272,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
         setting = settings.get(f"{section}.{name}")
         if name in stored.get(section, {}) and (setting is None or setting.source != COMMAND_LINE):
             if (section, name) == ("MODEL", "NAME"):
-                refuse_unnamed_code(stored[section][name], str(source))
+                refuse_clone_model(stored[section][name], str(source))
             values[section][name] = stored[section][name]
     size = f"{values.DATA.IMAGE_SIZE} pixels"
     return [f"MODEL.NAME {values.MODEL.NAME}, {size}: network and input of the run of {source}"]

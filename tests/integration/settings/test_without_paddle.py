@@ -24,8 +24,8 @@ def test_nothing_here_imports_paddle(tmp_path):
 @pytest.mark.parametrize("recipe, package", [("vit_digits", "images"), ("pointgroup_synthetic_rooms", "points")])
 def test_a_recipe_imports_keys_and_variants_of_its_own_task_only(recipe, package, tmp_path):
     script = (
-        "import sys; from paddlevit_dist.settings import EXAMPLE, load;"
-        f"load(['-cfg={recipe}'], EXAMPLE);"
+        "import sys; from paddlevit_dist.settings import DEFAULT_RECIPE, load;"
+        f"load(['-cfg={recipe}'], DEFAULT_RECIPE);"
         "print(*sorted(m.removeprefix('paddlevit_dist.') for m in sys.modules if m.startswith('paddlevit_dist.')))"
     )
 

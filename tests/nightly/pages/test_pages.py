@@ -18,7 +18,7 @@ from support.runs import write_images
 
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.models import create_model
-from paddlevit_dist.settings import EXAMPLE, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
 from .reading import (
@@ -266,9 +266,9 @@ def test_programs_import_the_package_before_paddle(page):
 
 
 def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():
-    values = load([], EXAMPLE).values
+    values = load([], DEFAULT_RECIPE).values
     assert values.DATA.DATASET == "digits" and values.DATA.IMAGE_SIZE == 16 and values.MODEL.EMBED_DIM == 96
-    assert os.path.samefile(EXAMPLE, ROOT / "configs" / "vit_digits.yaml")
+    assert os.path.samefile(DEFAULT_RECIPE, ROOT / "configs" / "vit_digits.yaml")
     assert np.isclose(values.TRAIN.BASE_LR, 2e-3)
 
 

@@ -22,7 +22,7 @@ def evaluated(tmp_path, monkeypatch):
         found = []
 
         def carry_out(words, is_trusted=True):
-            found.append(settings.load(words, settings.EXAMPLE, is_trusted).values)
+            found.append(settings.load(words, settings.DEFAULT_RECIPE, is_trusted).values)
             return tmp_path
 
         monkeypatch.setattr(runs, "_run", carry_out)

@@ -8,7 +8,7 @@ import pytest
 from paddlevit_dist.commands.train import _with_output
 from paddlevit_dist.logging.record import output_folder
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.settings import EXAMPLE, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 
 def test_runs_that_start_at_once_get_different_numbers(tmp_path):
@@ -72,5 +72,5 @@ def test_the_folder_follows_from_recipe_and_command(tmp_path, monkeypatch, words
     for name in there:
         Path("output", name, "checkpoints", "epoch_0001").mkdir(parents=True)
     Path("output", "vit_digits-11").mkdir(parents=True)  # was ended before it saved anything
-    run, is_numbered = _with_output(load(words.split(), EXAMPLE), is_launched)
+    run, is_numbered = _with_output(load(words.split(), DEFAULT_RECIPE), is_launched)
     assert (run.values.SAVE, is_numbered) == expected

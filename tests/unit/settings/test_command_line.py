@@ -9,7 +9,7 @@ from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry import TABLES
 from paddlevit_dist.runtime.environment import program
-from paddlevit_dist.settings import EXAMPLE, help, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
 from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.table import keys, leaves
 
@@ -237,7 +237,7 @@ def test_help_fits_a_screen_and_has_three_examples_of_its_command(monkeypatch, c
     assert sum(row[33:34].strip() != "" for row in rows) >= len(FLAGS), "a flag has a line"
     for example in examples:
         words = [word for word in shlex.split(example) if word != "-json"]
-        load([*(["-eval"] if command == "evaluate" else []), *words], EXAMPLE)
+        load([*(["-eval"] if command == "evaluate" else []), *words], DEFAULT_RECIPE)
 
 
 @pytest.mark.parametrize("entry", ["paddlevit-dist", "/x/paddlevit_dist/__main__.py", "main_multi_gpu.py"])

@@ -9,7 +9,7 @@ from support.registrations import forgotten
 from paddlevit_dist import UserError, registry
 from paddlevit_dist.registration import register_dataset, register_model, register_task
 from paddlevit_dist.registry import resolve
-from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.settings.help import help_text
 from paddlevit_dist.settings.key import SHARE, Flag, Key
 from paddlevit_dist.settings.table import KeyTable, get_value
@@ -54,7 +54,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
     top = {"dataset": "", "task": "TASK: classification_of_mine", "model": "MODEL: {NAME: mine}"}[own[0][0]]
     file.write_text(f"{top}\nDATA: {{{choice}MINE: {{FOLD: 2}}}}\n")
 
-    run = load([f"-cfg={file}"], EXAMPLE)
+    run = load([f"-cfg={file}"], DEFAULT_RECIPE)
     assert run.values.DATA.MINE.FOLD == 2 and "FOLD: 2" in run.describe() and str(file) in run.sources["DATA.MINE.FOLD"]
     assert load([f"-cfg={file}", "DATA.MINE.FOLD", "3"]).values.DATA.MINE.FOLD == 3
     assert default_config().DATA.MINE.FOLD == 0

@@ -8,7 +8,7 @@ import pytest
 
 import paddlevit_dist.settings
 from paddlevit_dist import registry
-from paddlevit_dist.settings import EXAMPLE, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
 RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -28,7 +28,7 @@ def header(recipe):
 @pytest.mark.parametrize("words", [[], ["-eval", "-pretrained=x"]], ids=["training", "evaluation"])
 def test_it_loads_silently_for_training_and_evaluation(words):
     for recipe in RECIPES:
-        configuration = load([f"-cfg={recipe}", *words], EXAMPLE)
+        configuration = load([f"-cfg={recipe}", *words], DEFAULT_RECIPE)
 
         assert configuration.notices == [], recipe
         assert configuration.values.MODEL.NAME in registry.MODELS, recipe

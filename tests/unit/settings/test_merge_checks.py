@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from paddlevit_dist.settings import EXAMPLE, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_contradictions_name_both_sides(refuse, words, message):
     ],
 )
 def test_boxes_and_label_maps_are_for_their_tasks_and_whole_images_are_not(refuse, words, parts):
-    message = refuse(load, shlex.split(words), EXAMPLE)
+    message = refuse(load, shlex.split(words), DEFAULT_RECIPE)
     assert all(part in message for part in parts), message
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist import register_task, registry, settings
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.settings import EXAMPLE, default_config, dump_yaml, load
+from paddlevit_dist.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.settings.key import Key
 from paddlevit_dist.settings.table import KeyTable, keys, leaves
 
@@ -69,7 +69,7 @@ def test_a_base_file_for_several_tasks_is_one_notice(write, refuse):
     write("base.yaml", "SEED: 3\nTRAIN: {SMOOTHING: 0.1, MIXUP_ALPHA: 0.8}\nVOLUMES: {FLIP: 0.5}")
     write("x.yaml", "BASE: base.yaml\n" + POINTS)
 
-    configuration = load(["-cfg=x.yaml"], EXAMPLE)
+    configuration = load(["-cfg=x.yaml"], DEFAULT_RECIPE)
 
     assert configuration.values.SEED == 3
     assert configuration.notices == [
@@ -83,7 +83,7 @@ def test_a_base_file_for_several_tasks_is_one_notice(write, refuse):
 def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, monkeypatch, refuse):
     words = ["TASK", "mine", "TRAIN.SMOOTHING", "0.1", "POINTS.AUGMENT.FLIP", "0.1", "VOLUMES.FLIP", "0.1"]
     own_tasks("mine", object)
-    assert load(words).notices == load(words, EXAMPLE).notices == []
+    assert load(words).notices == load(words, DEFAULT_RECIPE).notices == []
     assert "VOLUMES:" in load(words).describe()
 
     own = KeyTable((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))

@@ -221,7 +221,7 @@ def require_family(name: str) -> ClonedFamily:
     return family
 
 
-def refuse_unnamed(name: Any, place: str) -> None:
+def refuse_clone_model(name: Any, place: str) -> None:
     """Refuse a model of a clone's code that only a run's folder or weights name: they may come from a stranger.
 
     Raises:

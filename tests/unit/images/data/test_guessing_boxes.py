@@ -95,7 +95,7 @@ def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reas
     monkeypatch.chdir(tmp_path)
     made = guess("my_data")
     assert made.dataset == dataset and reason in made.reason
-    loaded = load([f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "-data_path=my_data"], example="vit_digits")
+    loaded = load([f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "-data_path=my_data"], default_recipe="vit_digits")
     assert any(made.reason in line for line in loaded.notices)
     assert loaded.values.DATA.DATASET == dataset
     assert len(open_samples(loaded.values, "train", tmp_path, is_training=True)) >= 1
@@ -106,7 +106,7 @@ def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
     write_coco(tmp_path, [annotation(1, 11, BOX)], "pictures", file=file)
     assert guess(str(tmp_path / file)).dataset == "coco"
     named = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "DATA.TRAIN_IMAGES", "pictures"]
-    loaded = load([*named, f"-data_path={tmp_path / file}", "DATA.VAL_FRACTION", "0.4"], example="vit_digits")
+    loaded = load([*named, f"-data_path={tmp_path / file}", "DATA.VAL_FRACTION", "0.4"], default_recipe="vit_digits")
     sizes = [
         len(open_samples(loaded.values, split, tmp_path, is_training=split == "train")) for split in ("train", "val")
     ]

@@ -42,13 +42,13 @@ def write(folder, layout, has_val):
 @pytest.mark.parametrize("layout", ["coco", "yolo", "voc"])
 def test_any_layout_is_read_and_a_fifth_is_held_out_where_nothing_is_for_validation(layout, has_val, tmp_path, cache):
     write(tmp_path / "boxes", layout, has_val)
-    loaded = load([TUNED, f"-data_path={tmp_path / 'boxes'}"], example="vit_digits")
+    loaded = load([TUNED, f"-data_path={tmp_path / 'boxes'}"], default_recipe="vit_digits")
     assert loaded.values.DATA.DATASET == layout
     assert any("instead of coco" in notice for notice in loaded.notices) == (layout != "coco")
     splits = [open_samples(loaded.values, split, cache, split == "train") for split in ("train", "val")]
     assert [len(split) for split in splits] == [4, 1]
     assert any("VAL_FRACTION_IF_MISSING 0.2" in notice for notice in splits[1].notices) != has_val
-    named = load([TUNED, "-dataset=coco", f"-data_path={tmp_path / 'boxes'}"], example="vit_digits")
+    named = load([TUNED, "-dataset=coco", f"-data_path={tmp_path / 'boxes'}"], default_recipe="vit_digits")
     assert named.values.DATA.DATASET == "coco"  # what the command line says counts
 
 

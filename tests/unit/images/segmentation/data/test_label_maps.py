@@ -30,7 +30,7 @@ def write(root, maps, place="{0}/{1}.{2}"):
 
 def make_samples(root, split, *settings):
     named = ["-cfg=segformer_b0_shapes", f"-data_path={root}", f"-output={root.parent / 'run'}", *settings]
-    task = ImageSegmentation(load(named, example="vit_digits").values)
+    task = ImageSegmentation(load(named, default_recipe="vit_digits").values)
     return task.build_dataset(split, root.parent / "cache")
 
 

@@ -129,9 +129,15 @@ def _run_updates(
     train_step.nan_guard = NonFiniteGuard()
     gradients: Arrays = {}
 
+    shards = training.state.shards
+
     def copy_gradients() -> None:
-        named = [(name, p.grad) for name, p in model.named_parameters() if p.grad is not None]
-        gradients.update({f"gradient of '{name}' in update 1": gradient.numpy() for name, gradient in named})
+        named = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        if shards is None:
+            copies = {name: gradient.numpy() for name, gradient in named.items()}
+        else:
+            copies = shards.collect({name: gradient for name, gradient in named.items() if name in shards.owned})
+        gradients.update({f"gradient of '{name}' in update 1": copy for name, copy in copies.items()})
         train_step.before_clipping = None  # from the second update on, weights may differ already
 
     train_step.before_clipping = copy_gradients

@@ -115,8 +115,12 @@ def build_training_state(
     first = train.OPTIMIZER.WARMUP_MOMENTUM
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
     shards = Shards(model) if train.SHARDING and world_size() > 1 else None
-    if train.SHARDING:
-        log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process" if shards is None else shards.describe())
+    if shards is not None:
+        log(
+            shards.describe("optimizer's state and gradients" if train.SHARDING == "gradients" else "optimizer's state")
+        )
+    elif train.SHARDING:
+        log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process")
     optimizer = build_optimizer(
         train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY, log, momentum_now, shards
     )

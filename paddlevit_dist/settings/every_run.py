@@ -298,10 +298,11 @@ class TrainSection(Section):
         Range(low=0, high=1, low_open=True),
     )
     FREEZE: list[str] = key([], "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*")
-    SHARDING: Literal["optimizer"] | None = key(
+    SHARDING: Literal["optimizer", "gradients"] | None = key(
         None,
         "optimizer: each device keeps the optimizer's state and the averaged weights of its share of the parameters "
-        "only, and broadcasts the share after each update; None: all devices keep all",
+        "only, and broadcasts the share after each update; gradients: it keeps the gradients of its share only, too; "
+        "None: all devices keep all",
         effect="neutral",
     )
     RECOMPUTE: bool = key(

@@ -57,6 +57,7 @@ MODEL_FAMILIES: tuple[str, ...] = (
     f"{_IMAGE_MODELS}.fcn:LinearSegmenter",
     f"{_DETECTORS}.detr.network:Detr",
     f"{_DETECTORS}.rtdetr.network:RtDetr",
+    f"{_DETECTORS}.rfdetr.network:RfDetr",
     f"{_DETECTORS}.mask_rcnn.network:MaskRCNN",
     f"{_DETECTORS}.mask_rcnn.network:FasterRCNN",
     f"{_SPARSE_NETWORKS}.minkunet:MinkUNet",

@@ -27,6 +27,10 @@ _ROWS = {
         "accuracy of a table of predicted classes; runs without Paddle",
     ),
     "evaluate masks": (".commands.evaluate_results:run_masks", "IoU of label maps; runs without Paddle"),
+    "evaluate components": (
+        ".commands.evaluate_results:run_components",
+        "decide where label maps of volumes keep only the largest component",
+    ),
     "evaluate scenes": (
         ".commands.evaluate_results:run_scenes",
         "ScanNet scores of predictions in its benchmark format",

@@ -90,6 +90,32 @@ def run_masks(words: list[str]) -> None:
     print_scores(score(options.truth, options.results, rules), options, FOLDER)
 
 
+def run_components(words: list[str]) -> None:
+    """Run ``evaluate components PREDICTIONS DATA``."""
+    parser = CommandParser(
+        "evaluate components",
+        "Decide by Dice, as nnU-Net does, for which classes of label maps only the largest component is kept.",
+        ("output/evaluated/predictions nnUNet_raw/Dataset005_X",),
+    )
+    found = "folder of label maps: predictions of an evaluation with SAVE_PREDICTIONS, of validation data"
+    parser.add_argument("predictions", metavar="PREDICTIONS", type=path, help=found)
+    parser.add_argument("data", metavar="DATA", type=path, help="folder with dataset.json and the true labels")
+    options = parser.parse_args(words)
+
+    from ..launch.stale_resources import working_folder
+    from ..volumes.segmentation.components import LabelPairs, decide_components
+
+    with working_folder("components") as cache:
+        pairs = LabelPairs(options.predictions, options.data, cache)
+        decisions = decide_components(pairs)
+    for name, before, after, is_kept in decisions:
+        verdict = "keep its largest component only" if is_kept else "keep all components"
+        print(one_line(f"{name}: Dice {before:.4f}, {after:.4f} with its largest component only: {verdict}"))
+    names = ",".join(decision.name for decision in decisions if decision.is_kept)
+    advice = f"use predict -largest_component={names}, or VOLUMES.LARGEST_COMPONENT [{names}]"
+    print(one_line(f"{len(pairs):,} volumes: {advice if names else 'no removal raises the Dice'}"))
+
+
 def _parse_ignored(text: str) -> int | None:
     """Parse a pixel value, or none."""
     if text == "none":

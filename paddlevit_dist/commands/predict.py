@@ -66,6 +66,7 @@ def run(words: list[str]) -> None:
             least_score=options.least_score,
             max_detections=options.max_detections,
             window=options.window,
+            largest_component=options.largest_component,
             log=write_line,
         )
         for run in [options.source, *runs]
@@ -118,6 +119,8 @@ def _parse(words: list[str]) -> Any:
     parser.option("max_detections", None, limit, at_least(10))
     pixels = "segmentation, detection: size of the windows, pixels or HEIGHTxWIDTH (default: the run's)"
     parser.option("window", None, pixels, image_size)
+    component = "label maps of volumes: classes that keep only their largest component, or foreground"
+    parser.option("largest_component", None, component, metavar="NAMES")
     return parser.parse_args(words)
 
 

@@ -29,10 +29,12 @@ from ..tasks.task import Task
 _IMAGES = "folder"
 _SCORE_THRESHOLD, _MAX_DETECTIONS = "DETECTION.SCORE_THRESHOLD", "DETECTION.MAX_DETECTIONS"
 _WINDOW, _DETECTION_WINDOW = "SEGMENTATION.CROP", "DETECTION.WINDOW"
+_LARGEST_COMPONENT = "VOLUMES.LARGEST_COMPONENT"
 _OPTION_USES = {
     _SCORE_THRESHOLD: "-least_score is for models that find boxes",
     _MAX_DETECTIONS: "-max_detections is for models that find boxes",
     _WINDOW: "-window is for segmentation and for models that find boxes",
+    _LARGEST_COMPONENT: "-largest_component is for segmentation of volumes",
 }
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
@@ -76,6 +78,7 @@ def open_source(
     least_score: float | None = None,
     max_detections: int | None = None,
     window: int | Sequence[int] | None = None,
+    largest_component: str | None = None,
     log: Callable[[str], None] = silent,
     advice: str = "name the recipe that it was trained with: -cfg=FILE",
 ) -> TrainedWeights:
@@ -92,6 +95,8 @@ def open_source(
         least_score: lowest score of a detected box; None: the stored one.
         max_detections: boxes kept for each image and category, best first; None: the stored number.
         window: size of the windows of segmentation or detection, pixels or (height, width); None: the stored size.
+        largest_component: classes of label maps that keep only their largest component, separated by commas; None: the
+            stored ones.
         log: called with a line when weights are downloaded.
         advice: what to do if the training settings are unknown, for messages.
 
@@ -121,7 +126,12 @@ def open_source(
     sides = [window, window] if isinstance(window, int) else window and list(window)
     known = find_keys(loaded.values)
     window_key = _DETECTION_WINDOW if _DETECTION_WINDOW in known else _WINDOW
-    options = (_SCORE_THRESHOLD, least_score), (_MAX_DETECTIONS, max_detections), (window_key, sides)
+    options = [
+        (_SCORE_THRESHOLD, least_score),
+        (_MAX_DETECTIONS, max_detections),
+        (window_key, sides),
+        (_LARGEST_COMPONENT, largest_component),
+    ]
     chosen = {key: value for key, value in options if value is not None}
     for key in chosen:
         if key not in known:

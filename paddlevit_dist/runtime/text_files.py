@@ -81,8 +81,8 @@ def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) 
 def iterate_rows(path: Place, row: type[Row]) -> Iterator[Row]:
     """Iterate over the objects of the list in a JSON file of any size.
 
-    Only the text and the current object are in memory: nuScenes's largest table is 1.2 GB of text, or 5 GB of
-    dictionaries.
+    Only the text and the current object are in memory. As dictionaries, the millions of rows of nuScenes's largest
+    table would take more than three times the size of the text.
 
     Args:
         path: the file.

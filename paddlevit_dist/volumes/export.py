@@ -66,7 +66,7 @@ def segmentation_parts(
     regions: dict[str, Any],
 ) -> ExportParts:
     """Return the export description of a segmentation network; see ``VolumeSegmentation`` for the arguments."""
-    size = tuple(int(length) for length in volumes.CROP_SIZE)
+    size, largest = tuple(int(length) for length in volumes.CROP_SIZE), list(volumes.get("LARGEST_COMPONENT", ()))
     description = {
         "classes": list(class_names) or None,
         "label_numbers": list(numbers) or None,
@@ -76,9 +76,8 @@ def segmentation_parts(
         "output": f"one map per {'region' if regions else 'class'}, of the input's size",
         "postprocessing": {
             "of_overlapping_windows": _WEIGHTS[volumes.WINDOW_WEIGHTS],
-            "class": _PAINTED
-            if regions
-            else "the largest of the outputs, after linear resampling to the stored spacing",
+            "class": _PAINTED if regions else _LARGEST_OUTPUT,
+            **({"largest_component": largest} if largest else {}),
         },
     }
     shape = (len(class_names) or None, *size)
@@ -104,6 +103,7 @@ _WEIGHTS = {
     "gaussian": "weighted mean; a voxel's weight is the product over the axes of exp(-32 ((i - (n - 1) / 2) / n)^2) "
     "at index i of n",
 }
+_LARGEST_OUTPUT = "the largest of the outputs, after linear resampling to the stored spacing"
 _PAINTED = (
     "after linear resampling to the stored spacing, 0; then for each region in order its number of regions_class_order "
     "where its output is above 0"

@@ -107,7 +107,9 @@ def sample(task, number: int) -> DetectionSample:
     low = random.integers(0, 24, (objects, 2))
     corners = np.concatenate([low, low + random.integers(8, 24, (objects, 2))], axis=1).astype(np.float32)
     image, labels = random.integers(0, 255, (3, 48, 48)).astype(np.uint8), random.integers(0, 3, objects)
-    noise = task.criterion.noise.draw(corners, labels, (48, 48), sample_generator(0, SampleKey(1, number, 0)))
+    noise = task.criterion.noise
+    if noise is not None:
+        noise = noise.draw(corners, labels, (48, 48), sample_generator(0, SampleKey(1, number, 0)))
     return DetectionSample(number, True, image, (48, 48), corners, labels, None, noise)
 
 

@@ -84,7 +84,10 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
         "MODEL.BACKBONE_PRETRAINED None"
     ).split()
     few = ["MODEL.NUM_QUERIES", "10"]
-    smaller = {"detr": ["MODEL.ENCODER_LAYERS", "1", "MODEL.DECODER_LAYERS", "2", *few], "rtdetr": few, "dfine": few}
+    smaller = {
+        "detr": ["MODEL.ENCODER_LAYERS", "1", "MODEL.DECODER_LAYERS", "2", *few],
+        **dict.fromkeys(("rtdetr", "dfine", "deim", "rfdetr"), few),
+    }
     results = {}
     for recipe in recipes:
         given = settings.load([f"-cfg={recipe}"]).values

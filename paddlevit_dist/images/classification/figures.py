@@ -17,6 +17,7 @@ from PIL import Image
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
 from ...runtime.errors import UserError
 from ...runtime.paddle_versions import as_written
+from ...runtime.text_rendering import printable_or
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure, Gallery
 from ..models.attention import attention
@@ -180,3 +181,10 @@ def overlay_shares(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
     warm = np.array([255.0, 150.0, 30.0], np.float32)
     lit = color * weight * 0.8 + warm * (weight - 0.15) * 0.3
     return np.concatenate([color, np.clip(lit, 0, 255).astype(np.uint8)], axis=1)
+
+
+def format_labels(shares: np.ndarray, class_names: Sequence[str] | None) -> str:
+    """Format the names of the labels, with their shares if there are several."""
+    best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
+    names = [printable_or(class_names[label], f"class {label}") if class_names else str(label) for label in best]
+    return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))

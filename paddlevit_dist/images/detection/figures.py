@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,18 @@ from .evaluation.accumulation import (
     AccumulatedResults,
     MatchTable,
     accumulate,
+    resolve_detection_limits,
 )
 from .evaluation.images import ImageQuality, compute_image_quality
 from .evaluation.operating_points import NO_WISHES, WishedRates, find_thresholds, split_by_class
-from .suspicious_labels import compute_intersections, find_suspects
+from .settings import DetectionSettings
+from .suspicious_labels import (
+    build_suspect_table,
+    compute_intersections,
+    find_suspects,
+    list_suspects,
+    write_suspects,
+)
 
 _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
@@ -90,6 +99,32 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
     bits = (true_positives.astype(np.uint64), ignored.astype(np.uint64))
     no_annotated = MatchTable.empty(num_classes).annotated
     return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, no_annotated)
+
+
+def build_report_figures(
+    samples: Any,
+    records: Sequence[tuple[int, DetectionRecord]],
+    class_names: Sequence[str],
+    config: DetectionSettings,
+    predict: Callable[[int], DetectedObjects],
+) -> list[Figure]:
+    """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run.
+
+    Args:
+        samples: the evaluated ``DetectionSamples``.
+        records: index in ``samples`` and record of each image.
+        class_names: names in the order of labels.
+        config: the configuration.
+        predict: returns the detections in an image again.
+    """
+    keys, names = config.DETECTION, [samples.name(index) for index, _ in records]
+    rows = list_suspects([record.suspects for _, record in records], names, class_names)
+    file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
+    write_suspects(file, rows)
+    limits = resolve_detection_limits(keys.MAX_DETECTIONS)
+    wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
+    figures = detection_figures(samples, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
+    return [*figures, *build_suspect_table(rows, file.name)]
 
 
 def detection_figures(

@@ -200,6 +200,8 @@ class VisionTransformer(Classifier):
         pre_norm: a norm precedes the first block.
         feature_depths: the blocks, from 1, after which ``features`` has a map; None: each quarter of them.
         norm_features: the last norm is on each of these maps.
+        windows: for ``features``, parts down and across, with a copy of the tokens in front each, in which a block
+            attends; the block after each of ``feature_depths`` attends to all of them.
         pyramid: ``features`` are instead maps of this number of channels, see ``SimplePyramid``; None: they are not.
         pyramid_maps: how many, at most four.
     """
@@ -233,6 +235,7 @@ class VisionTransformer(Classifier):
         pre_norm: bool = False,
         feature_depths: Sequence[int] | None = None,
         norm_features: bool = False,
+        windows: int = 1,
         pyramid: int | None = None,
         pyramid_maps: int = 4,
         in_channels: int = 3,
@@ -281,7 +284,14 @@ class VisionTransformer(Classifier):
         if self.pyramid is not None and pyramid is not None:
             self.feature_blocks, self.feature_strides = [depth], self.pyramid.strides
             self.feature_channels = (pyramid,) * len(self.feature_strides)
+        self.windows = windows
+        if windows > 1:  # what no map depends on would never learn
+            for block in self.blocks[max(self.feature_blocks) :]:
+                for parameter in block.parameters():
+                    parameter.stop_gradient = True
         self._check(depth, pool_norm)
+        if windows > 1 and config.rotary is not None:
+            raise UserError("option windows: rotary positions count the patches of the whole image: set rotary None")
         self.reset_classifier(num_classes)
 
     @classmethod
@@ -350,13 +360,39 @@ class VisionTransformer(Classifier):
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
         """Return the patches after each of ``feature_depths``, without the tokens in front; all have one stride."""
         grid, maps = self._grid(x), []
-        x = self.embedded(x)
-        for index, block in enumerate(self.blocks):
-            x = self._pass(block, x, grid)
+        x = self._split(self.embedded(x), grid)
+        for index, block in enumerate(self.blocks[: max(self.feature_blocks)]):
+            _, tokens, width = x.shape
+            if self.windows > 1 and index in self.feature_blocks:
+                x = self._pass(block, x.reshape([-1, self.windows**2 * tokens, width]), grid)
+                x = x.reshape([-1, tokens, width])
+            else:
+                x = self._pass(block, x, grid)
             if index + 1 in self.feature_blocks:
-                patches = (self.norm(x) if self.norm_features else x)[:, self.num_prefix_tokens :]
+                patches = self._join((self.norm(x) if self.norm_features else x)[:, self.num_prefix_tokens :], grid)
                 maps.append(patches.transpose([0, 2, 1]).reshape([0, 0, *grid]))  # (batch, embed_dim, *grid)
         return maps if self.pyramid is None else self.pyramid(maps[0])
+
+    def _split(self, x, grid: tuple[int, int]):
+        """Return the tokens (batch * windows**2, tokens of a window, embed_dim) of all tokens of a grid."""
+        windows, prefix, width = self.windows, self.num_prefix_tokens, x.shape[2]
+        if windows == 1:
+            return x
+        rows, columns = (side // windows for side in grid)
+        if (rows * windows, columns * windows) != grid:
+            raise UserError(f"{grid[0]} x {grid[1]} patches cannot be divided into {windows} x {windows} windows")
+        patches = x[:, prefix:].reshape([-1, windows, rows, windows, columns, width]).transpose([0, 1, 3, 2, 4, 5])
+        copies = x[:, :prefix].unsqueeze(1).tile([1, windows**2, 1, 1]).reshape([-1, prefix, width])
+        return paddle.concat([copies, patches.reshape([-1, rows * columns, width])], axis=1)
+
+    def _join(self, patches, grid: tuple[int, int]):
+        """Return the patches (batch, rows * columns, embed_dim) of a grid, given the patches of its windows."""
+        windows, width = self.windows, patches.shape[2]
+        if windows == 1:
+            return patches
+        rows, columns = (side // windows for side in grid)
+        patches = patches.reshape([-1, windows, windows, rows, columns, width]).transpose([0, 1, 3, 2, 4, 5])
+        return patches.reshape([-1, grid[0] * grid[1], width])
 
     def _pass(self, block, x, grid: tuple[int, int], count: int | None = None):
         return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)

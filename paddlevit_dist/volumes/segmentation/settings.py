@@ -40,6 +40,11 @@ class SegmentationVolumeSection(settings.VolumeSection):
     TEST_MIRROR: bool = key(
         False, "evaluation: average the outputs of each window and its mirror images along MIRROR_AXES"
     )
+    LARGEST_COMPONENT: list[str] = key(
+        [],
+        "evaluation and prediction: classes or regions that keep only their largest component, one after another; "
+        "foreground: all classes together; needs SciPy",
+    )
     SURFACE_DISTANCES: bool = key(
         True,
         "evaluation: also compute average and 95 % distances between true and predicted surfaces, in mm; needs SciPy",

@@ -46,6 +46,7 @@ from ..reading import import_extra
 from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
 from ..unet3d import axis_options, level_steps, read_strides
+from .components import find_labels, keep_largest
 from .dataset import IGNORED, SegmentedVolumes
 from .decoding import MeanProbabilities, choose_labels, resample_maps, split_planes
 from .figures import class_slices, segmentation_figures
@@ -129,6 +130,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             )
         self.class_names, self.numbers = list(dataset.class_names), list(dataset.numbers)
         self.regions = list(dataset.regions)
+        self._removals()
         self.channels, self.spacing = list(dataset.channels), dataset.spacing
 
     def check_sample(self, sample: dict[str, Any]) -> None:
@@ -257,7 +259,13 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
         volumes = self.config.VOLUMES
         size = " x ".join(map(str, volumes.CROP_SIZE))
         mirroring = f", mean of {2 ** len(self._mirrored_axes())} mirror images" if self._mirrored_axes() else ""
-        return f"windows of {size} voxels, overlap {volumes.OVERLAP:g}, {volumes.WINDOW_WEIGHTS} weights{mirroring}"
+        windows = f"windows of {size} voxels, overlap {volumes.OVERLAP:g}, {volumes.WINDOW_WEIGHTS} weights{mirroring}"
+        names = ", ".join(volumes.LARGEST_COMPONENT)
+        return f"{windows}, largest component of {names}" if names else windows
+
+    def _removals(self) -> list[tuple[int, ...]]:
+        """Return the labels of VOLUMES.LARGEST_COMPONENT, checked."""
+        return find_labels(self.config.VOLUMES.LARGEST_COMPONENT, group_labels(self.class_names, self.regions))
 
     def _mirrored_axes(self) -> list[int]:
         volumes = self.config.VOLUMES
@@ -276,10 +284,15 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
         for record, volume, labels in split_batch(batch):
             result = record, read_later(self.class_map(model, volume, record), labels, volume[0])
             if pending is not None:
-                yield _to_class_numbers(*pending)
+                yield self._to_prediction(*pending)
             pending = result
         if pending is not None:
-            yield _to_class_numbers(*pending)
+            yield self._to_prediction(*pending)
+
+    def _to_prediction(self, record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
+        classes, labels, volume = values()
+        classes = keep_largest(classes, self._removals())
+        return SegmentedVolume(record.index, classes, volume, np.array(record.stored_spacing)), labels
 
     def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, record: VolumeRecord) -> paddle.Tensor:
         """Predict the label of each voxel, uint8 of the stored labels' shape; ``IGNORED`` if an output is not finite.
@@ -304,8 +317,8 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             mean = MeanProbabilities(len(self.class_names), record.stored, self.regions)
             for task, model in members:
                 mean.add(task._window_maps(model, volume), _stored_steps(record))
-            steps, first = np.array(record.stored_spacing), volume[0].numpy()
-            predictions.append(SegmentedVolume(record.index, mean.choose_labels(), first, steps))
+            labels, steps = keep_largest(mean.choose_labels(), self._removals()), np.array(record.stored_spacing)
+            predictions.append(SegmentedVolume(record.index, labels, volume[0].numpy(), steps))
         return predictions
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
@@ -349,6 +362,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             raise UserError(_UNKNOWN + "weights with their about.yaml")
         self.class_names, self.numbers = list(meta.class_names), list(input_meta["label_numbers"])
         self.regions = load_regions(input_meta, self.numbers)
+        self._removals()
         self.channels, self.spacing = list(input_meta["channels"]), np.array(spacing, dtype=np.float64)
         self.within = read_region(input_meta)
 
@@ -418,8 +432,3 @@ def term_name(kind: str, level: int) -> str:
 def _stored_steps(record: VolumeRecord) -> np.ndarray:
     """Return the steps between stored voxels, in voxels of the network's outputs."""
     return step_lengths(np.array(record.stored_spacing)) / np.array(record.spacing)
-
-
-def _to_class_numbers(record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
-    classes, labels, volume = values()
-    return SegmentedVolume(record.index, classes, volume, np.array(record.stored_spacing)), labels

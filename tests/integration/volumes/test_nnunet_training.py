@@ -34,16 +34,17 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path, descript
     by a plan."""
     data = raw_data(tmp_path / "raw", description=description)
     recipe = [f"-cfg={ROOT}/{PHANTOMS}", f"-data_path={data}", "-batch_size=1", *TINY]
+    components: list[str] = []  # of the evaluation
     if description is REGIONS:
         plan = str(tmp_path / "plan.yaml")
         succeeded(run_command([sys.executable, "-m", "paddlevit_dist", "prepare", "plan", str(data), plan]))
-        recipe = [f"-cfg={plan}", "-batch_size=1", *PLANNED]
+        recipe, components = [f"-cfg={plan}", "-batch_size=1", *PLANNED], ["VOLUMES.LARGEST_COMPONENT", "[liver]"]
     weights, evaluated = tmp_path / "run" / "checkpoints" / "last", tmp_path / "eval"
     ended = succeeded(
         run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}")
     )
     assert "data: nnunet" in ended.out.replace("dataset", "data") and f"channels CT, PET, {kind}" in ended.out
-    evaluation = [*recipe, "-eval", f"-pretrained={weights}", "-split=train", "SAVE_PREDICTIONS", "true"]
+    evaluation = [*recipe, "-eval", f"-pretrained={weights}", "-split=train", "SAVE_PREDICTIONS", "true", *components]
     lines = {}
     for processes, batch in ((1, 2), (3 if description is REGIONS else 2, 1)):
         words = [f"-output={evaluated}{processes}", f"-ngpus={processes}", f"-batch_size={batch}"]
@@ -77,9 +78,13 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path, descript
         *[str(weights)] * (2 if description is REGIONS else 1),  # the mean of a model with itself
         str(data),  # without what lies in labelsTr
         f"--output={tmp_path / 'new'}",
+        *(["-largest_component=liver"] if components else []),
     ]
     assert "3 predicted" in succeeded(run_command(command)).out
     for file in truths:
         again, before = (nibabel.load(place) for place in (tmp_path / "new" / file.name, file))
         np.testing.assert_array_equal(np.asarray(again.dataobj), np.asarray(before.dataobj))
         np.testing.assert_array_equal(again.affine, before.affine)
+    decide = ["evaluate", "components", str(tmp_path / "eval1" / "predictions"), str(data)]
+    ended = succeeded(run_command([sys.executable, "-m", "paddlevit_dist", *decide]))
+    assert ended.out.startswith(f"foreground: Dice {values['Dice']:.4f}, ") and "2 volumes: " in ended.out

@@ -15,8 +15,11 @@ SHARED = set(
     "mixer_b16_224 pvtv2_b0 pvtv2_b2_linear resnet18 swin_tiny_patch4_window7_224 vit_base_patch16_224_linear_probe "
     "vit_tiny_patch16_224".split()
 )
-# Recipes of the other sizes name another network and its rates, and else say what R18's, S's and B0's do.
-OF_OTHER_SIZES = r"(deim_)?(rtdetr|rtdetrv2)_r(34|50|101)vd(_m)?_coco|(deim_)?dfine_[mlx]_coco|segformer_b[1-5]"
+# Recipes of the other sizes name another network and its rates, and else say what R18's, S's, Nano's and B0's do.
+OF_OTHER_SIZES = (
+    r"(deim_)?(rtdetr|rtdetrv2)_r(34|50|101)vd(_m)?_coco|(deim_)?dfine_[mlx]_coco|rfdetr_(?!nano)\w+_coco|"
+    r"segformer_b[1-5]"
+)
 FINDING, LABELING = (
     [path for path in make_recipes(task) if not re.match(OF_OTHER_SIZES, path.stem)]
     for task in ("detection", "image_segmentation")

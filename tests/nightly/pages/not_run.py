@@ -76,6 +76,9 @@ NOT_RUN = {
     "python main_multi_gpu.py -cfg=./plan.yaml VOLUMES.FOLD 0 -epochs=300 -output=./output/fold_0": NNUNET,
     "python main_multi_gpu.py -cfg=./plan.yaml VOLUMES.FOLD 1 -epochs=300 -output=./output/fold_1": NNUNET,
     "python -m paddlevit_dist predict output/fold_0 output/fold_1 scans/ --output=livers": NNUNET,
+    "./run_eval_multi.sh -cfg=./plan.yaml VOLUMES.FOLD 0 -pretrained=./output/fold_0 -output=./output/judged "
+    "SAVE_PREDICTIONS true": NNUNET,
+    "python -m paddlevit_dist evaluate components output/judged/predictions data": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,

@@ -1,4 +1,4 @@
-"""The page's commands for nuScenes on drawn scans, on one and on three processes, with files that the kit reads."""
+"""nuScenes on drawn scans, as its page says, on several processes: the files for the benchmarks have the scores."""
 
 import re
 import shlex
@@ -7,11 +7,13 @@ import sys
 import numpy as np
 import pytest
 from nightly.pages.reading import make_commands
-from support.nuscenes import nuscenes
+from support.nuscenes import draw_objects, nuscenes
 from support.processes import ROOT, run_command
 from support.runs import well
 
 from paddlevit_dist.metrics.counts import count_confusion
+from paddlevit_dist.points.instances.panoptic import PanopticMetrics
+from paddlevit_dist.points.prepare.nuscenes import CLASS_NAMES
 
 SMALL = ["MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.5"]
 
@@ -52,6 +54,38 @@ def test_the_pages_commands_train_score_and_write_a_submission(tmp_path):
             values = np.diag(counts) / (counts.sum(axis=0) + counts.sum(axis=1) - np.diag(counts))
         assert float(re.search(r"mIoU (\S+) \[", ended.out)[1]) == pytest.approx(np.nanmean(values[1:]), abs=6e-5)
     assert len(scores) == 1
+
+
+STUFF = "[driveable_surface,other_flat,sidewalk,terrain,manmade,vegetation]"
+PANOPTIC = ["-cfg=pointgroup_synthetic_rooms", "-dataset=scenes", "POINTS.FEATURES", "[intensity/255]"]
+PANOPTIC += ["DATA.VOXEL_SIZE_M", "0.5", "POINTS.INSTANCES.STUFF_CLASSES", STUFF, "POINTS.INSTANCES.WIDTH", "4"]
+PANOPTIC += ["POINTS.INSTANCES.RADIUS_M", "2", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]
+PANOPTIC += ["POINTS.INSTANCES.MIN_PREDICTION_POINTS", "5", "POINTS.INSTANCES.SCORE_THRESHOLD", "0"]
+PANOPTIC += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.PANOPTIC_MIN_POINTS", "15"]
+
+
+def test_written_segments_have_the_printed_quality_on_any_number_of_processes(tmp_path):
+    drives = [f"scene-{number:04d}" for number in (1, 2, 3, 12)]
+    written = nuscenes(tmp_path / "raw", "v1.0-trainval", drives, scans=3, points=600)
+    words = ["scenes", str(tmp_path / "raw"), str(tmp_path / "store"), "--label=panoptic", "--workers=1"]
+    well(run_command([sys.executable, "-m", "paddlevit_dist", "prepare", *words]))
+    main = [sys.executable, str(ROOT / "main_multi_gpu.py"), *PANOPTIC, f"-data_path={tmp_path / 'store'}"]
+    well(run_command([*main, "-epochs=1", "-batch_size=2", "-ngpus=1", f"-output={tmp_path / 'run'}"]))
+    lines = set()
+    for processes in (1, 2, 3):
+        folder = tmp_path / f"on_{processes}"
+        more = [f"-pretrained={tmp_path / 'run'}", f"-ngpus={processes}", f"-output={folder}"]
+        ended = well(run_command([*main, "-eval", *more, "SAVE_PREDICTIONS", "true"]))
+        lines.add(ended.out.splitlines()[-1])
+        metrics = PanopticMetrics(CLASS_NAMES, range(10), 15)
+        for name, (cloud, categories) in written.items():
+            if name[:10] in ("scene-0003", "scene-0012"):
+                with np.load(folder / "predictions" / "panoptic" / "val" / f"{name[-32:]}_panoptic.npz") as file:
+                    found = file["data"].astype(int)
+                true = draw_objects(cloud, categories).astype(int)
+                metrics.update(_to_classes(true // 1000) - 1, true, found // 1000 - 1, found)
+        assert f"PQ {metrics.compute({})['PQ']:.4f} " in ended.out and (found % 1000 > 0).any()
+    assert len(lines) == 1
 
 
 def _to_classes(categories):

@@ -58,6 +58,7 @@ class DecoderConfig(NamedTuple):
         layers: number of layers.
         points: points of a query.
         activation: activation of all MLPs, a key of ``ACTIVATIONS``; DEIM's is SiLU.
+        sampling_heads: number of heads of the attention to points; None: ``num_heads``.
         deep_positions: compute the positions of queries by three layers of width ``dim`` as DEIM's RT-DETRv2, not by
             two of twice the width.
 
@@ -70,6 +71,7 @@ class DecoderConfig(NamedTuple):
     points: SamplingPoints
     activation: str = "relu"
     deep_positions: bool = False
+    sampling_heads: int | None = None
 
     def build_mlp(self, inputs: int, hidden: int, outputs: int, layers: int, starts_at_zero: bool = False) -> HeadMlp:
         """Build an MLP with this activation."""
@@ -170,7 +172,9 @@ class RtDetrDecoderLayer(nn.Layer):
         dim, num_heads = config.dim, config.num_heads
         self.self_attn = PositionAttention(dim, num_heads)
         self.self_attn_layer_norm = LayerNorm(dim, epsilon=_EPSILON)
-        self.encoder_attn = DeformableAttention(dim, num_heads, config.points, has_values=not is_fine)
+        self.encoder_attn = DeformableAttention(
+            dim, config.sampling_heads or num_heads, config.points, has_values=not is_fine
+        )
         self.is_fine = is_fine
         if is_fine:
             self.gateway = FusionGate(dim)

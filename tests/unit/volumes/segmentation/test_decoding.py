@@ -1,11 +1,10 @@
 """Labels by several networks: numpy's mean of the single probabilities, at the stored grid."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.settings import load
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.decoding import MeanProbabilities
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
@@ -51,11 +50,9 @@ def test_each_member_predicts_with_its_own_windows():
     batch = {HOST: [tuple(record)], "volume 0": paddle.zeros([1, 8, 4, 4]), "labels 0": np.zeros(0)}
     members = []
     for depth in (2, 8, 8):
-        volumes = SimpleNamespace(
-            CROP_SIZE=[depth, 4, 4], OVERLAP=0.5, WINDOW_WEIGHTS="linear", TEST_MIRROR=False, MIRROR_AXES=[]
-        )
+        volumes = load(["-cfg=configs/volume_unet3d_phantoms.yaml", "VOLUMES.CROP_SIZE", f"[{depth}, 4, 4]"]).values
         task = VolumeSegmentation.__new__(VolumeSegmentation)
-        task.config, task.class_names, task.regions = SimpleNamespace(VOLUMES=volumes), ["background", "deep"], []
+        task.config, task.class_names, task.regions = volumes, ["background", "deep"], []
         members.append((task, lambda windows: paddle.concat([windows, windows + windows.shape[2] - 4.0], axis=1)))
     (votes,) = members[0][0].predict_mean(members, batch)
     assert votes.labels.dtype == np.uint8 and (votes.labels == 1).all()  # -2, 4, 4

@@ -1,0 +1,13 @@
+"""RF-DETR: a DINOv2 that attends in windows, and LW-DETR's decoder.
+
+- ``network``: the model; ``projector``: from the backbone's maps to one; ``key_names``: the authors' names
+- ``criterion``: the losses
+"""
+
+from ....runtime.lazy_names import lazy_names
+
+_NAMES = {
+    "RfDetr": "network",
+}
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,66 @@
+"""RF-DETR's losses: classes weighted by scores and overlaps, and boxes, of all layers and groups of queries.
+
+Sources: Cai et al., Align-DETR, arXiv 2304.07527, section 3.2 (classes); Chen et al., Group DETR, ICCV 2023, arXiv
+2207.13085 (groups); the ``SetCriterion`` of roboflow/rf-detr.
+"""
+
+from typing import Any
+
+import paddle
+from paddle.nn import functional as F
+
+from ..boxes import center_to_corners, paired_iou
+from ..detector import DetectionTargets, Outputs
+from ..detr.criterion import QueryMatches
+from ..rtdetr.criterion import HeadOutputs, MatchedTargets, Sums, VarifocalCriterion, stack_heads
+
+_ALPHA, _GAMMA = 0.25, 2.0  # exponents of a matched query's score, and of other scores
+_LEAST = 0.01  # smallest target of a matched query
+
+
+class GroupCriterion(VarifocalCriterion):
+    """RT-DETR's terms with another loss of classes, matched for each group of queries alone, and averaged over groups.
+
+    Args:
+        num_classes: number of classes, each with an output.
+        queries: number of queries of a group.
+        layers: number of decoder layers.
+        groups: number of groups.
+        **options: see ``VarifocalCriterion``.
+
+    """
+
+    def __init__(self, num_classes: int, queries: int, layers: int, groups: int, **options: Any):
+        super().__init__(num_classes, queries, layers, **options)
+        self.groups = groups
+
+    def heads(self, outputs: Outputs) -> HeadOutputs:
+        """Return the heads matched with objects: the layers' and the encoder's selection, groups of each in order."""
+        parts = []
+        for part in stack_heads(outputs, "encoder"):
+            layers, images, queries, width = part.shape
+            part = part.reshape([layers, images, self.groups, queries // self.groups, width])
+            parts.append(part.transpose([0, 2, 1, 3, 4]).flatten(0, 1))
+        return HeadOutputs(*parts)
+
+    def layer_sums(
+        self, outputs: Outputs, heads: HeadOutputs, targets: DetectionTargets, matches: QueryMatches
+    ) -> Sums:
+        """Return sums over the batch of each part, means over the groups, (layers + 1,)."""
+        sums = super().layer_sums(outputs, heads, targets, matches)
+        return {name: value.reshape([-1, self.groups]).mean(axis=1) for name, value in sums.items()}
+
+    def class_sums(self, heads: HeadOutputs, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
+        """Return ``class``, the loss of classes, and ``iou``, the IoU of matched boxes, (heads,) each.
+
+        The target of an object's class is its query's score to the power 1 / 4 times the IoU to the power 3 / 4. Other
+        scores have a weight that is their square.
+        """
+        with paddle.no_grad():
+            overlap = paired_iou(center_to_corners(heads.boxes), center_to_corners(matched.boxes)) * matched.matched
+            one_hot = F.one_hot(matched.classes, self.num_classes + 1)[..., :-1].astype(heads.logits.dtype)
+            target = F.sigmoid(heads.logits) ** _ALPHA * (overlap ** (1 - _ALPHA)).unsqueeze(-1)
+            target = paddle.clip(target, min=_LEAST) * one_hot
+        others = F.sigmoid(heads.logits) ** _GAMMA * (1 - one_hot) + (one_hot - target)
+        losses = others * F.softplus(heads.logits) + target * F.softplus(-heads.logits)
+        return {"class": losses.sum(axis=[1, 2, 3]), "iou": overlap.sum(axis=[1, 2])}

@@ -1,0 +1,313 @@
+"""RF-DETR: a DINOv2 that attends in windows, and a decoder whose queries start at the best cells of one map.
+
+Sources: Robinson et al., RF-DETR, arXiv 2511.09554, with the code of roboflow/rf-detr; Chen et al., LW-DETR, arXiv
+2406.03458; Chen et al., Group DETR, ICCV 2023, arXiv 2207.13085.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....runtime.errors import UserError
+from ....runtime.transfers import constant
+from ....tasks.model import ClassLayout, group_by_layers
+from ...models.layers import LayerNorm
+from ..detector import (
+    COCO_CATEGORIES,
+    DetectionTargets,
+    Outputs,
+    QueryDetector,
+    TopDetections,
+    build_backbone,
+    normal,
+    select_corners,
+    single_or_double,
+    without_gradient,
+    zeros,
+)
+from ..detr.criterion import load_solver
+from ..detr.transformer import HeadMlp, sine_waves, xavier
+from ..key_names import published_names, select_category_rows
+from ..rtdetr.decoder import DecoderConfig, RtDetrDecoderLayer, SamplingPoints, build_classifier
+from . import key_names
+from .criterion import GroupCriterion
+from .projector import Projector
+
+_EPSILON = 1e-5
+_ANCHOR = 0.05  # side of the anchors as a fraction of the image's
+_EDGE = 0.01  # anchors closer to the border are not used
+_OUTPUTS = 91  # of the authors' classifiers for COCO: one for each id from 0
+# for images of 64 to 96 pixels, on CPUs, trained from scratch
+_SMALL = {
+    "backbone_options": {
+        "embed_dim": 48,
+        "depth": 4,
+        "num_heads": 3,
+        "image_size": 64,
+        "patch_size": 8,
+        "windows": 2,
+        "feature_depths": (2, 4),
+    },
+    "embed_dim": 64,
+    "num_heads": 4,
+    "sampling_heads": 8,
+    "feedforward": 128,
+    "decoder_layers": 2,
+    "num_queries": 25,
+    "groups": 3,
+}
+
+
+def _variant(side: int, patch: int, windows: int, depths: Sequence[int], layers: int) -> dict[str, Any]:
+    """Return the arguments of a published size; ``side`` is that of the backbone's table of positions."""
+    own = {"image_size": side, "patch_size": patch, "windows": windows, "feature_depths": tuple(depths)}
+    return {"backbone_options": own, "decoder_layers": layers}
+
+
+class GroupedLayer(RtDetrDecoderLayer):
+    """A decoder layer whose queries attend to the ``size`` queries of their group only."""
+
+    def __init__(self, config: DecoderConfig, size: int):
+        super().__init__(config)
+        self.size = size
+
+    def forward(self, x, position, references, memory, sizes, blocked=None):
+        """Return (batch, groups * size, dim); see ``RtDetrDecoderLayer``."""
+        _, queries, dim = x.shape
+        parts = [part.reshape([-1, self.size, dim]) for part in (x, position)]
+        x = self.self_attn_layer_norm(x + self.self_attn(*parts).reshape([-1, queries, dim]))
+        x = self.encoder_attn_layer_norm(x + self.encoder_attn(x + position, references, memory, sizes))
+        return self.final_layer_norm(x + self.mlp(x))
+
+
+class RfDetr(QueryDetector):
+    """Detector for images of one size, whose sides are multiples of a window's.
+
+    Training has several groups of queries with heads of their own, evaluation the first. Names of the backbone's
+    parameters begin with ``backbone.``.
+
+    Args:
+        num_classes: number of outputs of the classifiers; 0: a network without a task yet.
+        backbone: name of a Vision Transformer.
+        backbone_options: options of that model.
+        embed_dim: width of the decoder.
+        num_heads: heads of the attention among queries.
+        sampling_heads: heads of the attention to points of the map.
+        points: points of a query and head.
+        feedforward: hidden width of the decoder's MLPs.
+        decoder_layers: number of decoder layers.
+        num_queries: largest number of objects detected in an image.
+        groups: groups of queries in training.
+
+    """
+
+    has_no_object = False
+    takes_padding = False  # boxes would be fractions of the padded image
+    variants = {
+        "rfdetr": {},  # a start for configurations that give their own dimensions
+        "rfdetr_shapes": _SMALL,
+        "rfdetr_nano": _variant(384, 16, 2, (3, 6, 9, 12), 2),
+        "rfdetr_small": _variant(512, 16, 2, (3, 6, 9, 12), 3),
+        "rfdetr_medium": _variant(576, 16, 2, (3, 6, 9, 12), 4),
+        "rfdetr_large": _variant(704, 16, 2, (3, 6, 9, 12), 4),
+        "rfdetr_base": _variant(518, 14, 4, (2, 5, 8, 11), 3),
+    }
+    coco_outputs = _OUTPUTS
+    key_maps = key_names.RFDETR
+    classifier_layers = ("class_embed", "enc_out_class_embed")
+    reference_normalizer = "as by RF-DETR's authors: by the mean of the devices' objects, at least 1"
+
+    def __init__(
+        self,
+        num_classes: int = 80,
+        backbone: str = "vit_small_patch14_dinov2",
+        backbone_options: Mapping[str, Any] | None = None,
+        embed_dim: int = 256,
+        num_heads: int = 8,
+        sampling_heads: int = 16,
+        points: int = 2,
+        feedforward: int = 2048,
+        decoder_layers: int = 3,
+        num_queries: int = 300,
+        groups: int = 13,
+    ):
+        super().__init__()
+        self.backbone = build_backbone(backbone, {"norm_features": True}, backbone_options, [-1])
+        strides = set(self.backbone.feature_strides)
+        if len(strides) > 1:
+            raise UserError(f"backbone '{backbone}' has maps of several sizes, but RF-DETR needs a plain ViT")
+        (self.stride,), self.in_channels = strides, 3
+        self.side_multiple = self.stride * getattr(self.backbone, "windows", 1)
+        self.embed_dim, self.num_queries, self.groups = embed_dim, num_queries, groups
+        self.projector = Projector(sum(self.backbone.feature_channels), embed_dim)
+        self.refpoint_embed = nn.Embedding(groups * num_queries, 4, weight_attr=zeros())
+        self.query_feat = nn.Embedding(groups * num_queries, embed_dim, weight_attr=normal(1.0))
+        self.enc_output = nn.LayerList([xavier(embed_dim, embed_dim) for _ in range(groups)])
+        self.enc_output_norm = nn.LayerList([LayerNorm(embed_dim, epsilon=_EPSILON) for _ in range(groups)])
+        self.enc_out_bbox_embed = nn.LayerList([self._build_box_head() for _ in range(groups)])
+        self.ref_point_head = HeadMlp(2 * embed_dim, embed_dim, embed_dim, 2)
+        config = DecoderConfig(
+            embed_dim,
+            num_heads,
+            feedforward,
+            decoder_layers,
+            SamplingPoints((points,)),
+            sampling_heads=sampling_heads,
+        )
+        self.layers = nn.LayerList([GroupedLayer(config, num_queries) for _ in range(decoder_layers)])
+        self.norm = LayerNorm(embed_dim, epsilon=_EPSILON)
+        self.bbox_embed = self._build_box_head()
+        self.reset_classifier(num_classes)
+
+    @classmethod
+    def criterion(
+        cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
+    ) -> GroupCriterion:
+        """Build the losses of a model without building the model."""
+        load_solver()  # so that its error is raised before training starts
+        arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
+        sizes = (arguments[key] for key in ("num_queries", "decoder_layers", "groups"))
+        return GroupCriterion(num_classes, *sizes, **(losses or {}))
+
+    def forward(
+        self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
+    ) -> Outputs:
+        """Return class logits and boxes of all queries: of the first group, or with targets of all.
+
+        Returns:
+            ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
+            the outputs of all layers (``layer_``) and of the encoder for the criterion.
+
+        """
+        memory, grid = self.memory(images)
+        groups = 1 if targets is None else self.groups
+        selected = [self.select(memory, grid, group) for group in range(groups)]
+        logits, starts = (paddle.concat(parts, axis=1) for parts in zip(*selected))
+        number = groups * self.num_queries
+        offsets = single_or_double(self.refpoint_embed.weight[:number]).unsqueeze(0)
+        references = move_boxes(without_gradient(starts), offsets)
+        waves = [sine_waves(2 * math.pi * references[..., axis], self.embed_dim // 2) for axis in (1, 0, 2, 3)]
+        position = self.ref_point_head(paddle.concat(waves, axis=-1).astype(memory.dtype))
+        x = self.query_feat.weight[:number].unsqueeze(0).astype(memory.dtype) + paddle.zeros_like(position)
+        hidden = []
+        for layer in self.layers:
+            x = layer(x, position, references, memory, [grid])
+            hidden.append(self.norm(x))
+        decoded = paddle.stack(hidden)  # (L, N, queries, dim)
+        layer_boxes = move_boxes(references, single_or_double(self.bbox_embed(decoded)))
+        outputs = {"layer_logits": self.class_embed(decoded), "layer_boxes": layer_boxes}
+        outputs.update({"encoder_logits": logits, "encoder_boxes": starts})
+        return {"logits": outputs["layer_logits"][-1], "boxes": layer_boxes[-1], **outputs}
+
+    def count_cells(self, height: int, width: int) -> int:
+        """Count the cells of the map for an image of this size."""
+        return (height // self.stride) * (width // self.stride)
+
+    def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, tuple[int, int]]:
+        """Return the decoder's memory, (N, cells, dim), and height and width of its map."""
+        height, width = images.shape[2:]
+        if height % self.side_multiple or width % self.side_multiple:
+            raise UserError(
+                f"this RF-DETR takes images whose sides are multiples of {self.side_multiple}, not {height} x {width} "
+                "pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING one_size; "
+                "use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
+            )
+        x = self.projector(paddle.concat(self.backbone.features(images), axis=1))
+        return x.flatten(2).transpose([0, 2, 1]), (x.shape[2], x.shape[3])
+
+    def select(self, memory: paddle.Tensor, grid: tuple[int, int], group: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Select the best cells as queries of a group.
+
+        Returns:
+            Logits (N, Q, classes), and boxes (N, Q, 4), center, width and height as fractions.
+
+        """
+        total = grid[0] * grid[1]
+        if total < self.num_queries:
+            raise UserError(
+                f"the map of these images has {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
+                "it, or use larger images"
+            )
+        anchors = constant(_anchors, *grid)  # (cells, 4), zeros for cells that may not be used
+        usable = (anchors[:, 2:3] > 0).astype(memory.dtype)
+        cells = self.enc_output_norm[group](self.enc_output[group](memory * usable))
+        logits = self.enc_out_class_embed[group](cells)  # (N, cells, classes)
+        best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
+        images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
+        places = (best + paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total).flatten()
+        shape = [-1, self.num_queries]
+        content = paddle.gather(cells.flatten(0, 1), places).reshape([*shape, self.embed_dim])
+        scores = paddle.gather(logits.flatten(0, 1), places).reshape([*shape, logits.shape[2]])
+        deltas = single_or_double(self.enc_out_bbox_embed[group](content))
+        chosen = paddle.gather(anchors.astype(deltas.dtype), best.flatten()).reshape([*shape, 4])
+        return scores, move_boxes(chosen, deltas)
+
+    def best(self, outputs: Outputs) -> TopDetections:
+        """Return the best pairs of a query and a class, as many as queries."""
+        logits = outputs["logits"].astype("float32")
+        scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
+        classes = logits.shape[2]
+        return TopDetections(places % classes, select_corners(outputs["boxes"], places // classes), scores)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifiers by new ones."""
+        self.num_classes = num_classes
+        outputs = max(num_classes, 1)
+        self.class_embed = build_classifier(self.embed_dim, outputs)
+        self.enc_out_class_embed = nn.LayerList([build_classifier(self.embed_dim, outputs) for _ in range(self.groups)])
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """Select the rows of COCO's 80 categories from the authors' classifiers, which have one for each id."""
+        if not name.startswith(self.classifier_layers):
+            return None
+        return select_category_rows(value, self.num_classes, _OUTPUTS, [*COCO_CATEGORIES])
+
+    def class_layout(self, name: str) -> ClassLayout:
+        """Return how a classifier's outputs are ordered."""
+        return ClassLayout()
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        """Return the class names of the authors' classifiers for COCO."""
+        return published_names(0, _OUTPUTS - 1) if classes == _OUTPUTS else None
+
+    def list_resize_notices(self, names: Sequence[str]) -> list[str]:
+        """Return a notice if the classifier's rows were selected."""
+        if not any(name.startswith("class_embed.") for name in names):
+            return []
+        return [
+            f"of the classifier's {_OUTPUTS} outputs, the outputs of COCO's {len(COCO_CATEGORIES)} categories were used"
+        ]
+
+    def no_weight_decay(self) -> tuple[str, ...]:
+        """Return the names of parameters that are not decayed: the backbone's."""
+        return tuple(f"backbone.{name}" for name in self.backbone.no_weight_decay())
+
+    def layer_groups(self) -> list[list[str]]:
+        """Group the parameters for TRAIN.LAYER_DECAY: the embedding, each block of the backbone, and all others."""
+        return group_by_layers([name for name, _ in self.named_parameters()], r"backbone\.blocks\.\d+")
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the layers that can be recomputed: of the backbone and of the decoder."""
+        return [*self.backbone.recomputed_layers(), *self.layers]
+
+    def _build_box_head(self) -> HeadMlp:
+        return HeadMlp(self.embed_dim, self.embed_dim, 4, 3, starts_at_zero=True)
+
+
+def move_boxes(boxes: paddle.Tensor, offsets: paddle.Tensor) -> paddle.Tensor:
+    """Move boxes (..., 4) of center, width and height by offsets in sizes of the box, and scale by exponentials."""
+    center = offsets[..., :2] * boxes[..., 2:] + boxes[..., :2]
+    return paddle.concat([center, paddle.exp(offsets[..., 2:]) * boxes[..., 2:]], axis=-1)
+
+
+def _anchors(height: int, width: int) -> np.ndarray:
+    """Return a box for each cell, row by row, as fractions, float32 (cells, 4); zeros at the border."""
+    rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
+    side = np.full(rows.size, _ANCHOR)
+    boxes = np.stack([columns.ravel(), rows.ravel(), side, side], axis=1)
+    return np.where(((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True), boxes, 0).astype(np.float32)

@@ -1,0 +1,132 @@
+"""Largest components: by walking over neighbors, and nnU-Net's decisions on label maps of files."""
+
+import numpy as np
+import pytest
+from support.nnunet_folders import REGIONS, SECOND, raw_data
+from support.volume_files import write_volume
+
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.volumes.segmentation.components import LabelPairs, decide_components, find_labels, keep_largest
+from paddlevit_dist.volumes.segmentation.samples import VolumeRecord
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+
+
+def walk(mask):
+    """Return the components of a mask, each a set of voxels, over faces, edges and corners."""
+    left, components = set(map(tuple, np.argwhere(mask).tolist())), []
+    while left:
+        reached = [left.pop()]
+        for z, y, x in reached:
+            near = {(z + a - 1, y + b - 1, x + c - 1) for a, b, c in np.ndindex(3, 3, 3)} & left
+            left -= near
+            reached.extend(near)
+        components.append(set(reached))
+    return components
+
+
+def walked(labels, groups):
+    labels = labels.copy()
+    for group in groups:
+        components = walk(np.isin(labels, group))
+        for component in components:
+            if len(component) < max(map(len, components)):
+                labels[tuple(np.array(sorted(component)).T)] = 0
+    return labels
+
+
+@pytest.mark.parametrize("groups", [[], [(1,)], [(1, 2)], [(1, 2), (2,), (1,)]])
+def test_smaller_components_become_background_in_order(groups):
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        labels = np.where(generator.random((6, 7, 8)) < 0.12, generator.integers(1, 3, (6, 7, 8)), 0).astype(np.uint8)
+        before = labels.copy()
+        np.testing.assert_array_equal(keep_largest(labels, groups), walked(labels, groups))
+        np.testing.assert_array_equal(labels, before)
+
+
+def test_names_are_classes_or_the_foreground():
+    groups = {"background": (0,), "whole": (1, 2), "core": (2,)}
+    assert (
+        find_labels(["core", "foreground", "whole"], groups) == [(2,), (1, 2), (1, 2)] and find_labels([], groups) == []
+    )
+    with pytest.raises(UserError, match="LARGEST_COMPONENT names background; expected some of foreground, whole, core"):
+        find_labels(["background"], groups)
+
+
+def test_predictions_keep_what_the_key_says():
+    """A network that copies its input: a second blob of the class is gone, and the protocol tells it."""
+    task = VolumeSegmentation(
+        load(["-cfg=configs/volume_unet3d_phantoms.yaml", "VOLUMES.LARGEST_COMPONENT", "[blob]"]).values
+    )
+    task.class_names = ["background", "blob"]
+    volume = np.zeros((1, 6, 6, 6), np.float32)
+    volume[0, :3, :3, :3], volume[0, 5, 5, 5] = 1, 1
+    record = VolumeRecord(3, (6, 6, 6), ((1.0, 0, 0), (0, 1.0, 0), (0, 0, 1.0)), (1.0, 1.0, 1.0))
+    labels = volume[0].astype(np.uint8)
+    predicted, _ = task._to_prediction(record, lambda: (labels, labels, volume[0]))
+    assert predicted.labels.sum() == 27 and predicted.labels[5, 5, 5] == 0 and labels[5, 5, 5] == 1
+    assert task.protocol_line().endswith("largest component of blob")
+
+
+def make_folders(tmp_path, description, predictions):
+    """A folder of three true volumes, each a liver and a spleen, and predictions made from them."""
+    root = raw_data(tmp_path / "raw", description=description)
+    for number in range(3):
+        true = np.zeros((10, 12, 14), np.uint8)
+        true[2:6, 3:9, 3:9], true[7:9, 3:6, 3:6] = 5, 2
+        write_volume(root / "labelsTr" / f"case_{number}.nii.gz", true)
+        write_volume(tmp_path / "found" / f"case_{number}.nii.gz", predictions(true.copy()))
+    return LabelPairs(str(tmp_path / "found"), str(root), tmp_path / "cache")
+
+
+def add_liver_far_away(labels):
+    labels[0, 11, 12:] = 5
+    return labels
+
+
+def add_liver_and_split_spleen(labels):
+    labels[8, 3:6, 3:6] = labels[7, 4, 3:6] = labels[7, 5, 5] = 0  # components of 3 and 2 true voxels
+    return add_liver_far_away(labels)
+
+
+@pytest.mark.parametrize(
+    "description, change, kept",
+    [
+        (SECOND, add_liver_far_away, ["liver"]),  # the spleen is a component of the foreground, so this is not kept
+        (SECOND, lambda labels: labels, []),
+        (SECOND, add_liver_and_split_spleen, ["liver"]),
+        (REGIONS, add_liver_far_away, ["liver"]),
+    ],
+)
+def test_decisions_are_those_of_single_scores(tmp_path, description, change, kept):
+    pairs = make_folders(tmp_path, description, change)
+    decisions = decide_components(pairs)
+    assert [decision.name for decision in decisions][0] == "foreground" and len(decisions) == 3
+    assert [decision.name for decision in decisions if decision.is_kept] == kept
+    liver = next(decision for decision in decisions if decision.name == "liver")
+    predicted, true = next(iter(pairs))
+    expected = []
+    for labels in (predicted, walked(predicted, [(2,)])):  # the second label is the liver
+        both = ((labels == 2) & (true == 2)).sum()
+        expected.append(2 * both / ((labels == 2).sum() + (true == 2).sum()))
+    assert (liver.before, liver.after) == pytest.approx(tuple(expected))
+
+
+def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):
+    def join(labels):
+        labels[6, 4, 4] = 2  # joins liver and spleen
+        return add_liver_far_away(labels)
+
+    first, *others = decide_components(make_folders(tmp_path, SECOND, join))
+    assert first.is_kept and first.after > first.before and not any(decision.is_kept for decision in others)
+
+
+def test_predictions_without_labels_are_refused(tmp_path):
+    pairs = make_folders(tmp_path, SECOND, lambda labels: labels[1:])
+    with pytest.raises(UserError, match="case_0.nii.gz have different sizes, 9 x 12 x 14 and 10 x 12 x 14 voxels"):
+        decide_components(pairs)
+    write_volume(tmp_path / "found" / "other.nii.gz", np.zeros((2, 2, 2), np.uint8))
+    for folder, said in (("found", "other.nii.gz without labels"), ("raw/imagesTr", "case_0_0000.nii.gz, ")):
+        with pytest.raises(UserError, match=said):
+            LabelPairs(str(tmp_path / folder), str(tmp_path / "raw"), tmp_path / "cache")

@@ -27,7 +27,7 @@ class ConvLayerNormSiLU(nn.Layer):
         return F.silu(self.bn(self.conv(x)))
 
 
-class Bottleneck(nn.Layer):
+class CspBottleneck(nn.Layer):
     """Two convolutions of 3 x 3."""
 
     def __init__(self, channels: int):
@@ -46,7 +46,7 @@ class CrossStageBlock(nn.Layer):
         super().__init__()
         half = outputs // 2
         self.cv1 = ConvLayerNormSiLU(inputs, 2 * half, 1)
-        self.m = nn.LayerList([Bottleneck(half) for _ in range(_BOTTLENECKS)])
+        self.m = nn.LayerList([CspBottleneck(half) for _ in range(_BOTTLENECKS)])
         self.cv2 = ConvLayerNormSiLU((2 + _BOTTLENECKS) * half, outputs, 1)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:

@@ -79,10 +79,10 @@ class _ReadingDataset(paddle.io.Dataset):
         return len(self.samples)
 
 
-def describe_sample(samples: Any, index: int) -> str:
+def describe_sample(dataset: Any, index: int) -> str:
     """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
     try:
-        return str(samples.describe(index))
+        return str(dataset.describe(index))
     except Exception as error:  # a user's dataset may raise any exception
         return f"no description: {error}"
 
@@ -455,7 +455,7 @@ class _LoaderWatchdog:
 
 def build_loader(
     config: RunSettings,
-    samples: Any,
+    dataset: Any,
     sampler: Any,
     collate: Callable[[Sequence[Any]], dict[str, Any]],
     *,
@@ -469,7 +469,7 @@ def build_loader(
     data = config.DATA
     workers = data.NUM_WORKERS if num_workers is None else num_workers
     return DeviceLoader(
-        samples,
+        dataset,
         sampler,
         collate,
         check=check,

@@ -203,6 +203,7 @@ class ImageTransform:
     def __init__(self, config: RunSettings, training: bool = False) -> None:
         from ..images.classification.samples import ClassificationInput, evaluation_transform, find_dataset_class
         from ..images.classification.task import Classification
+        from ..images.classification.training_samples import build_training_transform
         from ..images.data.reading import ReadConfig
 
         task = make_task(config)
@@ -214,7 +215,7 @@ class ImageTransform:
         self._normalizer, self._mode = task.normalizer, dataset.image_mode
         self._reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
         evaluated = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
-        trained = task.training_transform(dataset.kind) if training else None
+        trained = build_training_transform(task.config, dataset.kind) if training else None
         self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
 
     def __call__(self, image: Any, generator: np.random.Generator | int | None = None) -> paddle.Tensor:

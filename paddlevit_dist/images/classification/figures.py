@@ -17,6 +17,7 @@ from PIL import Image
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
 from ...runtime.errors import UserError
 from ...runtime.paddle_versions import as_written
+from ...runtime.text_rendering import printable_or
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure, Gallery
 from ..models.attention import attention
@@ -61,14 +62,14 @@ def attention_rollout(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarr
 
 def report_figures(
     evaluated: EvaluatedPredictions,
-    samples: TransformedDataset,
+    dataset: TransformedDataset,
     compute_shares: Callable[[paddle.Tensor], np.ndarray | None],
 ) -> list[Figure]:
     """Build all figures, the most informative first; images that can no longer be read are skipped.
 
     Args:
         evaluated: answers of the classifier.
-        samples: the evaluated samples.
+        dataset: the evaluated samples.
         compute_shares: images uint8 (batch, channels, height, width) -> share of each patch in the class token,
             (batch, rows, columns); None: not available for the model.
     """
@@ -76,7 +77,7 @@ def report_figures(
     @functools.cache
     def read_image(index: int) -> np.ndarray | None:
         try:
-            return samples.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
+            return dataset.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
         except (UserError, OSError):
             return None
 
@@ -87,7 +88,7 @@ def report_figures(
     places = _choose_images(evaluated)
     chosen = [(read_image(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
     captioned = [
-        (image, evaluated.caption(place, samples.describe(index)))
+        (image, evaluated.caption(place, dataset.describe(index)))
         for image, place, index in chosen
         if image is not None
     ]
@@ -99,7 +100,7 @@ def report_figures(
         ]
         note = "Brighter patches reach the classifier more (attention rollout, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]
-    return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
+    return [*galleries(evaluated, draw, dataset.describe), *tables(evaluated), *attention]
 
 
 def _choose_images(evaluated: EvaluatedPredictions) -> np.ndarray:
@@ -180,3 +181,10 @@ def overlay_shares(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
     warm = np.array([255.0, 150.0, 30.0], np.float32)
     lit = color * weight * 0.8 + warm * (weight - 0.15) * 0.3
     return np.concatenate([color, np.clip(lit, 0, 255).astype(np.uint8)], axis=1)
+
+
+def format_labels(shares: np.ndarray, class_names: Sequence[str] | None) -> str:
+    """Format the names of the labels, with their shares if there are several."""
+    best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
+    names = [printable_or(class_names[label], f"class {label}") if class_names else str(label) for label in best]
+    return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))

@@ -1,8 +1,11 @@
-"""Opens the images of a split, perhaps after the training set is divided."""
+"""Open the images of a split, perhaps after the training set is divided, and choose the number of classes."""
 
 from pathlib import Path
+from typing import Any
 
+from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...runtime.printing import one_line
 from ...tasks.dataset import dataset_class
 from ..data.held_out import DatasetPart, hold_out
 from ..data.image_dataset import ImageDataset
@@ -32,6 +35,27 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
         if split == "val":
             notes.append(_list_part(config, dataset, fraction))
     return dataset, notes
+
+
+def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes: int | None) -> int:
+    """Return the number of the model's classes: ``num_classes``, or the dataset's if that is None.
+
+    Raises:
+        UserError: the dataset has more classes, or only one.
+    """
+    data, found = config.DATA, int(dataset.num_classes)
+    if num_classes is None and found < 2:
+        name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
+        raise UserError(
+            f"dataset {data.DATASET} at {data.DATA_PATH} has only one class{name}: a classifier needs two or more, one "
+            "folder each"
+        )
+    if num_classes is not None and num_classes < found:
+        raise UserError(
+            f"dataset {data.DATASET} has labels 0 to {found - 1} but MODEL.NUM_CLASSES (-num_classes) is "
+            f"{num_classes}; set it to {found} or remove it"
+        )
+    return found if num_classes is None else num_classes
 
 
 def _list_part(config: ClassificationSettings, part: DatasetPart, fraction: float) -> str:

@@ -6,7 +6,6 @@ DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,16 @@ from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ...tasks.model import KeyMap, Model
-from ...tasks.prediction import InputSamples
 from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
-from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
+from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings
-from .task import Classification
+from .task import LabeledImageTask
 
 _BACKBONE = "backbone."
 _BANK_ROWS = 1 << 16  # compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
-_NO_CLASSIFIER = (
-    "a probe measures features and is not a classifier: train one, for example with the recipe finetune_folder"
-)
 _LEAST_VOTE = 1e-7  # share of a class without a vote; 0 would make the loss infinite
 
 
@@ -166,21 +161,23 @@ class ProbeMetrics(ClassificationMetrics):
         return f"top-1 of {self.kind} {name}"
 
 
-class ProbeTask(Classification, FeatureCaching, CheckpointMatching):
-    """Base class of probes: features of the samples are computed once the backbone has its weights."""
+class ProbeTask(LabeledImageTask, FeatureCaching, CheckpointMatching):
+    """Base class of probes: features of the samples are computed once the backbone has its weights.
+
+    A probe measures features. It is not a classifier, and neither predicts nor exports.
+    """
 
     config: ProbeSettings
-    traits = replace(Classification.traits, normalizers_per_sample={"loss": 1})
     compatible_tasks = ("classification",)
     num_heads = 0
 
-    def is_augmented(self, split: str) -> bool:
-        """Return False: all features are computed with the evaluation transform."""
-        return False
+    def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
+        """Compute the logits of each of several classifiers, (classifiers, batch, classes)."""
+        raise NotImplementedError
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
-        """Open a split, which must have labels."""
-        opened = super().build_dataset(split, cache_folder)
+        """Open a split, which must have labels, with the transform of an evaluation."""
+        opened = self.open_evaluated(split, cache_folder)
         if opened.dataset.labels is None:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} does not expose its labels, which a probe needs: give it an "
@@ -191,9 +188,10 @@ class ProbeTask(Classification, FeatureCaching, CheckpointMatching):
         return samples
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Collate images, or features once they are computed."""
-        batch = super().collate(samples)
-        return {"features": batch.pop("images"), **batch} if batch["images"].ndim == 2 else batch
+        """Stack images and labels to a batch; once they are computed, features (batch, channels)."""
+        inputs, labels = zip(*samples)
+        name = "features" if inputs[0].ndim == 1 else "images"
+        return {name: np.stack(inputs), "labels": np.asarray(labels, dtype=np.int64)}
 
     def _create_model(self, num_classes: int) -> ProbeModel:
         return ProbeModel(super()._create_model(0), num_classes, self.num_heads)
@@ -228,20 +226,12 @@ class ProbeTask(Classification, FeatureCaching, CheckpointMatching):
         ]  # called when the best head is known
 
     def figures(
-        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of a classifier, with the images."""
-        if isinstance(samples, FeatureSamples):
-            samples = ClassificationSamples(samples.dataset, samples.transform)
-        return super().figures(samples, records, model)
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Refuse predictions: a probe is not a classifier."""
-        raise UserError(f"predict: {_NO_CLASSIFIER}")
-
-    def export_parts(self) -> ExportParts:
-        """Refuse the export: a probe is not a classifier."""
-        raise UserError(f"export: {_NO_CLASSIFIER}")
+        if isinstance(dataset, FeatureSamples):
+            dataset = ClassificationSamples(dataset.dataset, dataset.transform)
+        return super().figures(dataset, records, model)
 
 
 class LinearProbe(ProbeTask, ParameterGrouping):
@@ -310,9 +300,9 @@ class KnnProbe(ProbeTask):
         samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
         return samples
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the signature without the classes of samples, which may differ from the weights' classes."""
-        facts = super().signature(samples)
+        facts = super().signature(dataset)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
     def on_weights_loaded(

@@ -1,6 +1,8 @@
 """Samples of image classification: a split with its transform, and new images with the transform of an evaluation."""
 
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,14 +10,19 @@ from PIL import Image
 
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class
+from ...tasks.prediction import InputSamples
 from ...tasks.sample_checks import BadSample
 from ..data.image_dataset import ImageDataset
+from ..data.inputs import open_image_inputs
 from ..data.quarantine import ReplacementReader
+from ..data.reading import ReadConfig, count_labels, label_parts
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
 from .class_balance import draw_balanced_order
 from .settings import ClassificationDataSection, ClassificationSettings
+
+_MOST_CLASSES_SHOWN = 20
 
 
 class ClassificationSamples(TransformedDataset):
@@ -64,6 +71,29 @@ class ClassificationSamples(TransformedDataset):
         """Whether the dataset is a random split."""
         return self.dataset.is_random_split
 
+    def describe_classes(self) -> str:
+        """Return how many images each class has, to follow the number of images; empty if labels are not known."""
+        labels = self.dataset.labels
+        if labels is None:
+            return ""
+        numbers = count_labels(np.asarray(labels), self.dataset.num_classes)
+        if len(numbers) > _MOST_CLASSES_SHOWN:
+            return f" of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
+        names = self.class_names or range(len(numbers))
+        return ": " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
+
+    def identify(self) -> dict[str, Any]:
+        """Return what identifies the data in addition to their number: labels and classes."""
+        facts: dict[str, Any] = {"number of classes": self.dataset.num_classes}
+        if self.dataset.labels is not None:
+            digest = hashlib.sha256()
+            for part in label_parts(np.asarray(self.dataset.labels)):
+                digest.update(part.astype("<i8", copy=False).data)
+            facts["labels"] = digest.hexdigest()[:16]
+        if self.class_names is not None:
+            facts["classes"] = list(map(str, self.class_names))
+        return facts
+
 
 def find_dataset_class(config: ClassificationSettings) -> type[ImageDataset]:
     """Return the class of the configured dataset; ``ImageDataset`` if a user's class is not registered here."""
@@ -110,3 +140,24 @@ class ClassificationInput(NamedTuple):
                 size = "{} x {}".format(*image.size)
                 raise BadSample(f"an image of {size} pixels would be scaled to {width} x {height}: crop it")
         return self.transform(image, generator), 0
+
+
+def open_inputs(config: ClassificationSettings, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+    """Open images at paths, or in memory, for a prediction.
+
+    Args:
+        config: the configuration of the trained run.
+        inputs: paths or images.
+        cache_folder: existing folder for indices of archives.
+
+    Raises:
+        UserError: paths and images in memory are mixed.
+    """
+    data, dataset = config.DATA, find_dataset_class(config)
+    transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+    reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
+    samples = open_image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+    if dataset is ImageDataset:
+        note = f"note: dataset {data.DATASET} is not registered here; its images are treated as photographs"
+        samples.notices = [note, *samples.notices]
+    return samples

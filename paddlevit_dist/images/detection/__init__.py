@@ -2,7 +2,8 @@
 
 - ``task``, ``settings``: the task and its keys
 - ``data``: images with boxes; ``coco_files``: COCO's JSON
-- ``detector``: interface of a network, ``detections``: its outputs for an image
+- ``detector``: interface of a network, ``model_options``: its options; ``detections``: its outputs for an image,
+  ``inference``: how a batch gets them, ``windows``: and a large image
 - ``detr``, ``mask_rcnn``, ``rfdetr``, ``rtdetr``: the networks
 - ``boxes``, ``denoising``, ``key_names``: what they share
 - ``evaluation``: COCO's matching and scores, without Paddle; ``metrics``: scores over the processes of a run

@@ -5,7 +5,6 @@ They are what is needed to use a detector without this package.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import paddle
@@ -14,10 +13,10 @@ from PIL import Image
 from ...runtime.errors import UserError
 from ...tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
-from .data.transforms import resize, resize_as_torchvision, whole_view
+from .data.transforms import build_window_plan, export_size, resize, resize_as_torchvision, whole_view
 from .detections import DetectedObjects
 from .detector import Detector, TopDetections
-from .settings import PILLOW, TORCHVISION, DetectionDataSection
+from .settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionSettings
 
 _INTERPOLATIONS = {
     PILLOW: "bilinear, as PIL's BILINEAR",
@@ -115,35 +114,55 @@ def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarr
     return nearest if nearest == nearest else math.inf, _COMPARED
 
 
-def build_export_parts(
-    data: DetectionDataSection,
-    size: tuple[int, int],
-    turned: bool,
-    is_one_size: bool,
-    windows: dict[str, Any] | None = None,
-) -> ExportParts:
+def require_exportable(family: type[Detector], name: str) -> None:
+    """Check that networks of this family can be exported.
+
+    Raises:
+        UserError: they cannot.
+
+    """
+    if not family.is_exportable:
+        raise UserError(
+            f"export: {name} selects regions on the host with Paddle's nms, which paddle2onnx does not support: "
+            "export an RT-DETR, D-FINE or DETR, or predict with this package"
+        )
+
+
+def require_one_size(config: DetectionSettings) -> None:
+    """Check that an evaluation resizes images as an exported model does.
+
+    Raises:
+        UserError: it keeps their aspect ratio.
+
+    """
+    if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
+        raise UserError(
+            "an exported detector takes images of one size, but DETECTION.EVAL_BATCHING "
+            f"{config.DETECTION.EVAL_BATCHING} keeps their aspect ratio: set it to {ONE_SIZE}"
+        )
+
+
+def build_export_parts(config: DetectionSettings, turned: bool) -> ExportParts:
     """Describe the export of a detector trained with this configuration.
 
     Args:
-        data: section DATA of the configuration.
-        size: height and width that images are resized to.
+        config: the configuration.
         turned: whether images are rotated by their EXIF orientation.
-        is_one_size: whether evaluations resize images as an exported model does.
-        windows: description of the windows that evaluations see in addition; None: there are none.
 
     """
+    data, size, plan = config.DATA, export_size(config), build_window_plan(config)
     description = {
         **describe_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
         SIZES: "int64 (batch, 2), width and height of the stored images",
         "output": _MEANING,
     }
-    if not is_one_size:
+    if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
         description["note"] = (
             "an evaluation keeps the aspect ratio of images, with a shorter side of "
             f"{data.EVAL_SHORTEST_SIDE} pixels; it detects slightly more than this model of one size"
         )
-    if windows is not None:
-        description["windows"] = windows
+    if plan is not None:
+        description["windows"] = plan.to_description(config.DETECTION.MERGE_IOU)
     image = draw_image(90, 120)
     view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
     resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image

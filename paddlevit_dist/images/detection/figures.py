@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,18 @@ from .evaluation.accumulation import (
     AccumulatedResults,
     MatchTable,
     accumulate,
+    resolve_detection_limits,
 )
 from .evaluation.images import ImageQuality, compute_image_quality
 from .evaluation.operating_points import NO_WISHES, WishedRates, find_thresholds, split_by_class
-from .suspicious_labels import compute_intersections, find_suspects
+from .settings import DetectionSettings
+from .suspicious_labels import (
+    build_suspect_table,
+    compute_intersections,
+    find_suspects,
+    list_suspects,
+    write_suspects,
+)
 
 _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
@@ -92,8 +101,34 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
     return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, no_annotated)
 
 
+def build_report_figures(
+    dataset: Any,
+    records: Sequence[tuple[int, DetectionRecord]],
+    class_names: Sequence[str],
+    config: DetectionSettings,
+    predict: Callable[[int], DetectedObjects],
+) -> list[Figure]:
+    """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run.
+
+    Args:
+        dataset: the evaluated ``DetectionSamples``.
+        records: index in ``dataset`` and record of each image.
+        class_names: names in the order of labels.
+        config: the configuration.
+        predict: returns the detections in an image again.
+    """
+    keys, names = config.DETECTION, [dataset.name(index) for index, _ in records]
+    rows = list_suspects([record.suspects for _, record in records], names, class_names)
+    file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
+    write_suspects(file, rows)
+    limits = resolve_detection_limits(keys.MAX_DETECTIONS)
+    wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
+    figures = detection_figures(dataset, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
+    return [*figures, *build_suspect_table(rows, file.name)]
+
+
 def detection_figures(
-    samples: Any,
+    dataset: Any,
     records: Sequence[tuple[int, DetectionRecord]],
     names: Sequence[str],
     least_score: float,
@@ -104,7 +139,7 @@ def detection_figures(
     """Return all figures, most informative first.
 
     Args:
-        samples: the evaluated samples.
+        dataset: the evaluated samples.
         records: index and record of each sample.
         names: names of the categories.
         least_score: lowest score of the boxes counted.
@@ -120,7 +155,7 @@ def detection_figures(
     indices = [index for index, _ in records]
     return [
         *_hardest(
-            samples,
+            dataset,
             [(indices[place], place) for place in quality.find_hardest(_SHOWN)],
             quality,
             names,
@@ -136,7 +171,7 @@ def detection_figures(
 
 
 def _hardest(
-    samples: Any,
+    dataset: Any,
     chosen: Sequence[tuple[int, int]],
     quality: ImageQuality,
     names: Sequence[str],
@@ -156,7 +191,7 @@ def _hardest(
     ]
     note = "Images with the lowest F1 of their boxes at an IoU of 0.5, then with the most mistakes. "
     note += f"Left: annotations; right: detections with a score of at least {least_score:g}."
-    return build_gallery(samples, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
+    return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
 
 
 def _curves(accumulated: AccumulatedResults, table: MatchTable, names: Sequence[str]) -> list[Figure]:

@@ -20,11 +20,12 @@ from ..data.inputs import IMAGES, AnnotatedImages
 from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import number_images
 from .data.samples import DetectionSample, see_stored
-from .data.transforms import DetectionEvaluationTransform, whole_view
+from .data.transforms import DetectionEvaluationTransform, build_evaluation_transform, whole_view
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
-from .drawing import draw_boxes
+from .drawing import draw_annotations, draw_boxes
 from .matched_ids import match_categories, match_files, require_categories, require_images
 from .predicted_dataset import FOLDER, PredictedDataset
+from .settings import DetectionSettings
 from .windows import WindowPlan
 
 _NO_BOXES = np.zeros((0, 4))
@@ -48,6 +49,26 @@ class DetectionInput(NamedTuple):
         image = np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1))
         size = (stored.size[1], stored.size[0])
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), no_objects)
+
+
+def draw_eval_samples(
+    dataset: Any, indices: Sequence[int], config: DetectionSettings, class_names: Sequence[str]
+) -> list[tuple[np.ndarray, str]]:
+    """Draw all annotations on images as in an evaluation; crowds are gray.
+
+    Args:
+        dataset: the ``DetectionSamples`` of a split.
+        indices: indices of the samples to draw.
+        config: the configuration.
+        class_names: names in the order of labels.
+
+    Returns:
+        An image, uint8 (height, width, 3), and its caption for each index.
+    """
+    transform, rng = DetectionInput(build_evaluation_transform(config)), np.random.default_rng(0)
+    read = (dataset.dataset.read(index) for index in indices)
+    images = ((transform(stored, rng).image, stored.size, annotations) for stored, annotations in read)
+    return [draw_annotations(*image, class_names) for image in images]
 
 
 def build_rows(detections: DetectedObjects, class_names: Sequence[str], least_score: float) -> list[Row]:

@@ -1,6 +1,5 @@
 """Object detection: training, evaluation and prediction of any detector."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,8 @@ import paddle
 from paddle.nn import functional as F
 
 from ...models import model_options
-from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
@@ -37,33 +34,23 @@ from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (
     EVALUATED_AS,
-    PARTS,
-    SECONDS,
     DetectionSample,
     DetectionSamples,
     collate,
     host_facts,
     largest_side,
     open_samples,
-    passes,
 )
 from .data.split_checks import note_crowded
-from .data.transforms import batch_side, build_evaluation_transform, build_window_plan, export_size
+from .data.transforms import batch_side, build_evaluation_transform, build_window_plan
 from .denoising import DenoisingQueries
 from .detections import DetectedObjects, SpeedMeter
-from .detector import (
-    COCO_CATEGORIES,
-    DetectionCriterion,
-    DetectionTargets,
-    Detector,
-    Outputs,
-    choose_images,
-    zero_padding,
-)
-from .evaluation.accumulation import MAX_DETECTIONS, resolve_detection_limits
+from .detector import COCO_CATEGORIES, DetectionCriterion, DetectionTargets, zero_padding
+from .evaluation.accumulation import resolve_detection_limits
 from .evaluation.operating_points import WishedRates
-from .settings import EQUAL_SHAPES, ONE_SIZE, OPTIONS, DetectionSettings
-from .windows import merge_images
+from .inference import detect_objects
+from .model_options import list_fixed_sizes, read_model_options
+from .settings import EQUAL_SHAPES, DetectionSettings
 
 
 class Detection(
@@ -105,38 +92,7 @@ class Detection(
         self._saved_as: str | None = None  # set by ``save_predictions_as``
         self._criterion: DetectionCriterion | None = None
         self.speed = SpeedMeter()
-        self.model_options.update(self._model_options())
-
-    def _model_options(self) -> dict[str, Any]:
-        """Return options of the model that are keys of this task.
-
-        Raises:
-            UserError: the model is not a detector, or does not have a requested option.
-
-        """
-        model = self.config.MODEL
-        if not (isinstance(self._family, type) and issubclass(self._family, Detector)):
-            raise UserError(
-                f"MODEL.NAME {model.NAME} is not a detector: use one that '{program('inspect')} --list' names below "
-                "TASK detection, such as detr_resnet50"
-            )
-        model_defaults = model_options(model.NAME).defaults
-        options: dict[str, Any] = (
-            {"dropout": model.DROPOUT} if "dropout" in model_defaults else {}
-        )  # even if the variant's is not 0
-        if "random_samples" in model_defaults:
-            options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLING
-        requested = {key: model[key] for key in OPTIONS if model[key] is not None}
-        for key, value in {**requested, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
-            if key.lower() not in model_defaults:
-                raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; remove MODEL.{key}")
-            options[key.lower()] = value
-        max_detections = self.config.DETECTION.MAX_DETECTIONS or 0
-        if (
-            max_detections > MAX_DETECTIONS[-1] and "rules" in model_defaults
-        ):  # the model has to detect what an evaluation counts
-            options["rules"] = {**(model_defaults["rules"] or {}), "detections": max_detections}
-        return options
+        self.model_options.update(read_model_options(config, self._family))
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -190,9 +146,9 @@ class Detection(
         limit = self._family.most_objects(**{**defaults, **self.model_options})
         return note_crowded(dataset, split, limit, max_detections)
 
-    def summarize_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, dataset: Any) -> Iterable[str]:
         """Return a table of objects and images per category."""
-        counts, names = samples.dataset.class_counts(), self.class_names
+        counts, names = dataset.dataset.class_counts(), self.class_names
         width = max(map(len, [*names, "category"]))
         return [
             f"{'category':{width}}   objects    images",
@@ -211,29 +167,29 @@ class Detection(
             )
         self.category_ids = ids
 
-    def describe_samples(self, samples: Any) -> str:
+    def describe_samples(self, dataset: Any) -> str:
         """Describe the dataset of a split in one line."""
-        if not isinstance(samples, DetectionSamples):  # a user's dataset
-            return super().describe_samples(samples)
-        return one_line(samples.dataset.summary())
+        if not isinstance(dataset, DetectionSamples):  # a user's dataset
+            return super().describe_samples(dataset)
+        return one_line(dataset.dataset.summary())
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the categories of samples."""
-        if samples is not None:
-            return self._identify(samples)
+        if dataset is not None:
+            return self._identify(dataset)
         data = self.config.DATA
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
         values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
         return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
-    def _identify(self, samples: Any) -> dict[str, Any]:
+    def _identify(self, dataset: Any) -> dict[str, Any]:
         """Return facts that identify the dataset."""
-        facts = super().signature(samples)
-        if isinstance(samples, DetectionSamples):
-            facts["number of classes"] = len(samples.dataset.category_ids)
-            facts["classes"] = list(map(str, samples.dataset.class_names or ()))
-            facts["category ids"] = list(map(int, samples.dataset.category_ids))
-            facts[TURNED] = is_turned(samples.dataset)
+        facts = super().signature(dataset)
+        if isinstance(dataset, DetectionSamples):
+            facts["number of classes"] = len(dataset.dataset.category_ids)
+            facts["classes"] = list(map(str, dataset.dataset.class_names or ()))
+            facts["category ids"] = list(map(int, dataset.dataset.category_ids))
+            facts[TURNED] = is_turned(dataset.dataset)
         return facts
 
     @property
@@ -270,22 +226,18 @@ class Detection(
         """
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Return the images of a training batch as the model receives them, with boxes, and captions."""
         from .drawing import draw_batch
 
         facts = host_facts(batch)
         return draw_batch(batch, facts["sizes"], facts["box_counts"], self.class_names)
 
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Return images as in an evaluation with all annotations, and captions; crowds are gray."""
-        from .drawing import draw_annotations
-        from .prediction import DetectionInput
+        from .prediction import draw_eval_samples
 
-        transform, rng = DetectionInput(build_evaluation_transform(self.config)), np.random.default_rng(0)
-        read = (samples.dataset.read(index) for index in indices)
-        images = ((transform(stored, rng).image, stored.size, annotations) for stored, annotations in read)
-        return [draw_annotations(*image, self.class_names) for image in images]
+        return draw_eval_samples(dataset, indices, self.config, self.class_names)
 
     def image_legend(self) -> list[tuple[str, Color]]:
         """Return the names and colors of categories."""
@@ -303,14 +255,8 @@ class Detection(
             UserError: it does not.
 
         """
-        model, data = super()._create(num_classes), self.config.DATA
-        squares = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
-        squares = squares if data.RESIZE_TO_SQUARE and not self.config.EVAL else {}
-        sizes = [(name, (side, side)) for name, sides in squares.items() for side in sides]
-        if self.config.DETECTION.EVAL_BATCHING == ONE_SIZE:
-            name = "DETECTION.EXPORT_SIZE" if self.config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
-            sizes.append((name, export_size(self.config)))
-        for name, size in sizes:
+        model = super()._create(num_classes)
+        for name, size in list_fixed_sizes(self.config):
             model.require_size(name, size, self.config.MODEL.NAME)
         return model
 
@@ -406,64 +352,34 @@ class Detection(
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         """Return the figures of an evaluation."""
-        if not records or not isinstance(samples, DetectionSamples):
+        if not records or not isinstance(dataset, DetectionSamples):
             return []
-        from .figures import detection_figures
-        from .suspicious_labels import build_suspect_table, list_suspects, write_suspects
+        from .figures import build_report_figures
 
         def predict(index: int) -> DetectedObjects:
-            return self.predict_again(samples, index, model).finite()
+            return self.predict_again(dataset, index, model).finite()
 
-        least_score = self.config.DETECTION.SCORE_THRESHOLD
-        rows = list_suspects(
-            [record.suspects for _, record in records], [samples.name(index) for index, _ in records], self.class_names
-        )
-        file = Path(self.config.SAVE) / ("eval_suspicious_labels.csv" if self.config.EVAL else "suspicious_labels.csv")
-        write_suspects(file, rows)
-        limits = resolve_detection_limits(self._max_detections)
-        figures = detection_figures(samples, records, self.class_names, least_score, predict, limits, self._wished)
-        return [*figures, *build_suspect_table(rows, file.name)]
+        return build_report_figures(dataset, records, self.class_names, self.config, predict)
 
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""
         from ..data.inputs import InputImages
         from .predicted_dataset import PredictedDataset
         from .prediction import DetectionWriter
 
-        least_score, names, dataset = self.config.DETECTION.SCORE_THRESHOLD, self.class_names, None
-        if self._saved_as is not None and isinstance(samples, InputImages):
-            dataset = PredictedDataset(folder, samples, self._saved_as, names, self.category_ids, least_score)
+        least_score, names, saved = self.config.DETECTION.SCORE_THRESHOLD, self.class_names, None
+        if self._saved_as is not None and isinstance(dataset, InputImages):
+            saved = PredictedDataset(folder, dataset, self._saved_as, names, self.category_ids, least_score)
         images, categories = None, self.category_ids
-        if self._annotation_ids is not None and isinstance(samples, InputSamples):
+        if self._annotation_ids is not None and isinstance(dataset, InputSamples):
             images, categories = self._annotation_ids
-        return DetectionWriter(folder, samples, names, categories, least_score, self._are_named, images, dataset)
+        return DetectionWriter(folder, dataset, names, categories, least_score, self._are_named, images, saved)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""
-        facts, started, keys = host_facts(batch), time.perf_counter(), self.config.DETECTION
-        stored_sizes = facts[PARTS][:, 3:5] if PARTS in facts else facts["original_sizes"]
-        most = (self.config.DATA.BATCH_SIZE_EVAL or self.config.DATA.BATCH_SIZE) if PARTS in facts else None
-        detections: list[Any] = [None] * len(facts["sizes"])
-        outputs: list[tuple[list[int], Outputs]] = []
-        for rows in passes(facts["sizes"], keys.EVAL_BATCHING, most):
-            sizes = facts["sizes"][rows]
-            images = self.normalize(choose_images(batch["images"], rows, sizes), sizes)
-            is_padded = (sizes != sizes[0]).any()
-            outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
-        if self.config.EVAL and not images.place.is_cpu_place():
-            paddle.device.synchronize()  # for the timing; decoding would wait anyway
-        computed = time.perf_counter()
-        for rows, pass_outputs in outputs:  # all passes are launched before waiting for a GPU
-            for row, decoded in zip(rows, model.decode(pass_outputs, facts["sizes"][rows], stored_sizes[rows])):
-                detections[row] = decoded
-        if PARTS in facts:
-            detections = merge_images(detections, facts[PARTS], facts["original_sizes"], keys.MERGE_IOU)
-        detections = [image.best_of_classes(self._max_detections) for image in detections]
-        if getattr(model, "computes_alone", True):
-            self.speed.add(len(detections), batch.get(SECONDS, 0.0), computed - started, time.perf_counter() - computed)
-        return detections
+        return detect_objects(model, batch, self.normalize, self.config, self.speed)
 
     def evaluation_lines(self) -> list[str]:
         """Return a line on this process's detection speed."""
@@ -508,17 +424,10 @@ class Detection(
 
     def export_parts(self) -> ExportParts:
         """Return the description of the exported model."""
-        from .export import build_export_parts
+        from .export import build_export_parts, require_exportable
 
-        if not self._family.is_exportable:
-            raise UserError(
-                f"export: {self.config.MODEL.NAME} selects regions on the host with Paddle's nms, which paddle2onnx "
-                "does not support: export an RT-DETR, D-FINE or DETR, or predict with this package"
-            )
-        is_one_size = self.config.DETECTION.EVAL_BATCHING == ONE_SIZE
-        plan, iou = build_window_plan(self.config), self.config.DETECTION.MERGE_IOU
-        windows = None if plan is None else plan.to_description(iou)
-        return build_export_parts(self.config.DATA, export_size(self.config), self.turns, is_one_size, windows)
+        require_exportable(self._family, self.config.MODEL.NAME)
+        return build_export_parts(self.config, self.turns)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return the function that is exported."""
@@ -528,11 +437,7 @@ class Detection(
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
         """Return a model that evaluates an exported function."""
-        from .export import EvaluatedFunction
+        from .export import EvaluatedFunction, require_one_size
 
-        if self.config.DETECTION.EVAL_BATCHING != ONE_SIZE:
-            raise UserError(
-                "an exported detector takes images of one size, but DETECTION.EVAL_BATCHING "
-                f"{self.config.DETECTION.EVAL_BATCHING} keeps their aspect ratio: set it to {ONE_SIZE}"
-            )
+        require_one_size(self.config)
         return EvaluatedFunction(function, self.num_classes)

@@ -349,8 +349,9 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
 
 @pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
 def test_an_export_resizes_as_the_evaluation_did(how, words):
-    data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA
-    parts = build_export_parts(data, (60, 80), turned=False, is_one_size=True)
+    pixels_alone = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]"]
+    values = settings("DATA.EVAL_RESIZE", how, *pixels_alone, "DETECTION.EXPORT_SIZE", "[60,80]")
+    parts = build_export_parts(values, turned=False)
     assert words in parts.about["preprocessing"]["interpolation"]
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":

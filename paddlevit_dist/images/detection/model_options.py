@@ -1,0 +1,57 @@
+"""Options of a detector that are keys of its task, and the image sizes that it has to take."""
+
+from typing import Any
+
+from ...models import model_options
+from ...runtime.environment import program
+from ...runtime.errors import UserError
+from .data.transforms import export_size
+from .detector import Detector
+from .evaluation.accumulation import MAX_DETECTIONS
+from .settings import ONE_SIZE, OPTIONS, DetectionSettings
+
+
+def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]:
+    """Return options of the model that are keys of this task.
+
+    Args:
+        config: the configuration.
+        family: class of the model.
+
+    Raises:
+        UserError: the model is not a detector, or does not have a requested option.
+
+    """
+    model = config.MODEL
+    if not (isinstance(family, type) and issubclass(family, Detector)):
+        raise UserError(
+            f"MODEL.NAME {model.NAME} is not a detector: use one that '{program('inspect')} --list' names below "
+            "TASK detection, such as detr_resnet50"
+        )
+    defaults = model_options(model.NAME).defaults
+    options: dict[str, Any] = {}
+    if "dropout" in defaults:
+        options["dropout"] = model.DROPOUT  # even if the variant's is not 0
+    if "random_samples" in defaults:
+        options["random_samples"] = config.TRAIN.RANDOM_SAMPLING
+    requested = {key: model[key] for key in OPTIONS if model[key] is not None}
+    for key, value in {**requested, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
+        if key.lower() not in defaults:
+            raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; remove MODEL.{key}")
+        options[key.lower()] = value
+    most = config.DETECTION.MAX_DETECTIONS or 0
+    if most > MAX_DETECTIONS[-1] and "rules" in defaults:  # the model has to detect what an evaluation counts
+        options["rules"] = {**(defaults["rules"] or {}), "detections": most}
+    return options
+
+
+def list_fixed_sizes(config: DetectionSettings) -> list[tuple[str, tuple[int, int]]]:
+    """Return the image sizes (height, width) that are known before images are read, each with its key."""
+    data = config.DATA
+    squares = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
+    squares = squares if data.RESIZE_TO_SQUARE and not config.EVAL else {}
+    sizes = [(name, (side, side)) for name, sides in squares.items() for side in sides]
+    if config.DETECTION.EVAL_BATCHING == ONE_SIZE:
+        name = "DETECTION.EXPORT_SIZE" if config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
+        sizes.append((name, export_size(config)))
+    return sizes

@@ -29,31 +29,28 @@ _MIN_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # limit of entries, with shared
 _MAX_TUPLES = 50_000  # hashing a key of about 100,000 nested tuples crashes the interpreter
 
 
-def restricted_load(file: str | os.PathLike | BinaryIO, keeps_names: bool = False) -> Any:
-    """Read an object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
+def restricted_load(file: str | os.PathLike | BinaryIO, reader: "type[PickleReader] | None" = None) -> Any:
+    """Return an object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
 
     Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are joined. Paddle's table of automatic
     parameter names is dropped.
 
     Args:
         file: a path, or a seekable binary file, which is read from its current position.
-        keeps_names: whether a tensor inside nested containers becomes (automatic name, array).
-
-    Returns:
-        The object.
+        reader: reads the pickle; None: ``PickleReader``.
 
     Raises:
         UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
     """
     if isinstance(file, (str, os.PathLike)):
         with reading(str(file), "paddle.save file"), open(file, "rb") as stream:
-            return _load(stream, keeps_names)
+            return _load(stream, reader or PickleReader)
     with reading(str(getattr(file, "name", "the file")), "paddle.save file"):
-        return _load(file, keeps_names)
+        return _load(file, reader or PickleReader)
 
 
-def _load(stream: BinaryIO, keeps_names: bool) -> Any:
-    value = (_NameReader if keeps_names else PickleReader)(stream).load()
+def _load(stream: BinaryIO, reader: "type[PickleReader]") -> Any:
+    value = reader(stream).load()
     if isinstance(value, dict):
         value.pop(_NAME_TABLE, None)
         for name, about in value.pop(_SLICES, {}).items():
@@ -414,16 +411,11 @@ def _scalar(number_type: Any, data: Any) -> Any:
     return np.frombuffer(data, dtype)[0]
 
 
-def _unpack_tensor(pair: Any) -> _StoredArray:
+def unpack_tensor(pair: Any) -> _StoredArray:
     """Return the array of a tensor in nested containers, which Paddle stores as the tuple (automatic name, array)."""
     if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], (_StoredArray, np.ndarray)):
         raise ValueError("a tensor in it is not a pair of name and array")
     return pair[1]
-
-
-def _named_array(pair: Any) -> tuple[str, _StoredArray]:
-    array = _unpack_tensor(pair)
-    return expect(pair[0], str), array
 
 
 class _PlainDict(dict):
@@ -450,12 +442,6 @@ for _package in ("numpy.core", "numpy._core"):  # numpy 1 and 2
     _CALLS[f"{_package}.multiarray", "scalar"] = _scalar
     _CALLS[f"{_package}.numeric", "_frombuffer"] = _array
 for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
-    _CALLS[_module, "tuple"] = _unpack_tensor
+    _CALLS[_module, "tuple"] = unpack_tensor
     _CALLS[_module, "bytes"] = lambda: b""
 PickleReader.calls = _CALLS
-
-
-class _NameReader(PickleReader):
-    """Keeps the automatic name of each tensor."""
-
-    calls = {**_CALLS, **{(module, "tuple"): _named_array for module in ("builtins", "__builtin__")}}

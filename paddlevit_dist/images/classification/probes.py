@@ -14,7 +14,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...metrics.classification import ClassificationMetrics, record_later
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device

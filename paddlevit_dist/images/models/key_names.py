@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...tasks.model import KeyMap
 
 BACKBONE = "backbone."  # before our names of a backbone's parameters

@@ -38,6 +38,7 @@ DIGITS = ("-cfg=vit_digits", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "fa
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
 SQUARES = "DATA.SHORTEST_SIDES [96] DATA.EVAL_SHORTEST_SIDE 96 MODEL.NUM_QUERIES 25".split()
+SIDES_OF_RF_DETR = "DATA.SHORTEST_SIDES [224] DATA.EVAL_SHORTEST_SIDE 224".split()  # windows of patches of 14 and 16
 CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,32,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
     "digits": ["-cfg=vit_digits"],
@@ -54,12 +55,13 @@ TASKS = {
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; images of digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
-RECIPE_OF.update(dict.fromkeys(("rtdetr", "dfine"), "rtdetr_shapes"))
+RECIPE_OF.update(dict.fromkeys(("rtdetr", "rfdetr", "deim", "dfine"), "rtdetr_shapes"))
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
 FAMILIES = (
     "cait",
     "convnext",
+    "deim",
     "deit",
     "detr",
     "dfine",
@@ -78,6 +80,7 @@ FAMILIES += (
     "mit",
     "pvt",
     "resnet",
+    "rfdetr",
     "rtdetr",
     "segformer",
     "swin",
@@ -292,7 +295,8 @@ def words_of_network(name: str, small: bool) -> list[str]:
     recipe = next((recipe for start, recipe in RECIPE_OF.items() if name.startswith(start)), None)
     if recipe is not None:
         backbone = ["MODEL.BACKBONE_PRETRAINED", "None"] if "shapes" in recipe else []
-        return [*TASKS[recipe], *common, *backbone]
+        sides = SIDES_OF_RF_DETR if name.startswith("rfdetr") else []
+        return [*TASKS[recipe], *common, *backbone, *sides]
     size = name.rpartition("_")[2]
     sides = reduced(name) if small else [f"-image_size={size if size.isdecimal() else 224}"]
     return [f"-cfg={ROOT / 'tests' / 'support' / 'plain.yaml'}", "-dataset=digits", *sides, *common]

@@ -6,7 +6,7 @@ calls return. ``pickle_instructions`` checks the instructions before they are ex
 as Latin-1, so that published datasets of that age can be read.
 
 The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only. Parsed
-arguments (``argparse.Namespace``), which many training programs save beside their weights, become None.
+arguments (``argparse.Namespace``), which many training programs save with their weights, become None.
 """
 
 import functools
@@ -93,7 +93,7 @@ class GlobalName(FrozenObject):
 
 
 class DroppedArguments(FrozenObject):
-    """Stands for the parsed arguments that a training program saved beside its weights; their values are dropped.
+    """Stands for the parsed arguments that a training program saved with its weights; their values are dropped.
 
     ``pickle`` makes the object from a class, not from the result of a call, so this class is in its hands: it has no
     attribute that a file could use, and takes no arguments.

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from acceptance import table_line  # noqa: E402
+from support.gpu_jobs import Place, events, job, largest_difference, losses, make_command  # noqa: E402
 
 # Rounding alone, relative: an evaluation adds in another order than that of the training; two devices add their
 # gradients in another order, and each multiplies half the batch: 4.5e-6 on CPUs.
@@ -33,11 +34,11 @@ FIRST_UPDATES = 20  # from then on AdamW has made more of the rounding
 SCORE = 1.0  # in points of 360 images: three of them
 UPDATES = 5  # of each network of the zoo
 FALLEN = 0.75  # share of the first ten losses that the last ten are below
-QUEUED = ROOT / "tests" / "support" / "queued_steps.py"
 DIGITS = ("-cfg=vit_digits", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
 SQUARES = "DATA.SHORTEST_SIDES [96] DATA.EVAL_SHORTEST_SIDE 96 MODEL.NUM_QUERIES 25".split()
+SIDES_OF_RF_DETR = "DATA.SHORTEST_SIDES [224] DATA.EVAL_SHORTEST_SIDE 224".split()  # windows of patches of 14 and 16
 CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,32,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
     "digits": ["-cfg=vit_digits"],
@@ -54,12 +55,13 @@ TASKS = {
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; images of digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
-RECIPE_OF.update(dict.fromkeys(("rtdetr", "dfine"), "rtdetr_shapes"))
+RECIPE_OF.update(dict.fromkeys(("rtdetr", "rfdetr", "deim", "dfine"), "rtdetr_shapes"))
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
 FAMILIES = (
     "cait",
     "convnext",
+    "deim",
     "deit",
     "detr",
     "dfine",
@@ -78,6 +80,7 @@ FAMILIES += (
     "mit",
     "pvt",
     "resnet",
+    "rfdetr",
     "rtdetr",
     "segformer",
     "swin",
@@ -85,14 +88,6 @@ FAMILIES += (
     "upernet",
     "vit",
 )
-
-
-class Place(NamedTuple):
-    """Where a row works."""
-
-    on_cpu: bool
-    folder: Path
-    queues: bool = False  # on a CPU, too
 
 
 class Row(NamedTuple):
@@ -107,52 +102,6 @@ class Row(NamedTuple):
     limit_seconds: float
     run: Callable[[Place], str]
     gpus: int = 0
-
-
-# ---- the main job ------------------------------------------------------------------------------------------------
-
-
-def make_command(place: Place, name: str, words: Sequence[str]) -> list[str]:
-    more = [f"-output={place.folder / name}", *([f"-import={QUEUED}"] if place.queues else [])]
-    given = [sys.executable, "-W", "ignore", str(ROOT / "main_multi_gpu.py"), *words, *more]
-    return given if any(word.startswith("-ngpus") for word in words) else [*given, "-ngpus=1"]
-
-
-def job(place: Place, name: str, *words: str) -> str:
-    """Run the main job to its end, with a folder of this name, showing what it says; returns its last line."""
-    command = make_command(place, name, words)
-    print(f"$ {' '.join(command)}", flush=True)
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    last = ""
-    for line in process.stdout or ():
-        if " update " not in line:  # one for each of them
-            print(f"  {line}", end="", flush=True)
-        last = line.strip() or last
-    assert process.wait() == 0, f"exit code {process.returncode}: {last}"
-    return last
-
-
-def events(output: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind and "superseded" not in event]
-
-
-def losses(output: Path) -> dict[int, float]:
-    """That of each update. Raises AssertionError: one is not finite."""
-    found = {event["update"]: loss_in(event) for event in events(output, "training")}
-    assert found and all(map(math.isfinite, found.values())), f"losses {found}"
-    return found
-
-
-def loss_in(event: dict[str, Any]) -> float:
-    """That of a classifier, or what a family calls the first of its losses."""
-    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
-    return float(next(event[name] for name in names if name in event))
-
-
-def largest_difference(one: dict[int, float], other: dict[int, float], updates: Sequence[int]) -> float:
-    """Relative, over these updates."""
-    return max(abs(one[update] - other[update]) / abs(one[update]) for update in updates)
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
@@ -346,7 +295,8 @@ def words_of_network(name: str, small: bool) -> list[str]:
     recipe = next((recipe for start, recipe in RECIPE_OF.items() if name.startswith(start)), None)
     if recipe is not None:
         backbone = ["MODEL.BACKBONE_PRETRAINED", "None"] if "shapes" in recipe else []
-        return [*TASKS[recipe], *common, *backbone]
+        sides = SIDES_OF_RF_DETR if name.startswith("rfdetr") else []
+        return [*TASKS[recipe], *common, *backbone, *sides]
     size = name.rpartition("_")[2]
     sides = reduced(name) if small else [f"-image_size={size if size.isdecimal() else 224}"]
     return [f"-cfg={ROOT / 'tests' / 'support' / 'plain.yaml'}", "-dataset=digits", *sides, *common]

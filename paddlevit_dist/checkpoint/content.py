@@ -281,21 +281,6 @@ def read_weights_info(file: Path) -> dict[str, Any]:
     return read_about_file(about_file) if about_file else {}
 
 
-def find_run_settings(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
-    """Return the settings of the run that trained the weights in ``file``; None if unknown.
-
-    Args:
-        about: metadata of the weights, which may contain the settings.
-        file: the weights; otherwise, the settings are in the ``config.yaml`` of the run's folder that contains it.
-    """
-    if isinstance(about.get("settings"), dict):
-        return dict(about["settings"])
-    for folder in list(file.absolute().parents)[:3]:  # run / checkpoints / epoch_0004 / model.pdparams
-        if (folder / "config.yaml").is_file():
-            return read_about_file(folder / "config.yaml")
-    return None
-
-
 def read_samples(source: str) -> dict[str, np.ndarray] | None:
     """Read the sample lists of the checkpoint at ``source``.
 

@@ -1,14 +1,24 @@
-"""Finds the checkpoint that a run continues from."""
+"""Finds the checkpoint that a run continues from, and the settings of the run that trained weights."""
 
 import contextlib
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from .content import MODEL, STATE, DamagedCheckpointError, linked_name, list_checkpoints, read_state, verify
+from .content import (
+    MODEL,
+    STATE,
+    DamagedCheckpointError,
+    linked_name,
+    list_checkpoints,
+    read_about_file,
+    read_state,
+    verify,
+)
 
 
 def newest_good(folder: Path, log: Callable[[str], None]) -> Path | None:
@@ -132,3 +142,18 @@ def newest_first(folder: Path) -> list[Path]:
 def is_newest(directory: Path) -> bool:
     """Return whether there is no later checkpoint in the same folder."""
     return newest_first(directory.resolve().parent)[:1] in ([], [directory.resolve()])
+
+
+def find_run_settings(about: dict[str, Any], file: Path) -> dict[str, Any] | None:
+    """Return the settings of the run that trained the weights in ``file``; None if unknown.
+
+    Args:
+        about: metadata of the weights, which may contain the settings.
+        file: the weights; otherwise, the settings are in the ``config.yaml`` of the run's folder that contains it.
+    """
+    if isinstance(about.get("settings"), dict):
+        return dict(about["settings"])
+    for folder in list(file.absolute().parents)[:3]:  # run / checkpoints / epoch_0004 / model.pdparams
+        if (folder / "config.yaml").is_file():
+            return read_about_file(folder / "config.yaml")
+    return None

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,17 @@ from ..runtime.printing import shorten
 from ..tasks.model import as_model
 from . import low_rank
 from .class_rows import OUTPUT_AXES, ClassNames, follow_names
-from .content import find_run_settings, is_run_checkpoint, read_weights_info
-from .weights import SourceWeights, read_weights, weights_from_mapping
+from .content import is_run_checkpoint, read_weights_info
+from .finding import find_run_settings
+from .weights import (
+    SourceWeights,
+    from_torch_names,
+    read_weights,
+    rename_norms_like,
+    rename_states,
+    statistics_in,
+    weights_from_mapping,
+)
 
 Shape = tuple[int, ...]
 
@@ -259,7 +268,7 @@ def _in_our_names_and_layout(
     naming, state = "timm", weights.state  # our models use timm's parameter names
     if any(name not in state or state[name].shape != tuple(target.shape) for name, target in targets.items()):
         states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
-        states = {naming: _rename_norms_like(targets, state) for naming, state in states.items()}
+        states = {naming: rename_norms_like(targets, state) for naming, state in states.items()}
         # On a tie max() takes the first, "timm".
         naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
         state = states[naming]
@@ -434,53 +443,3 @@ def _shapes(source_shape: Shape | None, model_shape: Shape | None) -> str:
     in_source = f"{source_shape} in the source" if source_shape is not None else "not in the source"
     in_model = f"{model_shape} in the model" if model_shape is not None else "not in the model"
     return f"{in_source}, {in_model}"
-
-
-# ---- other naming schemes ----------------------------------------------------------------------------------------
-
-
-def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
-    """Return the state with the model's names by assumed naming scheme: unchanged for timm, else by its key map."""
-    return {"timm": state, **{naming: to_ours(state) for naming, to_ours in key_maps.items()}}
-
-
-# Names of running statistics in PyTorch and in Paddle.
-_STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
-_COUNT = "num_batches_tracked"  # PyTorch only; not needed with a momentum
-
-
-def from_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename batch norm statistics from PyTorch to Paddle, and drop PyTorch's number of batches."""
-    return _rename({name: value for name, value in state.items() if name.split(".")[-1] != _COUNT}, _STATISTICS)
-
-
-def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename batch norm statistics from Paddle to PyTorch."""
-    return _rename(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
-
-
-def _rename_norms_like(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename batch norms to the model's names: MinkowskiEngine's have an extra level ``bn.``, most others do not."""
-    result = dict(state)
-    for mean in statistics_in(targets):
-        layer = mean.rpartition(".")[0]
-        if not mean.endswith("._mean"):
-            continue
-        other = layer[: -len(".bn")] if layer.endswith(".bn") else f"{layer}.bn"
-        for last in ("weight", "bias", *_STATISTICS.values()):
-            if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:
-                result[f"{layer}.{last}"] = result.pop(f"{other}.{last}")
-    return result
-
-
-def statistics_in(names: Collection[str]) -> list[str]:
-    """Return the names that are running statistics of a batch norm."""
-    return [name for name in names if name.rpartition(".")[2] in _STATISTICS.values()]
-
-
-def _rename(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    result = {}
-    for name, value in state.items():
-        layer, dot, last = name.rpartition(".")
-        result[layer + dot + names.get(last, last)] = value
-    return result

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from .unpickling import restricted_load
+from .unpickling import PickleReader, expect, restricted_load, unpack_tensor
 from .weights import EXTENSION, SourceWeights, as_array, weights_from_mapping
 
 _ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|velocity)_\d+")
@@ -45,7 +45,7 @@ def read_training(file: Path) -> PaddleViTTraining | None:
     """
     if file.suffix != EXTENSION:
         return None
-    content = restricted_load(file, keeps_names=True)
+    content = restricted_load(file, _NameReader)
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("model", "optimizer")):
         return None
     epoch = content.get("epoch")
@@ -63,6 +63,17 @@ def read_training(file: Path) -> PaddleViTTraining | None:
         {kind: _convert(state, file) for kind, state in _find_accumulators(content, file).items()},
         scaler if isinstance(scaler, dict) and {"scale", "incr_count"} <= scaler.keys() else {},
     )
+
+
+def _named_array(pair: Any) -> tuple[str, Any]:
+    array = unpack_tensor(pair)
+    return expect(pair[0], str), array
+
+
+class _NameReader(PickleReader):
+    """Keeps the automatic name of each tensor inside nested containers, as (name, array)."""
+
+    calls = {**PickleReader.calls, **{(module, "tuple"): _named_array for module in ("builtins", "__builtin__")}}
 
 
 def _convert(state: Mapping[str, Any], file: Path) -> SourceWeights:

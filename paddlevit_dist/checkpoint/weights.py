@@ -1,10 +1,10 @@
-"""Reads weights: finds the file that a path means, and the weights in its content."""
+"""Reads weights: finds the file that a path means, and the weights in its content; renames them from other schemes."""
 
 import difflib
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -312,3 +312,53 @@ def _without_prefix(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             if all(name.startswith(prefix) for name in arrays):
                 arrays = {name[len(prefix) :]: value for name, value in arrays.items()}
     return arrays
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+
+def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
+    """Return the state with the model's names by assumed naming scheme: unchanged for timm, else by its key map."""
+    return {"timm": state, **{naming: to_ours(state) for naming, to_ours in key_maps.items()}}
+
+
+# Names of running statistics in PyTorch and in Paddle.
+_STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
+_COUNT = "num_batches_tracked"  # PyTorch only; not needed with a momentum
+
+
+def from_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename batch norm statistics from PyTorch to Paddle, and drop PyTorch's number of batches."""
+    return _rename({name: value for name, value in state.items() if name.split(".")[-1] != _COUNT}, _STATISTICS)
+
+
+def to_torch_names(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename batch norm statistics from Paddle to PyTorch."""
+    return _rename(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
+
+
+def rename_norms_like(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename batch norms to the model's names: MinkowskiEngine's have an extra level ``bn.``, most others do not."""
+    result = dict(state)
+    for mean in statistics_in(targets):
+        layer = mean.rpartition(".")[0]
+        if not mean.endswith("._mean"):
+            continue
+        other = layer[: -len(".bn")] if layer.endswith(".bn") else f"{layer}.bn"
+        for last in ("weight", "bias", *_STATISTICS.values()):
+            if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:
+                result[f"{layer}.{last}"] = result.pop(f"{other}.{last}")
+    return result
+
+
+def statistics_in(names: Collection[str]) -> list[str]:
+    """Return the names that are running statistics of a batch norm."""
+    return [name for name in names if name.rpartition(".")[2] in _STATISTICS.values()]
+
+
+def _rename(state: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    result = {}
+    for name, value in state.items():
+        layer, dot, last = name.rpartition(".")
+        result[layer + dot + names.get(last, last)] = value
+    return result

@@ -8,12 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.content import find_run_settings, read_weights_info
-from ..checkpoint.load import is_in_paddle_layout, rename_states, to_torch_names
+from ..checkpoint.content import read_weights_info
+from ..checkpoint.finding import find_run_settings
+from ..checkpoint.load import is_in_paddle_layout
 from ..checkpoint.low_rank import is_factor
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
-from ..checkpoint.weights import EXTENSION, SourceWeights, evaluated_weights, find_weights_file, read_weights
+from ..checkpoint.weights import (
+    EXTENSION,
+    SourceWeights,
+    evaluated_weights,
+    find_weights_file,
+    read_weights,
+    rename_states,
+    to_torch_names,
+)
 from ..launch.tuning import import_paddle
 from ..models import create_model, variant_options
 from ..registry import MODELS

@@ -110,7 +110,7 @@ def written(action: argparse.Action) -> str:
     value = str(action.metavar or (action.dest.upper() if action.nargs != 0 else ""))
     if not action.option_strings:
         return f"[{value}]" if action.nargs in ("?", "*") else f"{value} ..." if action.nargs == "+" else value
-    if action.choices:
+    if action.choices and action.metavar is None:
         value = "|".join(str(choice) for choice in action.choices)
     name = action.option_strings[0].lstrip("-")
     return f"-{name}={value}" if value else f"-{name}"

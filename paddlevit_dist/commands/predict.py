@@ -97,7 +97,7 @@ def _parse(words: list[str]) -> Any:
         metavar="SOURCE",
         type=path,
         help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml in the "
-        "same folder; volume segmentation: also several, whose probabilities are averaged",
+        "same folder; classification and volume segmentation: also several, whose probabilities are averaged",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)
@@ -247,7 +247,7 @@ def _compute_digest(file: str | None) -> str | None:
         raise UserError(f"-annotations={file} cannot be read: {error.strerror or error}") from error
 
 
-def _write_partial_tables(folder: Path, samples: Any) -> None:
+def _write_partial_tables(folder: Path, dataset: Any) -> None:
     """Write the tables of the finished predictions after an interruption or failure."""
     from ..inference import rows
     from ..logging.progress import write_line
@@ -256,9 +256,9 @@ def _write_partial_tables(folder: Path, samples: Any) -> None:
         if next(rows.read_entries(folder), None) is None:
             rows.discard_output(folder)
             return
-        counts = rows.write_tables(folder, samples)
+        counts = rows.write_tables(folder, dataset)
         write_line(
-            f"{counts.predicted:,} of {len(samples):,} predicted so far, in {folder}; run the same command to continue"
+            f"{counts.predicted:,} of {len(dataset):,} predicted so far, in {folder}; run the same command to continue"
         )
 
 
@@ -290,7 +290,7 @@ def _report_outcome(counts: Any, folder: Path, inputs: list[str]) -> None:
 def worker(
     task: Any,
     sources: Any,
-    samples: Any,
+    dataset: Any,
     remaining: Any,
     folder: Path,
     batch_size: int | None,
@@ -303,5 +303,5 @@ def worker(
 
     remaining = broadcast_object(remaining)  # known to the main process of several machines only
     with explain_memory(f"lower -batch_size ({batch_size or default_batch_size(sources[0].config)})"):
-        predict_share(task, sources, samples, remaining, folder, batch_size=batch_size, num_workers=num_workers)
+        predict_share(task, sources, dataset, remaining, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

@@ -222,7 +222,8 @@ def run_scenes(words: list[str]) -> None:
         "The splits come from the dataset, else from the folders train, val and test in IN, or lists train.txt, "
         "val.txt and test.txt there; else every fifth scene is for validation.",
     )
-    parser.option("format", None, "file format (default: detected)", choices=tuple(FORMATS))
+    meaning = "one of the formats above (default: detected)"
+    parser.option("format", None, meaning, choices=tuple(FORMATS), metavar="FORMAT")
     _add_choices(parser)
     parser.option(
         "columns", None, "columns of text and unnamed arrays, such as x,y,z,intensity,-; a dash skips a column"

@@ -171,7 +171,7 @@ def _with_fitting_course(
     run: configuration.Configuration, processes: int, task: Any, datasets: dict[str, Any]
 ) -> configuration.Configuration:
     """Adjust batch, epochs and warm-up to the size of the training set."""
-    from ..engine.compatibility import epochs_by_size
+    from ..engine.resume import epochs_by_size
     from ..engine.settings import resolve_epochs, resolve_process_batch, resolve_warmup_steps
 
     if not run.values.EVAL:

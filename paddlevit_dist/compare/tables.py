@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.array_files import read_npz
-from ..checkpoint.content import find_directory, find_run_settings, read_about, read_about_file
+from ..checkpoint.content import find_directory, read_about, read_about_file
+from ..checkpoint.finding import find_run_settings
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.text_files import parse_json

@@ -282,7 +282,7 @@ def run_device_test(tf32: bool, deterministic: bool, target: str) -> None:
 
 def check_data(context: CheckContext) -> CheckResult:
     """Check that both splits can be opened, and that random samples can be read and transformed."""
-    from ..data.loader import describe_sample
+    from ..tasks.dataset import describe_sample
 
     task, bad, opened, lines, milliseconds = context.task, [], 0, [], {}
     for split, number in _OPENED.items():
@@ -313,15 +313,14 @@ def check_data(context: CheckContext) -> CheckResult:
     return CheckResult(OK, "; ".join([*lines, times]))
 
 
-def _check_sample(task: Any, samples: Any, index: int, seed: int) -> Any:
+def _check_sample(task: Any, dataset: Any, index: int, seed: int) -> Any:
     """Return the problem of a sample, or None, and its classes (n,), or None."""
-    from ..data.loader import sample_generator
-    from ..data.sampler import SampleKey
+    from ..data.sampler import SampleKey, sample_generator
 
     try:
-        sample = samples.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
+        sample = dataset.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
         get_sample_check(task)(sample)
-        classes = task.labels_in(sample) if samples.labeled and isinstance(task, Checkable) else None
+        classes = task.labels_in(sample) if dataset.labeled and isinstance(task, Checkable) else None
     except (Exception, SystemExit) as error:  # a user's dataset may raise anything
         return failures.reason(error).partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
@@ -401,7 +400,7 @@ def check_step(context: CheckContext) -> CheckResult:
     return CheckResult(OK, text)
 
 
-def run_device_steps(config: RunSettings, task: Any, samples: Any, target: str) -> None:
+def run_device_steps(config: RunSettings, task: Any, dataset: Any, target: str) -> None:
     """Train on the first batch, and write losses, seconds and memory to ``target``. Every rank must call this."""
     from ..distributed import all_gather, is_main
     from ..engine import gpu_memory
@@ -409,7 +408,7 @@ def run_device_steps(config: RunSettings, task: Any, samples: Any, target: str) 
     from ..logging.meters import memory_mib
     from .selftest import build_silent_trainer
 
-    training = build_silent_trainer(config, task, samples, Path(target).parent)
+    training = build_silent_trainer(config, task, dataset, Path(target).parent)
     training.model.train()
     with contextlib.closing(training.loader.epochs(1, 1)) as batches:
         group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))

@@ -91,7 +91,7 @@ class RunVariant(NamedTuple):
     rounding: dict[str, float]
 
 
-def run_variant(config: RunSettings, task: Task, samples: Any, folder: str, perturbed: int = 0) -> None:
+def run_variant(config: RunSettings, task: Task, dataset: Any, folder: str, perturbed: int = 0) -> None:
     """Run the updates with the processes of this group, and write the result to ``folder`` for ``read_variant``.
 
     Every rank must call this.
@@ -100,25 +100,25 @@ def run_variant(config: RunSettings, task: Task, samples: Any, folder: str, pert
         config: of this variant: its batch and accumulation, TRAIN.BATCH_NORM sync, TRAIN.OPTIMIZER SGD, SAVE a
             temporary folder.
         task: of this run.
-        samples: the training samples.
+        dataset: the training samples.
         folder: for the result.
         perturbed: number of repetitions from weights with other last bits, by a single process.
     """
-    task, samples = require_derived(task, Task), require_derived(samples, TransformedDataset)
-    variant = _run_updates(config, task, samples, Path(folder))
+    task, dataset = require_derived(task, Task), require_derived(dataset, TransformedDataset)
+    variant = _run_updates(config, task, dataset, Path(folder))
     for number in range(perturbed):
         gc.collect()  # a GPU may not have memory for two models
-        for difference in compare_variants(variant, _run_updates(config, task, samples, Path(folder), number)):
+        for difference in compare_variants(variant, _run_updates(config, task, dataset, Path(folder), number)):
             variant.rounding[difference.name] = max(variant.rounding.get(difference.name, 0.0), difference.share)
     if is_main():
         Path(folder, _RESULT).write_bytes(pickle.dumps(variant))
 
 
 def _run_updates(
-    config: RunSettings, task: Task, samples: TransformedDataset, folder: Path, perturbation: int | None = None
+    config: RunSettings, task: Task, dataset: TransformedDataset, folder: Path, perturbation: int | None = None
 ) -> RunVariant:
     task = pickle.loads(pickle.dumps(task))  # a copy, so that the next variant starts with an unchanged task
-    training = build_silent_trainer(config, task, samples, folder)
+    training = build_silent_trainer(config, task, dataset, folder)
     model = training.model
     for layer in model.sublayers():
         if isinstance(layer, _DROPOUTS):  # in a user's model; the package's models have keys for it
@@ -170,10 +170,10 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
             parameter.set_value((values + bits * np.spacing(values)).astype(np.float32))
 
 
-def build_silent_trainer(config: RunSettings, task: Task, samples: TransformedDataset, folder: Path) -> Trainer:
+def build_silent_trainer(config: RunSettings, task: Task, dataset: TransformedDataset, folder: Path) -> Trainer:
     """Build a trainer that neither logs nor writes files."""
     config = change_settings(config, {"DATA.NUM_WORKERS": config.DATA.NUM_WORKERS or 0, "DATA.PREFETCH": 1})
-    trainer = Trainer(config, task, {"train": samples}, run_log=RunLog(folder, writes=False))
+    trainer = Trainer(config, task, {"train": dataset}, run_log=RunLog(folder, writes=False))
     trainer.prepare_training()
     return trainer
 

@@ -19,7 +19,7 @@ _NAMES = {
     "batch_norm_kind": "wrapping",
     "broadcast_flat": "collectives",
     "broadcast_object": "collectives",
-    "broadcast_statistics": "batch_norm",
+    "broadcast_statistics": "wrapping",
     "build_zero": "wrapping",
     "communicates_in_forward": "batch_norm",
     "convert_batch_norm": "batch_norm",

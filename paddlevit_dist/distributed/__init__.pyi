@@ -2,7 +2,6 @@
 
 from .batch_norm import (
     DistributedBatchNorm,
-    broadcast_statistics,
     communicates_in_forward,
     convert_batch_norm,
     has_batch_norm,
@@ -22,7 +21,14 @@ from .collectives import (
 )
 from .stops import StopRequested, SyncPoint
 from .world import is_main, rank, world_size
-from .wrapping import batch_norm_kind, build_zero, data_parallel, recompute_layers, without_synchronization
+from .wrapping import (
+    batch_norm_kind,
+    broadcast_statistics,
+    build_zero,
+    data_parallel,
+    recompute_layers,
+    without_synchronization,
+)
 
 __all__ = [
     "DistributedBatchNorm",

@@ -17,9 +17,9 @@ import paddle
 import paddle.nn.functional as F
 
 from ..runtime import device_kinds
-from ..runtime.transfers import is_on_gpu, read
+from ..runtime.transfers import is_on_gpu
 from . import world
-from .collectives import all_reduce_sum, broadcast_object, gather_float64
+from .collectives import all_reduce_sum, gather_float64
 
 _PADDLE_BATCH_NORMS = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
@@ -438,18 +438,3 @@ def communicates_in_forward(model: paddle.nn.Layer) -> bool:
         or (isinstance(layer, DistributedBatchNorm) and layer.synchronized)
         for layer in model.sublayers(include_self=True)
     )
-
-
-def broadcast_statistics(model: paddle.nn.Layer) -> None:
-    """Broadcast the running statistics of rank 0 to all ranks. Every rank must call this.
-
-    Nothing is sent if there are none, or with one process.
-    """
-    if world.world_size() == 1:
-        return
-    tensors = running_statistics(model)
-    if not tensors:
-        return
-    values = broadcast_object(read(*tensors) if world.rank() == 0 else None)
-    for tensor, value in zip(tensors, values):
-        tensor.set_value(value)

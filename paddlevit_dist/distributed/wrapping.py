@@ -8,9 +8,10 @@ from typing import Any
 import paddle
 from paddle.distributed.fleet.utils import recompute
 
+from ..runtime.transfers import read
 from . import world
-from .batch_norm import convert_batch_norm, unbias_running_variance
-from .collectives import barrier
+from .batch_norm import convert_batch_norm, running_statistics, unbias_running_variance
+from .collectives import barrier, broadcast_object
 
 SMALL_BATCH = 32  # samples per device; below, batch norm's error grows (Wu and He, Group Normalization, 2018)
 
@@ -162,3 +163,18 @@ def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inp
             paddle.set_rng_state(current_state)
 
     return recompute(repeatable, x, *inputs, use_reentrant=False, preserve_rng_state=False)
+
+
+def broadcast_statistics(model: paddle.nn.Layer) -> None:
+    """Broadcast the running statistics of rank 0 to all ranks. Every rank must call this.
+
+    Nothing is sent if there are none, or with one process.
+    """
+    if world.world_size() == 1:
+        return
+    tensors = running_statistics(model)
+    if not tensors:
+        return
+    values = broadcast_object(read(*tensors) if world.rank() == 0 else None)
+    for tensor, value in zip(tensors, values):
+        tensor.set_value(value)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import paddle
 
-from ..checkpoint.content import read_about, resolve_checkpoint
 from ..launch import ProcessPlan, launch_workers, stale_resources
 from ..logging.record import RunLog
 from ..runtime import device_kinds
@@ -26,6 +25,7 @@ from ..settings.table import COMMAND_LINE
 from ..tasks.step_types import EvaluationStep, StepPosition
 from ..tasks.task import Task
 from . import gpu_memory
+from .resume import read_resumed_section
 from .step import accumulation_groups
 from .trainer import Trainer
 
@@ -128,14 +128,8 @@ def _is_allowed(run: "Configuration") -> bool:
 
 def _read_earlier(config: RunSettings) -> int | None:
     """Return the batch size that the run found which -resume continues; None for any other run."""
-    resume = config.MODEL.RESUME
-    if not resume:
-        return None
-    about = read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
-    data = ((about or {}).get("settings") or {}).get("DATA")
-    if not isinstance(data, dict) or not data.get("FIND_BATCH_SIZE"):
-        return None
-    size = data.get("BATCH_SIZE")
+    data = read_resumed_section(config, "DATA")
+    size = data.get("BATCH_SIZE") if data.get("FIND_BATCH_SIZE") else None
     return size if isinstance(size, int) and size > 0 else None
 
 

@@ -170,6 +170,17 @@ class Checkpointer:
         self._on_main(write)
         return is_best
 
+    def format_results(self, line: str, last_epoch: int) -> list[str]:
+        """Format the last evaluation, then the best one, whose line ``evaluate`` prints again.
+
+        Args:
+            line: the line of the last evaluation.
+            last_epoch: the epoch that it followed.
+        """
+        if self.best is None or self.best["epoch"] == last_epoch:
+            return [f"{line} (last and best, epoch {last_epoch})"]
+        return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {self.best['epoch']})"]
+
     def describe_last(self, start: int) -> str:
         """Format where a run that stops now continues; ``start``: the step that it began after."""
         last = self.folder / "last"

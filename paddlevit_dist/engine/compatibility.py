@@ -15,8 +15,8 @@ import paddle
 
 from .. import __version__
 from ..checkpoint import store as checkpoint_store
-from ..checkpoint.content import resolve_checkpoint
 from ..runtime.errors import UserError
+from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves, public_leaves
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
@@ -132,20 +132,6 @@ def facts_from_data(data: Mapping[str, Mapping[str, Any]]) -> dict[str, RunFact]
         for split, signature in data.items()
         for name, value in (signature or {}).items()
     }
-
-
-def epochs_by_size(config: RunSettings) -> int | None:
-    """Return the epochs that TRAIN.NUM_SAMPLES gave the run that -resume continues; None for any other run."""
-    resume, train = config.MODEL.RESUME, config.TRAIN
-    if not resume or train.NUM_SAMPLES is None:
-        return None
-    about = checkpoint_store.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
-    before = ((about or {}).get("settings") or {}).get("TRAIN")
-    if not isinstance(before, dict) or before.get("NUM_SAMPLES") != train.NUM_SAMPLES:
-        return None
-    epochs = before.get("NUM_EPOCHS")
-    same_limits = _plain(before.get("EPOCH_LIMITS")) == _plain(train.EPOCH_LIMITS)
-    return epochs if isinstance(epochs, int) and epochs > 0 and same_limits else None
 
 
 def list_samples(datasets: dict[str, Any], before: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
@@ -284,9 +270,7 @@ def altering(changes: list[FactDifference]) -> str:
 
 def show(value: Any) -> str:
     """Format a value as at most 60 printable characters on one line."""
-    text = str(value)
-    text = text if text.isprintable() else ascii(text)[1:-1]
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shorten(value, 60)
 
 
 class CheckpointDiff:
@@ -390,10 +374,8 @@ class CheckpointDiff:
 
     def _get_first(self, name: str) -> Any:
         """Return the first value of this name in the checkpoint's dataset signatures; None if no split has it."""
-        return next(
-            (signature[name] for signature in self._get_section("data").values() if signature and signature.get(name)),
-            None,
-        )
+        signatures = self._get_section("data").values()
+        return next((signature[name] for signature in signatures if signature and signature.get(name)), None)
 
     def files(self, split: str, samples: Any) -> list[str]:
         """Compare held-out samples with the samples that the checkpoint was trained on and those it held out."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
-from ..checkpoint.content import AVERAGED
+from ..checkpoint.content import AVERAGED, resolve_checkpoint
 from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
@@ -20,6 +20,27 @@ from ..tasks.task import Task
 from .compatibility import CheckpointDiff, FactDifference, altering, show
 from .run_command import format_command
 from .training_state import TrainingState
+
+
+def read_resumed_section(config: RunSettings, section: str) -> dict[str, Any]:
+    """Return a section of the settings of the run that -resume continues; empty for any other run."""
+    resume = config.MODEL.RESUME
+    if not resume:
+        return {}
+    about = checkpoint_store.read_about(str(resolve_checkpoint(config.SAVE if resume == "auto" else resume)))
+    values = ((about or {}).get("settings") or {}).get(section)
+    return values if isinstance(values, dict) else {}
+
+
+def epochs_by_size(config: RunSettings) -> int | None:
+    """Return the epochs that TRAIN.NUM_SAMPLES gave the run that -resume continues; None for any other run."""
+    train = config.TRAIN
+    if train.NUM_SAMPLES is None:
+        return None
+    before = read_resumed_section(config, "TRAIN")
+    epochs, limits = before.get("NUM_EPOCHS"), before.get("EPOCH_LIMITS")
+    is_same = before.get("NUM_SAMPLES") == train.NUM_SAMPLES and limits == list(train.EPOCH_LIMITS)
+    return epochs if is_same and isinstance(epochs, int) and epochs > 0 else None
 
 
 class ResumeState(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 
 import paddle
 
-from ..checkpoint.load import statistics_in
+from ..checkpoint.weights import statistics_in
 from ..data.sampler import MOST_IN_MEMORY
 from ..distributed import world_size
 from ..launch import gpu, tuning

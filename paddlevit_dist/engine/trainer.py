@@ -22,7 +22,7 @@ from ..distributed import (
     world_size,
 )
 from ..launch import gpu
-from ..logging.callbacks import FAILED, FINISHED, STOPPED, CallbackList, find_callbacks
+from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
 from ..models import build_model
@@ -145,7 +145,8 @@ class Trainer:
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
-        explain = [self._explain_not_finite] if extension.has("debug") else []
+        # Imported and called for a step that is not finite only, on every rank.
+        explain = [lambda *step: extension.FirstLayerFinder(self)(*step)] if extension.has("debug") else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
@@ -231,7 +232,7 @@ class Trainer:
                 self.prepare_training()
             self.on_weights_loaded()
             self._add_hooks()
-            with self.notifying_end():
+            with self.callbacks.notified_of_end():
                 if seconds is not None:
                     signals.stop_after(seconds, f"-stop_after_seconds={seconds:g}")
                 signals.record_only()
@@ -241,19 +242,6 @@ class Trainer:
                     self._stop()
                 finally:
                     self.checkpointer.settle()  # finish writing a checkpoint, also after an error
-
-    @contextlib.contextmanager
-    def notifying_end(self) -> Iterator[None]:
-        """Notify the callbacks how the run ended: finished, stopped or failed."""
-        outcome = FAILED
-        try:
-            yield
-            outcome = FINISHED
-        except Stopped:
-            outcome = STOPPED
-            raise
-        finally:
-            self.callbacks.end(outcome)
 
     def should_evaluate(self, epoch: int) -> bool:
         """Return whether an evaluation follows that epoch."""
@@ -291,7 +279,7 @@ class Trainer:
         if values:
             for hook in self.hooks:
                 hook.after_train()
-            for result in self._format_results(line):
+            for result in self.checkpointer.format_results(line, self.last_epoch):
                 self.run_log.log_and_print(result)
         return values
 
@@ -304,13 +292,6 @@ class Trainer:
         self.callbacks.start(RunFacts(run_log.folder, config, True, *sizes))
         for line in format_training(config, self.task, self.model, self.sampler, self.precision):
             run_log.log_and_print(line)
-
-    def _format_results(self, line: str) -> list[str]:
-        """Format the last log lines: the last evaluation, then the best one, whose line ``evaluate`` prints again."""
-        best = self.checkpointer.best
-        if best is None or best["epoch"] == self.last_epoch:
-            return [f"{line} (last and best, epoch {self.last_epoch})"]
-        return [f"{line} (last, epoch {self.last_epoch})", f"{best['line']} (best, epoch {best['epoch']})"]
 
     # ---- steps -----------------------------------------------------------------------------------------------
 
@@ -385,12 +366,6 @@ class Trainer:
             update = self._pending.popleft()(**result._asdict())
             for hook in self.hooks:
                 hook.after_step(update)
-
-    def _explain_not_finite(
-        self, batches: Sequence[dict[str, Any]], step: StepPosition, counts: dict[str, Any]
-    ) -> list[str]:
-        """Find the first layer that is not finite, on every rank."""
-        return extension.FirstLayerFinder(self)(batches, step, counts)
 
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 

@@ -117,16 +117,16 @@ class BackboneTask(Predictable, ParameterGrouping, Recomputable, ModelChecking, 
         reading = ReadConfig(self.turns, self.config.DATA.MAX_PIXELS)
         return open_image_inputs(inputs, cache_folder, transform, "RGB", reading)
 
-    def predict_again(self, samples: Any, index: int, model: paddle.nn.Layer) -> Any:
+    def predict_again(self, dataset: Any, index: int, model: paddle.nn.Layer) -> Any:
         """Read a sample again and return its ``predict_step`` result."""
-        batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+        batch = self.collate([dataset.sample(index, np.random.default_rng(0))])
         tensors = {name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
         return self.predict_step(model, tensors)[0]
 
-    def replace_unreadable(self, samples: Any) -> None:
+    def replace_unreadable(self, dataset: Any) -> None:
         """Replace unreadable training images by the next readable ones, if DATA.ON_INVALID_SAMPLE is "skip"."""
         if self.config.DATA.ON_INVALID_SAMPLE == "skip":
-            samples.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
+            dataset.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
 
     def finish_epoch(self) -> list[str]:
         """Merge the unreadable images of all ranks into one list; every rank must call this."""

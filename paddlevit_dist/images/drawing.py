@@ -42,7 +42,7 @@ def join_cells(cells: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def build_gallery(
-    samples: Any,
+    dataset: Any,
     chosen: Sequence[tuple[int, str]],
     draw_cells: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
     note: str,
@@ -50,7 +50,7 @@ def build_gallery(
     """Build the gallery of an evaluation's hardest images; images that can no longer be read are skipped.
 
     Args:
-        samples: evaluated samples, with their ``dataset``.
+        dataset: evaluated samples, with their ``dataset``.
         chosen: index and caption of each image.
         draw_cells: returns the cells of an image, given its index, pixels, uint8 (height, width, 3), and ground truth.
         note: text below the gallery.
@@ -58,11 +58,11 @@ def build_gallery(
     images = []
     for index, caption in chosen:
         try:
-            image, truth = samples.dataset.read(index)
+            image, truth = dataset.dataset.read(index)
         except (UserError, OSError):
             continue
         cells = draw_cells(index, np.asarray(image), truth)
-        images.append((join_cells(cells), f"{caption}\n{samples.describe(index)}"))
+        images.append((join_cells(cells), f"{caption}\n{dataset.describe(index)}"))
     return [Gallery("Hardest images", images, note)] if images else []
 
 

@@ -37,7 +37,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     Raises:
         UserError: the weights do not exist, or do not fit the model or the data.
     """
-    with run.notifying_end():
+    with run.callbacks.notified_of_end():
         config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
         load = extension.load_comparison_weights if config.get("EXPORTED") else load_evaluated_weights
         source, lines = load(run, run.model)

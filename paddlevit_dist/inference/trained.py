@@ -12,8 +12,9 @@ import yaml
 from .. import extension
 from .. import settings as configuration
 from ..checkpoint.class_rows import get_class_names
-from ..checkpoint.content import find_run_settings, fingerprint, read_weights_info
+from ..checkpoint.content import fingerprint, read_weights_info
 from ..checkpoint.download import silent
+from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import LoadReport, count_classes, load_weights
 from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings

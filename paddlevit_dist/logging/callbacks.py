@@ -10,7 +10,7 @@ from typing import Any
 
 from ..registry import require_derived, resolve
 from ..runtime import printing
-from ..runtime.errors import UserError
+from ..runtime.errors import Stopped, UserError
 from ..tasks.callback import Callback, RunFacts, get_interval_ends
 
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
@@ -87,6 +87,19 @@ class CallbackList:
             with self._shield(callback, "end"):
                 callback.end(outcome)
         self._is_started = False
+
+    @contextlib.contextmanager
+    def notified_of_end(self) -> Iterator[None]:
+        """Call ``end`` after the block, with how the run ended: finished, stopped or failed."""
+        outcome = FAILED
+        try:
+            yield
+            outcome = FINISHED
+        except Stopped:
+            outcome = STOPPED
+            raise
+        finally:
+            self.end(outcome)
 
     @contextlib.contextmanager
     def _shield(self, callback: Callback, method: str) -> Iterator[None]:

@@ -272,6 +272,14 @@ def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: in
     return generator
 
 
+def describe_sample(dataset: Any, index: int) -> str:
+    """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
+    try:
+        return str(dataset.describe(index))
+    except Exception as error:  # a user's dataset may raise any exception
+        return f"no description: {error}"
+
+
 def _position(index: int, number: int) -> int:
     position = int(index)
     if not -number <= position < number:
@@ -350,28 +358,28 @@ def resolve_class_names(
     return [*names, *map(str, range(existing, requested or existing))]
 
 
-def dataset_class(config: RunSettings, contract: type[DatasetType]) -> type[DatasetType]:
+def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetType]:
     """Return the class of the dataset DATA.DATASET.
 
     Args:
         config: the frozen configuration.
-        contract: the base class that the task reads.
+        base: the base class that the task reads.
 
     Raises:
-        UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``contract``.
+        UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``base``.
     """
     target = resolve("dataset", config.DATA.DATASET)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
-    if holds not in ("", contract.holds):
+    if holds not in ("", base.holds):
         package = find_package("task", config.TASK)
         candidates = [
             name
             for name in list_names("dataset")
-            if find_package("dataset", name) == package and resolve("dataset", name).holds in ("", contract.holds)
+            if find_package("dataset", name) == package and resolve("dataset", name).holds in ("", base.holds)
         ]
         raise UserError(
-            f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}; set "
+            f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {base.holds}; set "
             f"DATA.DATASET to one of {', '.join(candidates)}"
         )
-    dataset_type: type[DatasetType] = require_derived(target, contract)
+    dataset_type: type[DatasetType] = require_derived(target, base)
     return dataset_type

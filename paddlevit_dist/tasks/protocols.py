@@ -76,9 +76,9 @@ class SampleDescription(Task, ABC):
     """
 
     @abstractmethod
-    def describe_samples(self, samples: Any) -> str:
+    def describe_samples(self, dataset: Any) -> str:
         """Describe the size of a split for the first log lines: the number of samples, by class if known."""
-        return count_samples(self, samples)
+        return count_samples(self, dataset)
 
 
 class LogContributor(Task, ABC):
@@ -269,14 +269,14 @@ class Predictable(Restorable):
             BadSample: the outputs are not finite; the input is then listed as unreadable.
         """
 
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Build the writer of files other than the rows of ``predict``, also for an evaluation with SAVE_PREDICTIONS.
 
         Called on each rank, and in the main process at the end. By default, nothing is written.
 
         Args:
             folder: folder for the files; it exists before the first ``write``.
-            samples: the inputs of ``open_inputs``, or the evaluated samples.
+            dataset: the inputs of ``open_inputs``, or the evaluated samples.
         """
         return PredictionWriter()
 
@@ -391,7 +391,7 @@ class Reportable(Task, ABC):
 
     @abstractmethod
     def figures(
-        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
     ) -> Sequence[Figure]:
         """Build tables, images and point sets about an evaluation, most important first.
 
@@ -399,8 +399,8 @@ class Reportable(Task, ABC):
         wait. An error here costs the report its figures, nothing else.
 
         Args:
-            samples: the evaluated samples; some may be read again.
-            records: index in ``samples`` and record, ordered by index, from all ranks, without records that are None.
+            dataset: the evaluated samples; some may be read again.
+            records: index in ``dataset`` and record, ordered by index, from all ranks, without records that are None.
             model: the evaluated model, for figures that need further forward passes.
         """
 
@@ -412,21 +412,21 @@ class Drawable(Task, ABC):
     """
 
     @abstractmethod
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
+    def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Draw the model's input for each sample of a batch.
 
         Args:
-            samples: the training samples.
+            dataset: the training samples.
             batch: the batch, from ``collate``.
             epoch: the epoch it belongs to, from 1.
         """
 
     @abstractmethod
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[CaptionedImage]:
+    def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[CaptionedImage]:
         """Draw samples as an evaluation prepares them.
 
         Args:
-            samples: the evaluation samples.
+            dataset: the evaluation samples.
             indices: indices of the samples to draw.
         """
 
@@ -434,7 +434,7 @@ class Drawable(Task, ABC):
         """Return what the colors in these images mean: names with red, green and blue. Called once data are open."""
         return ()
 
-    def summarize_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, dataset: Any) -> Iterable[str]:
         """Return lines about the content of training samples; may read many samples."""
         return ()
 
@@ -445,7 +445,7 @@ class Checkable(Task, ABC):
     Asked for in ``debug/doctor_checks.py``.
     """
 
-    def get_labels(self, samples: Any) -> np.ndarray | None:
+    def get_labels(self, dataset: Any) -> np.ndarray | None:
         """Return the class of each sample, int (samples,), if it is known without reading samples."""
         return None
 
@@ -470,11 +470,11 @@ def get_sample_check(task: Task) -> Callable[[Any], None]:
     return task.check_sample if isinstance(task, SampleChecking) else require_finite
 
 
-def describe_samples(task: Task, samples: Any) -> str:
+def describe_samples(task: Task, dataset: Any) -> str:
     """Describe the size of a split for the log: as the task does, or by the number of samples."""
-    return task.describe_samples(samples) if isinstance(task, SampleDescription) else count_samples(task, samples)
+    return task.describe_samples(dataset) if isinstance(task, SampleDescription) else count_samples(task, dataset)
 
 
-def count_samples(task: Task, samples: Any) -> str:
+def count_samples(task: Task, dataset: Any) -> str:
     """Return the number of samples with their noun, such as "480 images"."""
-    return f"{len(samples):,} {task.traits.sample_name}"
+    return f"{len(dataset):,} {task.traits.sample_name}"

@@ -90,7 +90,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return what a checkpoint remembers of the preprocessing or of the samples of a split, as plain YAML values.
 
         Each checkpoint stores both in ``about.yaml``. Preprocessing settings are those that the weights depend on, such
@@ -99,14 +99,14 @@ class Task:
         evaluation must have the same classes. Called on every rank, after ``build_model``.
 
         Args:
-            samples: the samples of a split; None: the preprocessing.
+            dataset: the samples of a split; None: the preprocessing.
 
         Returns:
             Of the preprocessing, settings by name; by default, there are none. Of samples, "samples" (their number),
             and "classes" (names in the order of their labels), "number of classes" and "labels" (a digest), each if
             known.
         """
-        return {} if samples is None else {"samples": len(samples)}
+        return {} if dataset is None else {"samples": len(dataset)}
 
     # ---- training ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ SMALL = (
     "POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.25 DATA.BATCH_SIZE_EVAL 1 "
     "POINTS.MAX_POINTS 1500"
 ).split()
+NO_INTENSITY = ["POINTS.FEATURES", "[xyz]"]  # rooms have none
 SHAPES = "-batch_size=4 SHAPES.SOLIDS.TRAIN 16 SHAPES.SOLIDS.VAL 6 SHAPES.POINTS 200 SHAPES.VOXEL_SIZE 0.25".split()
 SCORES = {"pointgroup": "AP", "mink_classifier": "top-1"}
 CLUSTERS = (
@@ -25,6 +26,7 @@ def train_each(recipes: Sequence[str], folder: Path) -> list[dict[str, Any]]:
     """What became of each recipe, on each rank."""
     words = {name: SMALL + (CLUSTERS if name.startswith("pointgroup") else []) for name in recipes}
     words.update({name: SHAPES for name in words if "classifier" in name})
+    words.update({name: [*SMALL, *NO_INTENSITY] for name in words if "nuscenes" in name})
     files = {str(ROOT / "configs" / f"{name}.yaml"): own for name, own in words.items()}
     return succeeded(run_workers("support.recipe_steps:run_each", files, str(folder))).results
 

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.checkpoint.load import from_torch_names, to_torch_names
+from paddlevit_dist.checkpoint.weights import from_torch_names, to_torch_names
 from paddlevit_dist.models import create_model
 from support import golden
 

@@ -62,14 +62,14 @@ def attention_rollout(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarr
 
 def report_figures(
     evaluated: EvaluatedPredictions,
-    samples: TransformedDataset,
+    dataset: TransformedDataset,
     compute_shares: Callable[[paddle.Tensor], np.ndarray | None],
 ) -> list[Figure]:
     """Build all figures, the most informative first; images that can no longer be read are skipped.
 
     Args:
         evaluated: answers of the classifier.
-        samples: the evaluated samples.
+        dataset: the evaluated samples.
         compute_shares: images uint8 (batch, channels, height, width) -> share of each patch in the class token,
             (batch, rows, columns); None: not available for the model.
     """
@@ -77,7 +77,7 @@ def report_figures(
     @functools.cache
     def read_image(index: int) -> np.ndarray | None:
         try:
-            return samples.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
+            return dataset.sample(index, np.random.default_rng(0))[0]  # uint8 (channels, height, width)
         except (UserError, OSError):
             return None
 
@@ -88,7 +88,7 @@ def report_figures(
     places = _choose_images(evaluated)
     chosen = [(read_image(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
     captioned = [
-        (image, evaluated.caption(place, samples.describe(index)))
+        (image, evaluated.caption(place, dataset.describe(index)))
         for image, place, index in chosen
         if image is not None
     ]
@@ -100,7 +100,7 @@ def report_figures(
         ]
         note = "Brighter patches reach the classifier more (attention rollout, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]
-    return [*galleries(evaluated, draw, samples.describe), *tables(evaluated), *attention]
+    return [*galleries(evaluated, draw, dataset.describe), *tables(evaluated), *attention]
 
 
 def _choose_images(evaluated: EvaluatedPredictions) -> np.ndarray:

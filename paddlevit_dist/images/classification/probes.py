@@ -14,7 +14,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...metrics.classification import ClassificationMetrics, record_later
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
@@ -226,12 +226,12 @@ class ProbeTask(LabeledImageTask, FeatureCaching, CheckpointMatching):
         ]  # called when the best head is known
 
     def figures(
-        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of a classifier, with the images."""
-        if isinstance(samples, FeatureSamples):
-            samples = ClassificationSamples(samples.dataset, samples.transform)
-        return super().figures(samples, records, model)
+        if isinstance(dataset, FeatureSamples):
+            dataset = ClassificationSamples(dataset.dataset, dataset.transform)
+        return super().figures(dataset, records, model)
 
 
 class LinearProbe(ProbeTask, ParameterGrouping):
@@ -300,9 +300,9 @@ class KnnProbe(ProbeTask):
         samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
         return samples
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the signature without the classes of samples, which may differ from the weights' classes."""
-        facts = super().signature(samples)
+        facts = super().signature(dataset)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
     def on_weights_loaded(

@@ -120,17 +120,17 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
         self.evaluated_classes = samples.class_names and list(map(str, samples.class_names))
         return samples
 
-    def describe_samples(self, samples: Any) -> str:
+    def describe_samples(self, dataset: Any) -> str:
         """Describe a split: number of images, and images in each class."""
-        text = super().describe_samples(samples)
+        text = super().describe_samples(dataset)
         # A program may pass its own samples to the trainer.
-        return text + samples.describe_classes() if isinstance(samples, ClassificationSamples) else text
+        return text + dataset.describe_classes() if isinstance(dataset, ClassificationSamples) else text
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the labels and classes of samples."""
-        if samples is not None:
-            facts = super().signature(samples)
-            return {**facts, **samples.identify()} if isinstance(samples, ClassificationSamples) else facts
+        if dataset is not None:
+            facts = super().signature(dataset)
+            return {**facts, **dataset.identify()} if isinstance(dataset, ClassificationSamples) else facts
         data = self.config.DATA
         crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
         names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
@@ -142,9 +142,9 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
             raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
         return self.num_classes
 
-    def get_labels(self, samples: Any) -> np.ndarray | None:
+    def get_labels(self, dataset: Any) -> np.ndarray | None:
         """Return the label of each sample, int64 (samples,); None if they are not known."""
-        labels = samples.dataset.labels if isinstance(samples, ClassificationSamples) else None
+        labels = dataset.dataset.labels if isinstance(dataset, ClassificationSamples) else None
         return None if labels is None else np.asarray(labels, dtype=np.int64)
 
     def labels_in(self, sample: Any) -> np.ndarray | None:
@@ -192,30 +192,30 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
         return {"loss": math.log(self._require_num_classes())}
 
     def figures(
-        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of an evaluation."""
-        evaluated = EvaluatedPredictions(*join_records(records), self._require_num_classes(), samples.class_names)
-        return report_figures(evaluated, samples, lambda images: attention_rollout(model, self.normalizer(images)))
+        evaluated = EvaluatedPredictions(*join_records(records), self._require_num_classes(), dataset.class_names)
+        return report_figures(evaluated, dataset, lambda images: attention_rollout(model, self.normalizer(images)))
 
     # ---- images --------------------------------------------------------------------------------------------------
 
     def visualize_batch(
-        self, samples: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
+        self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
     ) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         images = self.normalize(paddle.to_tensor(batch["images"]))
-        return self.caption_images(images, np.eye(self._require_num_classes())[batch["labels"]], samples.class_names)
+        return self.caption_images(images, np.eye(self._require_num_classes())[batch["labels"]], dataset.class_names)
 
     def visualize_eval_samples(
-        self, samples: ClassificationSamples, indices: Sequence[int]
+        self, dataset: ClassificationSamples, indices: Sequence[int]
     ) -> list[tuple[np.ndarray, str]]:
         """Return the images as an evaluation sees them, with captions."""
-        transform = evaluation_transform(self.config.DATA, samples.dataset.kind)
-        readings = [samples.dataset.read(index) for index in indices]
+        transform = evaluation_transform(self.config.DATA, dataset.dataset.kind)
+        readings = [dataset.dataset.read(index) for index in indices]
         images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
         shares = np.eye(self.num_classes)[[label for _, label in readings]]
-        return self.caption_images(self.normalize(paddle.to_tensor(images)), shares, samples.class_names)
+        return self.caption_images(self.normalize(paddle.to_tensor(images)), shares, dataset.class_names)
 
     def caption_images(
         self, images: paddle.Tensor, shares: np.ndarray, class_names: Sequence[str] | None
@@ -418,9 +418,9 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
         """
         return open_inputs(self.config, inputs, cache_folder)
 
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "ImageClassWriter":
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ImageClassWriter":
         """Return the writer that draws the predicted classes."""
-        return ImageClassWriter(folder, samples, self.class_names)
+        return ImageClassWriter(folder, dataset, self.class_names)
 
     def export_parts(self) -> ExportParts:
         """Return what an export contains in addition to the model."""
@@ -429,7 +429,7 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
     # ---- images --------------------------------------------------------------------------------------------------
 
     def visualize_batch(
-        self, samples: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
+        self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
     ) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
@@ -437,4 +437,4 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
         images, mix = self.training_images(tensors, StepPosition(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
-        return self.caption_images(images, shares, samples.class_names)
+        return self.caption_images(images, shares, dataset.class_names)

@@ -88,10 +88,10 @@ def build_training_samples(
     return samples, class_weights
 
 
-def _use_fast_decoder(config: ClassificationSettings, samples: ClassificationSamples) -> None:
+def _use_fast_decoder(config: ClassificationSettings, dataset: ClassificationSamples) -> None:
     cv2 = require_opencv()
-    if samples.dataset.reading is None or not isinstance(samples.transform, TrainingTransform):
+    if dataset.dataset.reading is None or not isinstance(dataset.transform, TrainingTransform):
         raise UserError(f"DATA.DECODER fast is for datasets of image files, not for {config.DATA.DATASET}")
-    samples.reader = FastReader(samples.dataset, config.DATA.IMAGE_CHANNELS)
-    samples.transform = FastTransform(samples.transform)
-    samples.notices.append(f"training images are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
+    dataset.reader = FastReader(dataset.dataset, config.DATA.IMAGE_CHANNELS)
+    dataset.transform = FastTransform(dataset.transform)
+    dataset.notices.append(f"training images are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")

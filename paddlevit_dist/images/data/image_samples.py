@@ -52,13 +52,13 @@ class ImageSamples(TransformedDataset):
 
 
 def open_dataset(
-    config: ImageSettings, contract: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
+    config: ImageSettings, base: type[ImageDataset], part: type[DatasetPart], split: str, cache_folder: Path
 ) -> tuple[Any, list[str]]:
     """Open the dataset of ``split``, which DATA.VAL_FRACTION may take from the training set; also return log lines.
 
     Args:
         config: the configuration.
-        contract: class of the dataset.
+        base: class of the dataset.
         part: class of a part of the dataset.
         split: "train", "val" or another split.
         cache_folder: folder for indexes.
@@ -67,7 +67,7 @@ def open_dataset(
         UserError: the data are missing, damaged or of another kind.
     """
     data, fraction, key = config.DATA, config.DATA.VAL_FRACTION, "VAL_FRACTION"
-    kind = dataset_class(config, contract)
+    kind = dataset_class(config, base)
     if_missing, can_split = data.get("VAL_FRACTION_IF_MISSING"), fraction is None and split in SPLITS
     if can_split and if_missing and not data.get("VAL_ANNOTATIONS") and not kind.has_validation(data.DATA_PATH):
         fraction, key = if_missing, "VAL_FRACTION_IF_MISSING"

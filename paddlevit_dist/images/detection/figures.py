@@ -102,7 +102,7 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
 
 
 def build_report_figures(
-    samples: Any,
+    dataset: Any,
     records: Sequence[tuple[int, DetectionRecord]],
     class_names: Sequence[str],
     config: DetectionSettings,
@@ -111,24 +111,24 @@ def build_report_figures(
     """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run.
 
     Args:
-        samples: the evaluated ``DetectionSamples``.
-        records: index in ``samples`` and record of each image.
+        dataset: the evaluated ``DetectionSamples``.
+        records: index in ``dataset`` and record of each image.
         class_names: names in the order of labels.
         config: the configuration.
         predict: returns the detections in an image again.
     """
-    keys, names = config.DETECTION, [samples.name(index) for index, _ in records]
+    keys, names = config.DETECTION, [dataset.name(index) for index, _ in records]
     rows = list_suspects([record.suspects for _, record in records], names, class_names)
     file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
     write_suspects(file, rows)
     limits = resolve_detection_limits(keys.MAX_DETECTIONS)
     wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
-    figures = detection_figures(samples, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
+    figures = detection_figures(dataset, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
     return [*figures, *build_suspect_table(rows, file.name)]
 
 
 def detection_figures(
-    samples: Any,
+    dataset: Any,
     records: Sequence[tuple[int, DetectionRecord]],
     names: Sequence[str],
     least_score: float,
@@ -139,7 +139,7 @@ def detection_figures(
     """Return all figures, most informative first.
 
     Args:
-        samples: the evaluated samples.
+        dataset: the evaluated samples.
         records: index and record of each sample.
         names: names of the categories.
         least_score: lowest score of the boxes counted.
@@ -155,7 +155,7 @@ def detection_figures(
     indices = [index for index, _ in records]
     return [
         *_hardest(
-            samples,
+            dataset,
             [(indices[place], place) for place in quality.find_hardest(_SHOWN)],
             quality,
             names,
@@ -171,7 +171,7 @@ def detection_figures(
 
 
 def _hardest(
-    samples: Any,
+    dataset: Any,
     chosen: Sequence[tuple[int, int]],
     quality: ImageQuality,
     names: Sequence[str],
@@ -191,7 +191,7 @@ def _hardest(
     ]
     note = "Images with the lowest F1 of their boxes at an IoU of 0.5, then with the most mistakes. "
     note += f"Left: annotations; right: detections with a score of at least {least_score:g}."
-    return build_gallery(samples, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
+    return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
 
 
 def _curves(accumulated: AccumulatedResults, table: MatchTable, names: Sequence[str]) -> list[Figure]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...tasks.model import KeyMap
 from ..models.key_names import rename, split_projections
 from ..models.resnet import ResNet

@@ -52,12 +52,12 @@ class DetectionInput(NamedTuple):
 
 
 def draw_eval_samples(
-    samples: Any, indices: Sequence[int], config: DetectionSettings, class_names: Sequence[str]
+    dataset: Any, indices: Sequence[int], config: DetectionSettings, class_names: Sequence[str]
 ) -> list[tuple[np.ndarray, str]]:
     """Draw all annotations on images as in an evaluation; crowds are gray.
 
     Args:
-        samples: the ``DetectionSamples`` of a split.
+        dataset: the ``DetectionSamples`` of a split.
         indices: indices of the samples to draw.
         config: the configuration.
         class_names: names in the order of labels.
@@ -66,7 +66,7 @@ def draw_eval_samples(
         An image, uint8 (height, width, 3), and its caption for each index.
     """
     transform, rng = DetectionInput(build_evaluation_transform(config)), np.random.default_rng(0)
-    read = (samples.dataset.read(index) for index in indices)
+    read = (dataset.dataset.read(index) for index in indices)
     images = ((transform(stored, rng).image, stored.size, annotations) for stored, annotations in read)
     return [draw_annotations(*image, class_names) for image in images]
 

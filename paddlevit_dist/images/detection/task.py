@@ -146,9 +146,9 @@ class Detection(
         limit = self._family.most_objects(**{**defaults, **self.model_options})
         return note_crowded(dataset, split, limit, max_detections)
 
-    def summarize_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, dataset: Any) -> Iterable[str]:
         """Return a table of objects and images per category."""
-        counts, names = samples.dataset.class_counts(), self.class_names
+        counts, names = dataset.dataset.class_counts(), self.class_names
         width = max(map(len, [*names, "category"]))
         return [
             f"{'category':{width}}   objects    images",
@@ -167,29 +167,29 @@ class Detection(
             )
         self.category_ids = ids
 
-    def describe_samples(self, samples: Any) -> str:
+    def describe_samples(self, dataset: Any) -> str:
         """Describe the dataset of a split in one line."""
-        if not isinstance(samples, DetectionSamples):  # a user's dataset
-            return super().describe_samples(samples)
-        return one_line(samples.dataset.summary())
+        if not isinstance(dataset, DetectionSamples):  # a user's dataset
+            return super().describe_samples(dataset)
+        return one_line(dataset.dataset.summary())
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the categories of samples."""
-        if samples is not None:
-            return self._identify(samples)
+        if dataset is not None:
+            return self._identify(dataset)
         data = self.config.DATA
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
         values = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
         return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
-    def _identify(self, samples: Any) -> dict[str, Any]:
+    def _identify(self, dataset: Any) -> dict[str, Any]:
         """Return facts that identify the dataset."""
-        facts = super().signature(samples)
-        if isinstance(samples, DetectionSamples):
-            facts["number of classes"] = len(samples.dataset.category_ids)
-            facts["classes"] = list(map(str, samples.dataset.class_names or ()))
-            facts["category ids"] = list(map(int, samples.dataset.category_ids))
-            facts[TURNED] = is_turned(samples.dataset)
+        facts = super().signature(dataset)
+        if isinstance(dataset, DetectionSamples):
+            facts["number of classes"] = len(dataset.dataset.category_ids)
+            facts["classes"] = list(map(str, dataset.dataset.class_names or ()))
+            facts["category ids"] = list(map(int, dataset.dataset.category_ids))
+            facts[TURNED] = is_turned(dataset.dataset)
         return facts
 
     @property
@@ -226,18 +226,18 @@ class Detection(
         """
         return [*self.criterion.epoch_lines(), *super().finish_epoch()]
 
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
         """Return the images of a training batch as the model receives them, with boxes, and captions."""
         from .drawing import draw_batch
 
         facts = host_facts(batch)
         return draw_batch(batch, facts["sizes"], facts["box_counts"], self.class_names)
 
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
         """Return images as in an evaluation with all annotations, and captions; crowds are gray."""
         from .prediction import draw_eval_samples
 
-        return draw_eval_samples(samples, indices, self.config, self.class_names)
+        return draw_eval_samples(dataset, indices, self.config, self.class_names)
 
     def image_legend(self) -> list[tuple[str, Color]]:
         """Return the names and colors of categories."""
@@ -352,30 +352,30 @@ class Detection(
             step.writer.add(predictions)
         return (lambda: records) if step.keeps_records else None
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         """Return the figures of an evaluation."""
-        if not records or not isinstance(samples, DetectionSamples):
+        if not records or not isinstance(dataset, DetectionSamples):
             return []
         from .figures import build_report_figures
 
         def predict(index: int) -> DetectedObjects:
-            return self.predict_again(samples, index, model).finite()
+            return self.predict_again(dataset, index, model).finite()
 
-        return build_report_figures(samples, records, self.class_names, self.config, predict)
+        return build_report_figures(dataset, records, self.class_names, self.config, predict)
 
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of predictions in a folder."""
         from ..data.inputs import InputImages
         from .predicted_dataset import PredictedDataset
         from .prediction import DetectionWriter
 
-        least_score, names, dataset = self.config.DETECTION.SCORE_THRESHOLD, self.class_names, None
-        if self._saved_as is not None and isinstance(samples, InputImages):
-            dataset = PredictedDataset(folder, samples, self._saved_as, names, self.category_ids, least_score)
+        least_score, names, saved = self.config.DETECTION.SCORE_THRESHOLD, self.class_names, None
+        if self._saved_as is not None and isinstance(dataset, InputImages):
+            saved = PredictedDataset(folder, dataset, self._saved_as, names, self.category_ids, least_score)
         images, categories = None, self.category_ids
-        if self._annotation_ids is not None and isinstance(samples, InputSamples):
+        if self._annotation_ids is not None and isinstance(dataset, InputSamples):
             images, categories = self._annotation_ids
-        return DetectionWriter(folder, samples, names, categories, least_score, self._are_named, images, dataset)
+        return DetectionWriter(folder, dataset, names, categories, least_score, self._are_named, images, saved)
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
         """Return the detections in each image, in its pixels, best first."""

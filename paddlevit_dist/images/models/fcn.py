@@ -12,7 +12,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...tasks.model import Variants
 from . import foundation_variants as foundation
 from .layers import Conv2D

@@ -15,7 +15,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
 from .classifier import Classifier

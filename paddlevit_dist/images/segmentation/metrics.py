@@ -79,7 +79,7 @@ class SegmentationMetrics(ConfusionMetrics):
 
 
 def segmentation_figures(
-    samples: Any,
+    dataset: Any,
     records: Sequence[tuple[int, Packed]],
     class_names: Sequence[str],
     predict: Callable[[int], np.ndarray],
@@ -87,7 +87,7 @@ def segmentation_figures(
     """Build all figures, the most informative first.
 
     Args:
-        samples: evaluated samples, with their ``dataset``.
+        dataset: evaluated samples, with their ``dataset``.
         records: index of each image, and its counts.
         class_names: one per class.
         predict: returns the class map that the model predicts for a sample.
@@ -99,7 +99,7 @@ def segmentation_figures(
     right, true, predicted = np.moveaxis(statistics, 1, 0)
     ious = nanmean(quotient(right, true + predicted - right))
     hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
-    palette = get_palette(samples.dataset, len(class_names))
+    palette = get_palette(dataset.dataset, len(class_names))
 
     def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
         predicted = predict(index)
@@ -112,7 +112,7 @@ def segmentation_figures(
     chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
     note = "Images with the lowest mean IoU of their own classes: ground truth, prediction, and mistakes in red."
     return [
-        *build_gallery(samples, chosen, draw, note),
+        *build_gallery(dataset, chosen, draw, note),
         *class_tables(confusion, class_names, "pixels", boundaries),
-        sample_table("Images", "image", [samples.name(index) for index in indices], statistics, "pixels"),
+        sample_table("Images", "image", [dataset.name(index) for index in indices], statistics, "pixels"),
     ]

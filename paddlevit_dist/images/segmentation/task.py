@@ -123,24 +123,24 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
             samples.eval_protocol = self.protocol_line()
         return samples
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the classes and colors of samples."""
-        if samples is not None:
-            return self._identify(samples)
+        if dataset is not None:
+            return self._identify(dataset)
         data = self.config.DATA
         sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
         names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {f"DATA.{name}": data[name] for name in names}
 
-    def _identify(self, samples: Any) -> dict[str, Any]:
+    def _identify(self, dataset: Any) -> dict[str, Any]:
         """Return what identifies the data of a split: names, classes, orientation and colors."""
         facts = {
-            **super().signature(samples),
+            **super().signature(dataset),
             "number of classes": self.num_classes,
             "classes": self.class_names,
         }
-        if isinstance(samples, SegmentationSamples):  # not a program's samples
-            facts[TURNED] = is_turned(samples.dataset)
+        if isinstance(dataset, SegmentationSamples):  # not a program's samples
+            facts[TURNED] = is_turned(dataset.dataset)
         return facts if self.palette is None else {**facts, "palette": self.palette.tobytes().hex()}
 
     def labels_in(self, sample: SegmentationSample) -> np.ndarray | None:
@@ -155,17 +155,17 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
         """Collate samples to a batch."""
         return collate(samples)
 
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
+    def visualize_batch(self, dataset: Any, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
         """Return a collated training batch as the model sees it, overlaid with the colors of its labels."""
-        return [self._image(image, labels, samples) for image, labels in zip(batch["images"], batch["labels"])]
+        return [self._image(image, labels, dataset) for image, labels in zip(batch["images"], batch["labels"])]
 
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[CaptionedImage]:
+    def visualize_eval_samples(self, dataset: Any, indices: Sequence[int]) -> list[CaptionedImage]:
         """Return the scored images at their stored size, overlaid with the colors of their labels."""
-        readings = map(samples.dataset.read, indices)
-        return [self._image(np.asarray(image).transpose(2, 0, 1), labels, samples) for image, labels in readings]
+        readings = map(dataset.dataset.read, indices)
+        return [self._image(np.asarray(image).transpose(2, 0, 1), labels, dataset) for image, labels in readings]
 
-    def _image(self, image: np.ndarray, labels: np.ndarray, samples: Any) -> CaptionedImage:
-        overlay = overlay_labels(image.transpose(1, 2, 0), labels, get_palette(samples.dataset, len(self.class_names)))
+    def _image(self, image: np.ndarray, labels: np.ndarray, dataset: Any) -> CaptionedImage:
+        overlay = overlay_labels(image.transpose(1, 2, 0), labels, get_palette(dataset.dataset, len(self.class_names)))
         share = np.count_nonzero(labels != IGNORED) / max(labels.size, 1)
         return fit_in_cell(overlay), f"{labels.shape[1]} x {labels.shape[0]}, {share:.0%} labeled"
 
@@ -295,15 +295,15 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
         """Predict the class of each pixel, uint8 of the stored size; ``IGNORED`` where logits are not finite."""
         return [predicted for predicted, _ in self.class_maps(model, batch)]
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
         """Build the figures of an evaluation."""
-        if not records or not isinstance(samples, SegmentationSamples):
+        if not records or not isinstance(dataset, SegmentationSamples):
             return []
 
         def predict(index: int) -> np.ndarray:
-            return self.predict_again(samples, index, model)
+            return self.predict_again(dataset, index, model)
 
-        return segmentation_figures(samples, records, self.class_names, predict)
+        return segmentation_figures(dataset, records, self.class_names, predict)
 
     # ---- prediction ----------------------------------------------------------------------------------------------
 
@@ -338,9 +338,9 @@ class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkabl
         shares = (counts[: len(self.class_names)] / prediction.size).round(6).tolist()
         return [{f"share {name}": share for name, share in zip(self.class_names, shares)}]
 
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> PredictionWriter:
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
         """Return the writer of masks and overlaid images."""
-        return MaskWriter(folder, samples, self.class_names, get_palette(self, len(self.class_names)))
+        return MaskWriter(folder, dataset, self.class_names, get_palette(self, len(self.class_names)))
 
     # ---- export --------------------------------------------------------------------------------------------------
 

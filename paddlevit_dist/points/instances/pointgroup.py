@@ -12,7 +12,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...distributed import build_zero
 from ...runtime.transfers import read, to_device
 from ..sparse.coordinate_plan import PAIRS, build_plan

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import paddle
 from paddle import nn
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...tasks.model import Variants
 from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
 from .pooling import GlobalPooling

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...checkpoint.load import from_torch_names
+from ...checkpoint.weights import from_torch_names
 from ...runtime.errors import UserError
 
 

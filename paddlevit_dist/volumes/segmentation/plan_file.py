@@ -49,7 +49,9 @@ def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -
         f"{_join(plan.spacing_mm)} mm",
         f"patches of {_join(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of {memory_gb} GB",
     ]
-    text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(
+        content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
+    )
     with atomic_file(file) as out:
         out.write(text.encode("utf-8"))
     return lines

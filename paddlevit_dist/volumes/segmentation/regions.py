@@ -126,13 +126,13 @@ def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list
 
 def _find_problems(value: Any, ignored: int | None) -> Iterator[str]:
     members = value if isinstance(value, (list, tuple)) else [value]
-    wrong = next((member for member in members if not _is_number(member)), None)
+    wrong = [member for member in members if not _is_number(member)]
     if not members:
         yield "it has no number"
-    elif wrong == 0 and not isinstance(wrong, bool):
+    elif wrong and wrong[0] == 0 and not isinstance(wrong[0], bool):
         yield "0 is the background, which belongs to no region"
-    elif wrong is not None:
-        yield f"{wrong!r} is not a label's number"
+    elif wrong:
+        yield f"{wrong[0]!r} is not a label's number"
     elif len(set(members)) < len(members):
         yield "a number occurs twice"
     elif ignored in members:
@@ -148,10 +148,10 @@ def _read_order(file: str, names: Sequence[str], order: Any, numbers: Sequence[i
         raise UserError(f'{file}: "labels" has regions, but there is no "regions_class_order": {expected}')
     if len(order) != len(names):
         raise UserError(f"{file}: regions_class_order has {len(order)} numbers for {len(names)} regions: {expected}")
-    unknown = next((value for value in order if not _is_number(value) or value not in numbers), None)
-    if unknown is not None:
+    unknown = [value for value in order if not _is_number(value) or value not in numbers]
+    if unknown:
         known = shorten(", ".join(map(str, numbers[1:])), 200)
-        raise UserError(f"{file}: regions_class_order has {unknown!r}, which is not a number of a region ({known})")
+        raise UserError(f"{file}: regions_class_order has {unknown[0]!r}, which is not a number of a region ({known})")
     if len(set(order)) < len(order):
         raise UserError(f"{file}: regions_class_order {list(order)} has a number twice: two regions would look alike")
     return list(order)

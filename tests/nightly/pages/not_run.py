@@ -21,7 +21,6 @@ ONNX_BOXES = "needs the extra onnx; tests/nightly/images/detection/test_exported
 RELEASE = "tests/nightly/test_wheel.py builds a release"
 OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NUSCENES = "tests/nightly/points/test_nuscenes.py runs it on scans that it draws"
-NNUNET = "tests/integration/volumes/test_nnunet_training.py plans, trains on a folder of nnU-Net's and predicts"
 PAGE_OF_ITS_OWN = "tests/nightly/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
 CONTAINER = "needs Docker; tests/nightly/test_container.py does the steps of the file"
@@ -72,13 +71,6 @@ NOT_RUN = {
     "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336": DOWNLOAD,
     "python main_multi_gpu.py -cfg=./configs/linear_dinov3_small_ade20k.yaml -data_path=/dataset/ade20k": DOWNLOAD,
     "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
-    "python -m paddlevit_dist prepare plan data plan.yaml -memory_gb=12": NNUNET,
-    "python main_multi_gpu.py -cfg=./plan.yaml VOLUMES.FOLD 0 -epochs=300 -output=./output/fold_0": NNUNET,
-    "python main_multi_gpu.py -cfg=./plan.yaml VOLUMES.FOLD 1 -epochs=300 -output=./output/fold_1": NNUNET,
-    "python -m paddlevit_dist predict output/fold_0 output/fold_1 scans/ --output=livers": NNUNET,
-    "./run_eval_multi.sh -cfg=./plan.yaml VOLUMES.FOLD 0 -pretrained=./output/fold_0 -output=./output/judged "
-    "SAVE_PREDICTIONS true": NNUNET,
-    "python -m paddlevit_dist evaluate components output/judged/predictions data": NNUNET,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,

@@ -59,6 +59,8 @@ _SHORTER = [
     (r"run_train.*landmark_unet3d", "-epochs=1 VOLUMES.CROP_SIZE [16,16,16] VOLUMES.UNET_WIDTH 2"),
     (r"run_eval.*landmark_unet3d", "VOLUMES.CROP_SIZE [16,16,16] VOLUMES.UNET_WIDTH 2"),
     (r"run_train.*volume_unet3d", "-epochs=1 VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.OVERLAP 0.1"),
+    (r"main_multi_gpu.*-cfg=\./plan.yaml", "-epochs=1 -ngpus=1 VOLUMES.UNET_WIDTH 2"),
+    (r"run_eval.*-cfg=\./plan.yaml", "VOLUMES.UNET_WIDTH 2"),
     (r"run_train", "-epochs=1"),
 ]
 
@@ -152,7 +154,7 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 OUTPUTS = sorted(
     "both.html boxes demo digits features probe probe_knn ten profiled "
     "look mine predicted rooms rooms_instances heads four small balls "
-    "heads_eval early my_volumes areas organs again known offline".split()
+    "heads_eval early my_volumes areas organs fold_0 fold_1 judged again known offline".split()
 )
 
 

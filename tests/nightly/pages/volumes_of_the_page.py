@@ -1,9 +1,11 @@
-"""The folder that docs/tutorials/volumes.md shows."""
+"""The folders that docs/tutorials/volumes.md shows."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
+from support.nnunet_folders import raw_data
 from support.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
@@ -30,3 +32,5 @@ def write_the_volumes_of_the_page(folder: Path) -> None:
             (folder / landmarks).write_text(text)
         else:
             write_landmarks(folder / landmarks, place)
+    raw_data(folder / "data")
+    shutil.copytree(folder / "data" / "imagesTr", folder / "scans")

@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 from paddlevit_dist import settings as config
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.content import find_run_settings
+from paddlevit_dist.checkpoint.finding import find_run_settings
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.compare.formatting import add_findings, format_lines
 from paddlevit_dist.compare.pairs import compare_tables

@@ -147,10 +147,12 @@ def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_
 def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
     run = build(tmp_path, "-epochs=2")
     run.prepare_training()
-    run.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
-    assert run._format_results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
-    run.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
-    assert run._format_results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+    made = run.checkpointer
+    made.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
+    assert made.format_results("top-1 50.00", 2) == ["top-1 50.00 (last and best, epoch 2)"]
+    made.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
+    told = ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+    assert made.format_results("top-1 50.00", 2) == told
 
 
 def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_lacks(tmp_path, capsys):

@@ -37,11 +37,12 @@ class Person(msgspec.Struct):
 
 
 def test_rows_of_a_list_are_read_one_by_one(tmp_path):
-    (tmp_path / "a.json").write_text('[{"name": "\u00e4", "more": [[]]}, {"age": 3, "name": "b"}, {"name": 1}]')
-    rows = text_files.iterate_rows(tmp_path / "a.json", Person)
-    assert [next(rows), next(rows)] == [Person("\u00e4"), Person("b", 3)]
+    rows = '[{"name": "\u00e4", "more": [[]]}, {"age": 3, "name": "b"}, {"name": 1}]'
+    (tmp_path / "a.json").write_text(rows, encoding="utf-8")
+    people = text_files.iterate_rows(tmp_path / "a.json", Person)
+    assert [next(people), next(people)] == [Person("\u00e4"), Person("b", 3)]
     with pytest.raises(ValueError, match="row 2: Expected `str`, got `int`"):
-        next(rows)
+        next(people)
     for text in ("{}", "[1,", "", "[" * 99_999):
         (tmp_path / "a.json").write_text(text)
         with pytest.raises(ValueError):

@@ -6,7 +6,7 @@ Source: the state dict of ``LWDETR`` in roboflow/rf-detr, whose backbone has tra
 from collections.abc import Mapping
 from typing import Any
 
-from ....checkpoint.load import from_torch_names
+from ....checkpoint.weights import from_torch_names
 from ....tasks.model import KeyMap
 from ...models.foundation_names import FOUNDATION, OF_HUGGING_FACE
 from ...models.key_names import rename, split_projections

@@ -11,7 +11,7 @@ from paddle.nn import functional as F
 from ...models.layers import Conv2D
 from ...models.simple_pyramid import ChannelNorm
 
-_BOTTLENECKS = 3
+_PAIRS = 3
 
 
 class ConvLayerNormSiLU(nn.Layer):
@@ -27,7 +27,7 @@ class ConvLayerNormSiLU(nn.Layer):
         return F.silu(self.bn(self.conv(x)))
 
 
-class Bottleneck(nn.Layer):
+class ConvPair(nn.Layer):
     """Two convolutions of 3 x 3."""
 
     def __init__(self, channels: int):
@@ -40,20 +40,20 @@ class Bottleneck(nn.Layer):
 
 
 class CrossStageBlock(nn.Layer):
-    """C2f: half of the channels pass consecutive bottlenecks, and all results are concatenated."""
+    """C2f: half of the channels pass consecutive pairs of convolutions, and all results are concatenated."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
         half = outputs // 2
         self.cv1 = ConvLayerNormSiLU(inputs, 2 * half, 1)
-        self.m = nn.LayerList([Bottleneck(half) for _ in range(_BOTTLENECKS)])
-        self.cv2 = ConvLayerNormSiLU((2 + _BOTTLENECKS) * half, outputs, 1)
+        self.m = nn.LayerList([ConvPair(half) for _ in range(_PAIRS)])
+        self.cv2 = ConvLayerNormSiLU((2 + _PAIRS) * half, outputs, 1)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Return (batch, outputs, height, width) of (batch, inputs, height, width)."""
         parts = self.cv1(x).chunk(2, axis=1)
-        for bottleneck in self.m:
-            parts.append(bottleneck(parts[-1]))
+        for pair in self.m:
+            parts.append(pair(parts[-1]))
         return self.cv2(paddle.concat(parts, axis=1))
 
 

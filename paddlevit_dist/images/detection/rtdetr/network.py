@@ -29,13 +29,13 @@ from ..detector import (
 )
 from ..detr.criterion import load_solver
 from ..detr.transformer import xavier
-from ..variants import RTDETR
 from . import key_names
 from .criterion import VarifocalCriterion
 from .decoder import ACTIVATIONS, DecoderConfig, FineDecoder, RtDetrDecoder, SamplingPoints, build_classifier
 from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
+from .variants import RTDETR
 
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map

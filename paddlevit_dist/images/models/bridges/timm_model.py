@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....checkpoint.load import from_torch_names, to_torch_names
+from ....checkpoint.weights import from_torch_names, to_torch_names
 from ....distributed import has_batch_norm
 from ....registry import MODELS
 from ....runtime.errors import UserError

@@ -9,7 +9,8 @@ from paddle import nn
 from support import sparse_reference as reference
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights, to_torch_names
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.checkpoint.weights import to_torch_names
 from paddlevit_dist.models import create_model
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
 from paddlevit_dist.registry import MODELS

@@ -64,6 +64,8 @@ def test_regions_are_read_and_remembered():
         ({}, [1, 2], "regions_class_order has 2 numbers for 3 regions"),
         ({}, [1, 2, 7], r"regions_class_order has 7, which is not a number of a region \(1, 2, 3\)"),
         ({}, [1, 2, 2.0], "regions_class_order has 2.0"),
+        ({}, [1, None, 2], "regions_class_order has None"),
+        ({"core": [2, None]}, [1, 2, 3], "None is not a label's number"),
         ({}, [1, 2, 2], "a number twice"),
         ({"core": [0, 2]}, [1, 2, 3], "region 'core' is \\[0, 2\\]: 0 is the background"),
         ({"core": [2, 2]}, [1, 2, 3], "a number occurs twice"),

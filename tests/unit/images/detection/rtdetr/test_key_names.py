@@ -9,7 +9,7 @@ from support.processes import ROOT
 from paddlevit_dist.checkpoint.published import find_published_detectors
 from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.images.detection.rtdetr import key_names
-from paddlevit_dist.images.detection.variants import RTDETR
+from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
 
 AUTHORS = {
     "backbone.conv1.conv1_3.norm.running_var": "backbone.model.embedder.embedder.2.normalization.running_var",

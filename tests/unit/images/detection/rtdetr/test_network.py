@@ -7,7 +7,7 @@ from support.cheap_weights import weights_of_zero
 from support.rtdetr_networks import CLASSES, SMALL, make_images, make_network, make_targets
 
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
-from paddlevit_dist.images.detection.variants import RTDETR
+from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
 from paddlevit_dist.models import create_model, list_models
 from paddlevit_dist.runtime.errors import UserError
 

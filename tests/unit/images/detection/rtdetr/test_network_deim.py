@@ -12,7 +12,7 @@ from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
-from paddlevit_dist.images.detection.variants import RTDETR
+from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
 
 GOLDEN, STORED = description("deim"), arrays("deim")
 MODELS = {"deim_dfine": "deim_dfine_s", "deim_rtdetrv2": "deim_rtdetrv2_r18vd"}  # and the variant of ours

@@ -6,8 +6,9 @@ import pytest
 from support import golden, timm_zoo
 from support.processes import ROOT
 
-from paddlevit_dist.checkpoint.load import load_weights, to_torch_names
+from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.published import is_fetched
+from paddlevit_dist.checkpoint.weights import to_torch_names
 from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
 from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, REQUIREMENT, load_timm

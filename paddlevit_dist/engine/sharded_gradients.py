@@ -65,7 +65,7 @@ class GradientReducer:
     Args:
         model: the bare model; its backward passes outside of ``reducing`` are not affected.
         shards: says which rank owns what.
-        bucket_megabytes: size in MiB of the buckets; a larger parameter has a bucket of its own.
+        bucket_megabytes: size in MiB of the buckets; a larger parameter has a separate one.
         find_unused_parameters: ranks tell each other in each step which parameters have no gradient. Without it they
             do so in the first step only, and these must stay the same.
     """
@@ -243,7 +243,7 @@ class GradientShare(GradientList):
             return np.sqrt(self.sum_of_squares(self.present()))
 
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Sum the squares of these gradients and those of other ranks on the device, float32 (1,)."""
+        """Sum the squares of these gradients and of all other shares on the device, float32 (1,)."""
         total = self._local.squares(gradients) if gradients else paddle.zeros([1])
         if total.place.is_cpu_place():
             host_barrier()

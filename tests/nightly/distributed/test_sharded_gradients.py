@@ -12,7 +12,7 @@ OPTIONS = {
     "recomputation": ["TRAIN.RECOMPUTE", "True"],
     "compiled passes": ["TO_STATIC", "True"],
     "unused parameters": ["TRAIN.FIND_UNUSED_PARAMETERS", "True"],
-    "frozen parameters": ["TRAIN.FREEZE", "['blocks.0.*']"],
+    "frozen parameters": ["TRAIN.FREEZE", "[blocks.0.*]"],
     "Muon": ["TRAIN.OPTIMIZER.NAME", "Muon"],
 }
 

@@ -1,5 +1,7 @@
 """Optimizer updates against the papers' formulas in numpy, and their state under structured names."""
 
+from typing import get_args, get_type_hints
+
 import numpy as np
 import paddle
 import pytest
@@ -16,6 +18,7 @@ from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
 from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.every_run import OptimizerSection
 from paddlevit_dist.tasks.model import Model
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
@@ -459,3 +462,18 @@ def test_muon_says_which_parameters_it_updates_and_refuses_a_model_without_block
     ]
     with pytest.raises(UserError, match="no trained matrices in numbered blocks"):
         build_optimizer(settings("Muon"), Small(), None, DECAY)
+
+
+def test_each_name_of_the_settings_builds_an_optimizer_and_no_other_does():
+    names = get_args(get_type_hints(OptimizerSection)["NAME"])
+    classes = {name: type(build_optimizer(settings(name), Stem(), None, DECAY)).__name__ for name in names}
+    assert classes == {
+        "AdamW": "FusedAdamW",
+        "Adam": "FusedAdam",
+        "SGD": "FusedMomentum",
+        "Lion": "ListOptimizer",
+        "LAMB": "Lamb",
+        "Muon": "JointOptimizer",
+    }
+    with pytest.raises(ValueError, match="TRAIN.OPTIMIZER.NAME Adamax, but no branch builds it"):
+        build_optimizer(settings("Adamax"), Stem(), None, DECAY)

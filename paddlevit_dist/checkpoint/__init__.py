@@ -5,7 +5,8 @@
 - ``content``: the files of a checkpoint, with their checks
 - ``load``: weights of any origin into a model, with a report on every name
 - ``weights``: the file that a path means, and the weights in its content; ``published`` for names, ``download``
-- ``unpickling`` (Paddle's files), ``torch_files`` (PyTorch's), ``array_files`` (numpy's, safetensors): the formats
+- ``unpickling`` (Paddle's files) with ``pickle_instructions``, ``torch_files`` (PyTorch's), ``array_files`` (numpy's,
+  safetensors): the formats
 """
 
 from ..runtime.lazy_names import lazy_names

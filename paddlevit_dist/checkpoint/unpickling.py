@@ -2,18 +2,17 @@
 
 A pickle is a program: it names functions and calls them. Here, a name is only a key into the table ``calls`` of
 functions of this package, which check their arguments. Nothing is imported, and the file cannot change the objects that
-calls return. The instructions are checked once before they are executed, because ``pickle`` trusts their lengths and
-positions. Strings of Python 2 are decoded as Latin-1, so that published datasets of that age can be read.
+calls return. ``pickle_instructions`` checks the instructions before they are executed. Strings of Python 2 are decoded
+as Latin-1, so that published datasets of that age can be read.
 
-The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only.
+The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only. Parsed
+arguments (``argparse.Namespace``), which many training programs save with their weights, become None.
 """
 
 import functools
-import io
 import math
 import os
 import pickle
-import pickletools
 import re
 from collections.abc import Callable, Mapping
 from typing import IO, Any, BinaryIO, cast
@@ -21,12 +20,11 @@ from typing import IO, Any, BinaryIO, cast
 import numpy as np
 
 from .array_files import RefusedError, reading
+from .pickle_instructions import require_plain_instructions
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
-_LONG = 1 << 12  # bytes; longer strings are arrays, not names or numbers
 _MIN_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # limit of entries, with shared ones counted at each place
-_MAX_TUPLES = 50_000  # hashing a key of about 100,000 nested tuples crashes the interpreter
 
 
 def restricted_load(file: str | os.PathLike | BinaryIO, reader: "type[PickleReader] | None" = None) -> Any:
@@ -94,6 +92,24 @@ class GlobalName(FrozenObject):
         return self.function(*arguments)
 
 
+class DroppedArguments(FrozenObject):
+    """Stands for the parsed arguments that a training program saved with its weights; their values are dropped.
+
+    ``pickle`` makes the object from a class, not from the result of a call, so this class is in its hands: it has no
+    attribute that a file could use, and takes no arguments.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls) -> "DroppedArguments":
+        """Make one without arguments."""
+        return super().__new__(cls)
+
+    def __setstate__(self, state: Any) -> None:
+        """Drop the values."""
+        expect(state, dict)
+
+
 class PickleReader(pickle.Unpickler):
     """Reads the pickle at a stream's position; afterwards, the stream is at its end.
 
@@ -107,7 +123,7 @@ class PickleReader(pickle.Unpickler):
     calls: Mapping[tuple[str, str], Callable[..., Any] | None]
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._bytes_left = 2 * _require_plain(stream)
+        self._bytes_left = 2 * require_plain_instructions(stream)
         super().__init__(cast(Any, stream), encoding="latin1")
 
     def load(self) -> Any:
@@ -121,13 +137,15 @@ class PickleReader(pickle.Unpickler):
         _require_bounded(value, _MIN_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
         return _finish(value, {})
 
-    def find_class(self, module: str, attribute: str) -> GlobalName:
-        """Return a ``GlobalName`` for a name in the file.
+    def find_class(self, module: str, attribute: str) -> Any:
+        """Return a ``GlobalName`` for a name in the file, or ``DroppedArguments`` for the class of parsed arguments.
 
         Raises:
             RefusedError: the name is not in ``calls``.
         """
         text = f"{module}.{attribute}"
+        if (module, attribute) == ("argparse", "Namespace"):
+            return DroppedArguments
         if (module, attribute) == ("_codecs", "encode"):
             return GlobalName(text, self._encode)
         if (module, attribute) not in self.calls:
@@ -159,119 +177,6 @@ class PickleReader(pickle.Unpickler):
             raise ValueError("its arrays are larger than the file")
 
 
-class _KeyCheck:
-    """Follows the instructions of a pickle to find tuples that become keys.
-
-    ``pickle`` hashes keys at once. Nested tuples that contain one another twice fit in 500 bytes, but hashing them
-    takes 2**60 steps.
-    """
-
-    def __init__(self) -> None:
-        self._stack: list[Any] = []  # for each object, whether it is a tuple; or the mark object
-        self._memo: dict[int, Any] = {}
-
-    def follow(self, instruction: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Execute an instruction on the stack of types.
-
-        Raises:
-            ValueError: it makes a tuple a key, or an entry of a set.
-            LookupError: it uses a missing object.
-        """
-        name, before = instruction.name, instruction.stack_before
-        if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            self._memo[len(self._memo) if name == "MEMOIZE" else argument] = self._stack[-1]
-            return
-        if name in ("GET", "BINGET", "LONG_BINGET", "DUP"):
-            self._stack.append(self._stack[-1] if name == "DUP" else self._memo[argument])
-            return
-        if name == "MARK":
-            self._stack.append(pickletools.markobject)
-            return
-        items: list[Any] = []
-        if pickletools.markobject in before:
-            while (item := self._stack.pop()) is not pickletools.markobject:
-                items.append(item)
-            items.reverse()
-            before = before[: before.index(pickletools.markobject)]
-        operands = [self._stack.pop() for _ in before]
-        keys = items if name in ("ADDITEMS", "FROZENSET") else items[::2] if name in ("SETITEMS", "DICT") else ()
-        if True in (operands[1:2] if name == "SETITEM" else keys):
-            raise ValueError("it has a tuple as a key")
-        self._stack += [name.startswith("TUPLE")] * len(instruction.stack_after)
-
-
-class _SkippedBytes(bytes):
-    """Placeholder for skipped bytes: ``genops`` uses only their number."""
-
-    def __new__(cls, length: int) -> "_SkippedBytes":
-        skipped = super().__new__(cls)
-        skipped.length = length
-        return skipped
-
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-
-class _BoundedStream:
-    """A stream for ``genops`` that checks lengths against the rest of the file and skips long strings."""
-
-    def __init__(self, stream: IO[bytes], left: int) -> None:
-        self._stream, self.left = stream, left
-
-    def read(self, length: int) -> bytes:
-        """Read ``length`` bytes, or skip them if they are many.
-
-        Raises:
-            EOFError: the file has fewer bytes.
-        """
-        if length > self.left:
-            raise EOFError(f"it ends {length - self.left} bytes too early")
-        self.left -= length
-        if length > _LONG and isinstance(
-            self._stream, (io.BufferedReader, io.BytesIO)
-        ):  # not in a zip, which checks a CRC
-            self._stream.seek(length, os.SEEK_CUR)
-            return _SkippedBytes(length)
-        return self._stream.read(length)
-
-    def readline(self) -> bytes:
-        """Read a line of at most 256 bytes."""
-        line = self._stream.readline(256)
-        self.left -= len(line)
-        return line
-
-
-def _require_plain(stream: IO[bytes]) -> int:
-    """Check that lengths, positions and depths of the pickle fit the file; return the bytes from here to its end.
-
-    Raises:
-        ValueError: a position or a depth is invalid, or a tuple is a key.
-        EOFError: the file is truncated.
-    """
-    start = stream.tell()
-    size, tuples, keys = stream.seek(0, os.SEEK_END) - start, 0, _KeyCheck()
-    stream.seek(start)
-    bounded = _BoundedStream(stream, size)
-    for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
-        name: str = instruction.name
-        if (name == "PROTO") != (count == 0):
-            raise ValueError("it does not start like a pickle")
-        if name == "PROTO" and not 2 <= cast(int, argument) <= 5:
-            raise ValueError(f"it has pickle protocol {argument}, where weights files have 2 to 5")
-        if name == "FRAME" and cast(int, argument) > bounded.left:
-            raise EOFError(f"it ends {cast(int, argument) - bounded.left} bytes too early")
-        if name in ("PUT", "LONG_BINPUT") and cast(int, argument) > count:
-            raise ValueError("it stores an object at a position far after the others")
-        tuples += name.startswith("TUPLE")
-        if tuples > _MAX_TUPLES:
-            raise ValueError(f"it has more than {_MAX_TUPLES:,} tuples")
-        keys.follow(instruction, argument)
-    stream.seek(start)
-    return size
-
-
 def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
     """Count the entries of a value, with shared objects counted at each place.
 
@@ -295,11 +200,18 @@ def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
 
 
 def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
-    """Replace ``_StoredArray`` objects in ``value`` by arrays; ``results`` has each object and its result by id."""
+    """Replace ``_StoredArray`` objects in ``value`` by arrays, and dropped arguments by None.
+
+    Args:
+        value: the value.
+        results: each object and its result by id.
+    """
     if isinstance(value, _StoredArray):
         return value.numpy()
+    if isinstance(value, DroppedArguments):
+        return None
     if not isinstance(value, (list, tuple, dict)):
-        if isinstance(value, (GlobalName, _NumberType)):
+        if isinstance(value, (GlobalName, _NumberType, type)):
             raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
         return value
     if id(value) not in results:

@@ -38,8 +38,7 @@ def run(arguments: list[str]) -> None:
 
 
 def _draw(values: RunSettings, target: Path) -> None:
-    from ..data.loader import sample_generator
-    from ..data.sampler import SampleKey
+    from ..data.sampler import SampleKey, sample_generator
     from ..logging.record import cache_folder
     from ..tasks.protocols import Drawable
     from ..tasks.task import make_task

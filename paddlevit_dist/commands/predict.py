@@ -97,7 +97,7 @@ def _parse(words: list[str]) -> Any:
         metavar="SOURCE",
         type=path,
         help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml in the "
-        "same folder; volume segmentation: also several, whose probabilities are averaged",
+        "same folder; classification and volume segmentation: also several, whose probabilities are averaged",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)

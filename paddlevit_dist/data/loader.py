@@ -5,13 +5,11 @@ processes) or shows only ``SystemError: Blocking queue is killed``, and it hangs
 travels inside a batch as data, and a watchdog checks for workers that do not respond.
 """
 
-import contextlib
 import functools
 import gc
 import multiprocessing.util
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
@@ -25,7 +23,7 @@ import paddle
 
 from ..distributed import StopRequested, rank, world_size
 from ..launch import status, tuning
-from ..launch.devices import cpu_cores, default_workers, explain_no_loaders
+from ..launch.devices import cpu_cores, default_workers, startable_loaders
 from ..launch.failures import end_process, explain_kill
 from ..launch.spawn import die_with_parent
 from ..launch.stale_resources import require_semaphores
@@ -33,9 +31,9 @@ from ..launch.watchdog import ProcessInfo
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import reading_generator
+from ..tasks.dataset import describe_sample
 from ..tasks.sample_checks import BadSample
-from .sampler import SampleKey, SampleKeys, TrainingSampler
+from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
@@ -46,11 +44,6 @@ _SLOW_SECONDS = 20.0
 
 class SampleFailure(RuntimeError):
     """A sample could not be read or collated; the message has its index, its description and the original traceback."""
-
-
-def sample_generator(seed: int, key: SampleKey, epochs: int | None = None) -> np.random.Generator:
-    """Return the random generator for one reading of one sample, in a training run of ``epochs`` epochs."""
-    return reading_generator(seed, key.epoch, key.index, key.repeat, epochs)
 
 
 class _ReadingDataset(paddle.io.Dataset):
@@ -77,14 +70,6 @@ class _ReadingDataset(paddle.io.Dataset):
 
     def __len__(self) -> int:
         return len(self.samples)
-
-
-def describe_sample(dataset: Any, index: int) -> str:
-    """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
-    try:
-        return str(dataset.describe(index))
-    except Exception as error:  # a user's dataset may raise any exception
-        return f"no description: {error}"
 
 
 class _SampleFailure:
@@ -185,7 +170,7 @@ class DeviceLoader:
         timeout_seconds: float = 600.0,
     ) -> None:
         self.sampler = sampler
-        self.num_workers = num_workers = _startable(num_workers)
+        self.num_workers = num_workers = startable_loaders(num_workers)
         self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
@@ -222,7 +207,7 @@ class DeviceLoader:
         if self.num_workers:
             needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
             require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
-        with signals.blocked(), _keep_child_handler():
+        with signals.blocked(), signals.child_handler_kept():
             batches = iter(loader)
         _unfinished.add(batches)
         is_first = True
@@ -255,39 +240,12 @@ class DeviceLoader:
                 remove_leftovers(self._prefix)
 
 
-def _startable(num_workers: int) -> int:
-    """Return ``num_workers``, or 0 with a note if loader processes cannot be started here."""
-    reason = explain_no_loaders() if num_workers else ""
-    if reason:
-        _log_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
-    return 0 if reason else num_workers
-
-
-@functools.cache
-def _log_once(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _begin_worker(parent: int, worker_id: int) -> None:
     # This process must not collect inherited objects: some of Paddle's, such as executors, wait in their destructor
     # for threads that a fork does not copy (observed: forever).
     gc.freeze()
     signals.ignore_all()  # the main process handles signals, and needs batches until it ends
     die_with_parent(parent)
-
-
-@contextlib.contextmanager
-def _keep_child_handler() -> Iterator[None]:
-    """Remove the SIGCHLD handler that Paddle installs.
-
-    It raises at any place in the main thread when a loader process dies. The watchdog reports the death instead.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGCHLD)
-    yield
-    signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
 
 
 _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()

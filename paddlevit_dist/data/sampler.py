@@ -13,7 +13,7 @@ from paddle.io import DistributedBatchSampler
 
 from .. import distributed
 from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset
+from ..tasks.dataset import TransformedDataset, reading_generator
 
 MOST_IN_MEMORY = 1 << 24  # indices, 128 MiB; more samples than this have a computed order
 _ROUNDS = 8
@@ -182,6 +182,11 @@ def count_occurrences(order: np.ndarray) -> DrawnOrder:
     occurrences = np.empty_like(order)
     occurrences[by_index] = positions - np.maximum.accumulate(np.where(is_first, positions, 0))
     return DrawnOrder(order, occurrences)
+
+
+def sample_generator(seed: int, key: SampleKey, epochs: int | None = None) -> np.random.Generator:
+    """Return the random generator for one reading of one sample, in a training run of ``epochs`` epochs."""
+    return reading_generator(seed, key.epoch, key.index, key.repeat, epochs)
 
 
 class TrainingSampler(DistributedBatchSampler):

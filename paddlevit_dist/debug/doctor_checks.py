@@ -282,7 +282,7 @@ def run_device_test(tf32: bool, deterministic: bool, target: str) -> None:
 
 def check_data(context: CheckContext) -> CheckResult:
     """Check that both splits can be opened, and that random samples can be read and transformed."""
-    from ..data.loader import describe_sample
+    from ..tasks.dataset import describe_sample
 
     task, bad, opened, lines, milliseconds = context.task, [], 0, [], {}
     for split, number in _OPENED.items():
@@ -315,8 +315,7 @@ def check_data(context: CheckContext) -> CheckResult:
 
 def _check_sample(task: Any, dataset: Any, index: int, seed: int) -> Any:
     """Return the problem of a sample, or None, and its classes (n,), or None."""
-    from ..data.loader import sample_generator
-    from ..data.sampler import SampleKey
+    from ..data.sampler import SampleKey, sample_generator
 
     try:
         sample = dataset.sample(index, sample_generator(seed, SampleKey(1, index, 0)))

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from ..checkpoint.store import host_values
-from ..data.loader import DeviceLoader, describe_sample
+from ..data.loader import DeviceLoader
 from ..data.sampler import SampleKey, SampleKeys
 from ..distributed import all_gather, communicates_in_forward, rank, running_statistics, world_size
 from ..engine.multi_tensor import collect_gradients
@@ -18,6 +18,7 @@ from ..engine.step import COUNTS, CountingCollate, compute_loss, step_seed
 from ..engine.trainer import Trainer
 from ..runtime.paddle_versions import as_written
 from ..runtime.printing import one_line
+from ..tasks.dataset import describe_sample
 from ..tasks.step_types import StepPosition
 from .layer_watch import BadTensor, LayerWatch, find_first_operation
 

@@ -10,7 +10,7 @@ import paddle
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
-from ..settings.every_run import OptimizerSection
+from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon

@@ -1,6 +1,7 @@
 """The number of processes of a run and the device of each."""
 
 import ctypes
+import functools
 import glob
 import itertools
 import multiprocessing
@@ -232,11 +233,23 @@ def is_pool_worker() -> bool:
     return multiprocessing.current_process().daemon
 
 
-def explain_no_loaders() -> str:
-    """Return why this thread cannot start loader processes, empty if it can.
+def startable_loaders(number: int) -> int:
+    """Return the number of loader processes, or 0 with a note if this thread cannot start any.
 
     Paddle watches them with a signal handler, which only the main thread may set.
     """
+    reason = _explain_no_loaders() if number else ""
+    if reason:
+        _log_once(f"note: {reason}: samples are read in a thread (DATA.NUM_WORKERS 0), which may be slower")
+    return 0 if reason else number
+
+
+@functools.cache
+def _log_once(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _explain_no_loaders() -> str:
     if is_pool_worker():
         return "a worker of a process pool cannot start processes"
     is_main = threading.current_thread() is threading.main_thread()

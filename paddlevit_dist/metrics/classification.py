@@ -4,7 +4,7 @@ Scores are sums and counts. Rows of predictions hold the most probable classes. 
 each sample (48 bytes).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..intervals import ClassificationCounts, means
 from ..runtime.transfers import read_later
 from ..tasks.metrics import PerSampleMetrics, SampleTable
 from ..tasks.prediction import CheckpointMeta, Row
-from ..tasks.protocols import Predictable, Reportable
+from ..tasks.protocols import EnsembleMember, Ensembling, Reportable
 from ..tasks.sample_checks import BadSample
 from ..tasks.step_types import EvaluationStep
 from ..tasks.task import Records
@@ -179,7 +179,7 @@ def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
     return row
 
 
-class ClassifierTask(Predictable, Reportable):
+class ClassifierTask(Ensembling, Reportable):
     """Evaluate and predict samples of one class each; a batch has "labels", int64 (batch,)."""
 
     best_metric = ("top-1", True)
@@ -202,6 +202,10 @@ class ClassifierTask(Predictable, Reportable):
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
         """Compute the probability of each class, float64 (classes,), for each sample."""
         return list(probabilities(self.logits(model, batch).astype("float32").numpy()))
+
+    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
+        """Compute the mean over the models of the probability of each class, float64 (classes,), for each sample."""
+        return list(np.mean([task.predict_step(model, dict(batch)) for task, model in members], axis=0))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """Return the row of a sample: its best classes."""

@@ -389,6 +389,20 @@ def _begin_child() -> None:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+@contextlib.contextmanager
+def child_handler_kept() -> Iterator[None]:
+    """Restore the SIGCHLD handler after the block, in which Paddle installs one.
+
+    Paddle's raises at any place in the main thread when a loader process dies. The loader reports it instead.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+
+
 _ignored: set[int] = set()
 _loaded = time.time()
 _state = _SignalState()

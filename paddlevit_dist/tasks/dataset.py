@@ -272,6 +272,14 @@ def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: in
     return generator
 
 
+def describe_sample(dataset: Any, index: int) -> str:
+    """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
+    try:
+        return str(dataset.describe(index))
+    except Exception as error:  # a user's dataset may raise any exception
+        return f"no description: {error}"
+
+
 def _position(index: int, number: int) -> int:
     position = int(index)
     if not -number <= position < number:

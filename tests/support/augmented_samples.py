@@ -4,8 +4,8 @@ import numpy as np
 from PIL import Image
 
 from paddlevit_dist import settings
-from paddlevit_dist.data.loader import DeviceLoader, sample_generator
-from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.data.loader import DeviceLoader
+from paddlevit_dist.data.sampler import TrainingSampler, sample_generator
 from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.classification.task import Classification, ClassificationSamples
 from paddlevit_dist.images.transforms.crops import TrainingTransform

@@ -6,8 +6,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist import settings
-from paddlevit_dist.data.loader import sample_generator
-from paddlevit_dist.data.sampler import SampleKey
+from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.debug.first_layer import FirstLayerFinder
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.precision import TrainingPrecision

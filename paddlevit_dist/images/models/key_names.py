@@ -90,6 +90,25 @@ def jax_layout(state: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def join_jax_heads(state: dict[str, Any], attention: str) -> None:
+    """Join query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim).
+
+    The output becomes (heads head dim, dim). Other shapes are left unchanged.
+    """
+    parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
+    for kind, ndim in (("weight", 3), ("bias", 2)):
+        arrays: list[Any] = [state.get(f"{part}.{kind}") for part in parts]
+        if any(array is None or array.ndim != ndim or array.shape != arrays[0].shape for array in arrays):
+            continue
+        flat = [array.reshape(array.shape[:-2] + (-1,)) for array in arrays]
+        state[f"{attention}.qkv.{kind}"] = np.concatenate(flat, axis=-1)
+        for part in parts:
+            del state[f"{part}.{kind}"]
+    output = state.get(f"{attention}.proj.weight")
+    if output is not None and output.ndim == 3:
+        state[f"{attention}.proj.weight"] = output.reshape(-1, output.shape[-1])
+
+
 def _rename(name: str, rules: Sequence[Rule]) -> str:
     for pattern, replacement in rules:
         changed, count = re.subn(pattern, replacement, name)

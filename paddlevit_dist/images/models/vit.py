@@ -22,7 +22,7 @@ from . import foundation_variants as foundation
 from .attention import MultiHeadAttention, attend
 from .classifier import Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
-from .key_names import jax_layout, join_projections, rename, without_jax_prefix
+from .key_names import jax_layout, join_jax_heads, join_projections, rename, without_jax_prefix
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
@@ -152,27 +152,8 @@ def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
     result = jax_layout(rename(without_jax_prefix(state), _GOOGLE))
     for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
-        _join_heads(result, name.rpartition(".query.")[0])
+        join_jax_heads(result, name.rpartition(".query.")[0])
     return result
-
-
-def _join_heads(state: dict[str, Any], attention: str) -> None:
-    """Query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim), the output to (heads head dim, dim).
-
-    Other shapes are left unchanged.
-    """
-    parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
-    for kind, ndim in (("weight", 3), ("bias", 2)):
-        arrays: list[Any] = [state.get(f"{part}.{kind}") for part in parts]
-        if any(array is None or array.ndim != ndim or array.shape != arrays[0].shape for array in arrays):
-            continue
-        flat = [array.reshape(array.shape[:-2] + (-1,)) for array in arrays]
-        state[f"{attention}.qkv.{kind}"] = np.concatenate(flat, axis=-1)
-        for part in parts:
-            del state[f"{part}.{kind}"]
-    output = state.get(f"{attention}.proj.weight")
-    if output is not None and output.ndim == 3:
-        state[f"{attention}.proj.weight"] = output.reshape(-1, output.shape[-1])
 
 
 KEY_MAPS: dict[str, KeyMap] = {

@@ -3,6 +3,7 @@
 import argparse
 import builtins
 import collections
+import fractions
 import functools
 import io
 import operator
@@ -324,7 +325,33 @@ def test_attributes_of_a_dictionary_are_left_out(tmp_path):
 
 def test_the_class_of_an_object_is_named_in_every_protocol(tmp_path):
     for protocol in (2, 3, 4, 5):
-        refused(tmp_path, pickle.dumps({"args": argparse.Namespace(lr=1)}, protocol), "it names 'argparse.Namespace'")
+        refused(tmp_path, pickle.dumps({"a": fractions.Fraction(1)}, protocol), "it names 'fractions.Fraction'")
+
+
+def test_parsed_arguments_are_dropped_in_every_protocol(tmp_path):
+    for protocol in (2, 3, 4, 5):
+        content = pickle.dumps({"args": argparse.Namespace(lr=1), "a": 2}, protocol)
+        assert restricted_load(written(tmp_path, content)) == {"args": None, "a": 2}
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        b".",  # the class itself
+        b"K\x01\x85R.",  # called with an argument
+        b"K\x01\x85\x81.",  # made with an argument
+        b")R]b.",  # another state than a dictionary
+        b"}b.",  # a state of the class
+    ],
+    ids=["class", "call", "new", "state", "state of the class"],
+)
+def test_the_stand_in_of_parsed_arguments_is_good_for_nothing_else(tmp_path, instructions):
+    refused(tmp_path, b"\x80\x02cargparse\nNamespace\n" + instructions, "is damaged")
+
+
+def test_parsed_arguments_cannot_be_a_key(tmp_path):
+    refused(tmp_path, b"\x80\x02}cargparse\nNamespace\n)\x81K\x01s.", "is damaged")
+    refused(tmp_path, b"\x80\x02}cargparse\nNamespace\nK\x01s.", "is damaged")
 
 
 def encode_call(text, encoding):

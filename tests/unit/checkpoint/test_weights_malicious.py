@@ -8,7 +8,9 @@ import struct
 import time
 import tracemalloc
 import zipfile
+from argparse import Namespace
 from collections import OrderedDict
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -58,12 +60,17 @@ def test_calls_of_the_files_choice_are_refused_and_not_made(tmp_path, file, prot
     assert not mark.exists()
 
 
-def test_a_training_checkpoint_with_its_arguments_says_what_is_too_much(tmp_path):
-    from argparse import Namespace
-
-    content = pickle.dumps({"model": OrderedDict(a=np.ones(2)), "args": Namespace(lr=1)}, 2)
+def test_the_weights_of_a_training_checkpoint_are_read_without_its_parsed_arguments(tmp_path):
+    arguments = Namespace(lr=1, nested=Namespace(names=["a"]))
+    content = pickle.dumps({"args": arguments, "again": [arguments], "model": OrderedDict(a=np.ones(2))}, 2)
     (tmp_path / "run.pth").write_bytes(as_zip(content))
-    with pytest.raises(UserError, match="it names 'argparse.Namespace'.*save it again as a state dict of tensors"):
+    assert list(read_state(tmp_path / "run.pth")) == ["a"]
+
+
+def test_a_training_checkpoint_with_other_objects_says_what_is_too_much(tmp_path):
+    content = pickle.dumps({"model": OrderedDict(a=np.ones(2)), "args": Namespace(output=PurePosixPath("out"))}, 2)
+    (tmp_path / "run.pth").write_bytes(as_zip(content))
+    with pytest.raises(UserError, match="it names 'pathlib.*PurePosixPath'.*save it again as a state dict of tensors"):
         read_state(tmp_path / "run.pth")
 
 

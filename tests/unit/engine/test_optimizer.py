@@ -15,7 +15,6 @@ from paddlevit_dist.engine.optimizer import (
     freeze,
 )
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
-from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.every_run import OptimizerSection
@@ -60,39 +59,6 @@ def expected_step(name, weight, gradient, state, step, decay):
     mean, square = state["m"] / (1 - BETAS[0] ** step), state["s"] / (1 - BETAS[1] ** step)
     shrunk = weight * (1 - RATE * decay) if name == "AdamW" else weight
     return shrunk - RATE * mean / (np.sqrt(square) + EPSILON)
-
-
-@pytest.mark.parametrize(
-    "name, options, has_lists",
-    [
-        ("AdamW", {}, True),
-        ("AdamW", {"FUSED": False}, False),
-        ("Adam", {}, False),  # Paddle has no operation for it
-        ("SGD", {}, True),
-        ("SGD", {"FUSED": False}, False),
-        ("SGD", {"DAMPENING": 0.5}, False),
-        ("Lion", {}, True),
-        ("LAMB", {}, False),
-    ],
-)
-@pytest.mark.parametrize("is_sharded", [False, True])
-def test_each_optimizer_says_whether_it_has_a_step_by_lists(name, options, has_lists, is_sharded, monkeypatch):
-    exchanges = []
-    monkeypatch.setattr(Shards, "exchange_trained", lambda shards: exchanges.append(1))
-    model = Small()
-    shards = Shards(model) if is_sharded else None  # of one process: it owns all
-    optimizer = build_optimizer(CfgNode({**settings(name), **options}), model, None, DECAY, shards=shards)
-    before = {key: p.numpy().copy() for key, p in model.named_parameters()}
-    make_gradients(model, 1)
-    step = optimizer.foreach_step()
-    assert (step is not None) == has_lists
-    if step is not None:
-        gradients = step.gradients()
-        assert step.accepts(gradients)
-        step.snapshot(gradients)()
-        step.apply(RATE, gradients)
-        assert all((p.numpy() != before[key]).any() for key, p in model.named_parameters())
-        assert len(exchanges) == is_sharded
 
 
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])

@@ -4,7 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.metrics.classification import ClassificationMetrics
+from paddlevit_dist.metrics.classification import ClassificationMetrics, ClassifierTask
+from paddlevit_dist.tasks import EnsembleMember
 
 
 @pytest.mark.parametrize("num_classes", [2, 4, 5, 6, 10])
@@ -27,3 +28,23 @@ def test_top5_is_told_where_five_classes_are_not_all_or_nearly_all(num_classes):
     assert values["top-1"] == pytest.approx(top1) and values["samples"] == 50
     recalls = [np.mean(position[labels == label] < 1) for label in np.unique(labels)]
     assert values["balanced accuracy"] == pytest.approx(100 * np.mean(recalls))
+
+
+def test_several_models_predict_the_mean_of_their_probabilities():
+    """Of three linear models whose single probabilities numpy averages."""
+    task, generator = Linear(), np.random.default_rng(0)
+    samples, models = generator.normal(size=(5, 4)), generator.normal(size=(3, 4, 6))
+    outputs = np.einsum("nf,mfc->mnc", samples, models)
+    shares = np.exp(outputs) / np.exp(outputs).sum(axis=2, keepdims=True)
+    members = [EnsembleMember(task, paddle.to_tensor(model)) for model in models]
+    found = task.predict_mean(members, {"samples": paddle.to_tensor(samples)})
+    np.testing.assert_allclose(found, shares.mean(axis=0), rtol=1e-5)
+
+
+class Linear:
+    """Logits of a product with the model, which is a matrix."""
+
+    predict_step, predict_mean = ClassifierTask.predict_step, ClassifierTask.predict_mean
+
+    def logits(self, model, batch):
+        return batch["samples"] @ model

@@ -9,8 +9,7 @@ import pytest
 from support.rtdetr_batches import BINS, LAYERS, NOISE, SIZES, make_batch, make_index, make_outputs, make_targets
 from support.small_detr import CLASSES, QUERIES, make_objects
 
-from paddlevit_dist.data.loader import sample_generator
-from paddlevit_dist.data.sampler import SampleKey
+from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.boxes import to_relative
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise

@@ -17,7 +17,7 @@ from paddlevit_dist.engine.optimizer import (
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.settings.every_run import OptimizerSection
+from paddlevit_dist.settings.optimizer_keys import OptimizerSection
 from paddlevit_dist.tasks.model import Model
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8

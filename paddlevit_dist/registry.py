@@ -166,7 +166,7 @@ TABLES: dict[str, Sequence[str]] = {
 TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
 _BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
 
-# The recipe (-cfg=NAME) that messages suggest for each package, and for datasets that need their own.
+# The recipe (-cfg=NAME) that messages suggest: by dataset, else by annotations of images, else by package.
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",

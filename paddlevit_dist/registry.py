@@ -23,7 +23,7 @@ _FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
 
 Target = str | Callable[..., Any]
 
-_DELETED = tuple(
+_MISSING_FOLDERS = tuple(
     f"paddlevit_dist.{folder}."
     for folder in ("points", "volumes", "images.detection", "images.segmentation")
     if not os.path.isfile(os.path.join(os.path.dirname(__file__), *folder.split("."), "__init__.py"))
@@ -32,7 +32,7 @@ _DELETED = tuple(
 
 def _installed(rows: dict[str, Target]) -> dict[str, Target]:
     """Return the rows whose folder exists."""
-    return {name: target for name, target in rows.items() if not str(target).startswith(_DELETED)}
+    return {name: target for name, target in rows.items() if not str(target).startswith(_MISSING_FOLDERS)}
 
 
 _IMAGE_MODELS, _DETECTORS = "paddlevit_dist.images.models", "paddlevit_dist.images.detection"
@@ -64,7 +64,7 @@ MODEL_FAMILIES: tuple[str, ...] = (
     f"{_SPARSE_NETWORKS}.minkunet:MinkClassifier",
     f"{_SPARSE_NETWORKS}.minkunet:TutorialNetwork",
 )
-MODEL_FAMILIES = tuple(family for family in MODEL_FAMILIES if not family.startswith(_DELETED))
+MODEL_FAMILIES = tuple(family for family in MODEL_FAMILIES if not family.startswith(_MISSING_FOLDERS))
 MODELS = _installed(
     {
         "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
@@ -110,7 +110,7 @@ DATASETS = _installed(
 )
 
 CLASS_LABELS, BOX_LABELS, MASK_LABELS = "images", "images with boxes", "images with label maps"
-_CONTENTS = {
+_ANNOTATIONS = {
     "paddlevit_dist.images.detection.": BOX_LABELS,
     **dict.fromkeys(
         (
@@ -166,7 +166,7 @@ TABLES: dict[str, Sequence[str]] = {
 TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
 _BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
 
-# The recipe (-cfg=NAME) that messages suggest for each package, and for datasets that need their own.
+# The recipe (-cfg=NAME) that messages suggest: by dataset, else by annotations of images, else by package.
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
@@ -331,7 +331,7 @@ def annotation_type(kind: str, name: str) -> str | None:
     target = KINDS[kind].get(name)
     if find_package(kind, name) != "images" or not isinstance(target, str):
         return None
-    return next((labels for location, labels in _CONTENTS.items() if target.startswith(location)), CLASS_LABELS)
+    return next((labels for location, labels in _ANNOTATIONS.items() if target.startswith(location)), CLASS_LABELS)
 
 
 def guess_dataset(path: str, task: str | None = None) -> Any:

@@ -108,10 +108,10 @@ def run_components(words: list[str]) -> None:
     with working_folder("components") as cache:
         pairs = LabelPairs(options.predictions, options.data, cache)
         decisions = decide_components(pairs)
-    for name, before, after, is_kept in decisions:
-        verdict = "keep its largest component only" if is_kept else "keep all components"
+    for name, before, after, removes_smaller in decisions:
+        verdict = "keep its largest component only" if removes_smaller else "keep all components"
         print(one_line(f"{name}: Dice {before:.4f}, {after:.4f} with its largest component only: {verdict}"))
-    names = ",".join(decision.name for decision in decisions if decision.is_kept)
+    names = ",".join(decision.name for decision in decisions if decision.removes_smaller)
     advice = f"use predict -largest_component={names}, or VOLUMES.LARGEST_COMPONENT [{names}]"
     print(one_line(f"{len(pairs):,} volumes: {advice if names else 'no removal raises the Dice'}"))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import extension
 from .. import settings as configuration
-from ..registration import register_callback
+from ..register import register_callback
 from ..runtime import signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError

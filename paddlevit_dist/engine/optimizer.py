@@ -10,7 +10,7 @@ import paddle
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
-from ..settings.every_run import OptimizerSection
+from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
 from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
@@ -215,8 +215,11 @@ def _build(
         for group in paddle_groups:
             group["lamb_weight_decay"] = group.pop("weight_decay")
         return Lamb(**options)
-    kind: type[FusedAdam] | type[FusedAdamW] = FusedAdam if settings.NAME == "Adam" else FusedAdamW
-    return kind(decays, log, fused=settings.get("FUSED", True), **options)
+    if settings.NAME == "Adam":
+        return FusedAdam(decays, log, fused=settings.get("FUSED", True), **options)
+    if settings.NAME == "AdamW":
+        return FusedAdamW(decays, log, fused=settings.get("FUSED", True), **options)
+    raise ValueError(f"OptimizerSection allows TRAIN.OPTIMIZER.NAME {settings.NAME}, but no branch builds it")
 
 
 def _paddle_groups(parameters: dict[str, paddle.Tensor], groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import plugins
-from ..registration import register_dataset, register_model, register_task, register_transform
+from ..register import register_dataset, register_model, register_task, register_transform
 from ..registry import REGISTRATIONS, list_names
 from ..runtime import printing, process_exit, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure

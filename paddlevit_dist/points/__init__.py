@@ -2,7 +2,7 @@
 
 The tasks ``segmentation`` and ``instances`` share ``scene_task``, ``settings``, ``inputs`` and ``outputs`` (prediction)
 and ``scene_figures``. ``shapes`` classifies whole shapes. ``prepare`` converts raw scenes to stores; ``submission``
-reads predictions in ScanNet's format.
+reads predictions in ScanNet's format, ``nuscenes_submission`` writes them in nuScenes's.
 """
 
 from ..runtime.lazy_names import lazy_names

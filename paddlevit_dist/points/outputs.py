@@ -14,8 +14,8 @@ from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
 from .data.scene import Scene
 from .data.scenes import PreparedScenes
 from .inputs import KITTI, LAS, InputScenes, SceneInputs
+from .nuscenes_submission import is_submittable, write_submission_labels, write_submission_meta
 from .prepare.las import write_classified
-from .prepare.nuscenes import is_submittable, write_submission_labels, write_submission_meta
 from .prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from .prepare.semantic_kitti import get_prediction_path, get_scan_name, write_labels
 

@@ -1,6 +1,7 @@
 """Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once.
 
-The keys are fields of classes: in ``every_run`` for every task, in ``images/settings.py`` and others for one kind.
+The keys are fields of classes: in ``every_run`` and ``optimizer_keys`` for every task, in ``images/settings.py`` and
+others for one kind.
 
 - ``key``: a key as a field of a class, and the parsing of its value
 - ``table``: tables of keys with their rules; the tree of a configuration and its YAML

@@ -243,6 +243,8 @@ class InstanceMetrics(PerSampleMetrics):
         instance_classes: classes that have instances, in any order; all others are void for matching.
     """
 
+    num_arrays = 3  #: number of arrays that ``per_sample`` of this class returns; a derived class may append others
+
     def __init__(self, class_names: list[str], instance_classes: Sequence[int]) -> None:
         super().__init__()
         self.class_names = class_names
@@ -311,7 +313,7 @@ class InstanceMetrics(PerSampleMetrics):
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the per-sample arrays as a table that can be saved."""
-        statistics, losses, tables = table[:3]
+        statistics, losses, tables = table[: self.num_arrays]
         decisions = {
             name: np.concatenate([scene[column] for scene in tables])
             for column, name in enumerate(InstanceMatchTable._fields[:4])

@@ -19,18 +19,19 @@ from ..data.scene import IGNORED
 from .metrics import InstanceMetrics, InstancePrediction
 
 _LEAST_FREE = 0.5  # share of an instance outside of better ones below which it is dropped
+_MEANS = ("PQ", "SQ", "RQ", "PQ dagger")  # of all classes: a run needs them to choose its best checkpoint
 
 
 class _Segments(NamedTuple):
     """The segments of a scene.
 
     Attributes:
-        rows: int64 (points,), segment of each point, -1 for none.
+        segment_ids: int64 (points,), index of the segment of each point, -1 for none.
         classes: int64 (segments,).
         sizes: int64 (segments,), in points.
     """
 
-    rows: np.ndarray
+    segment_ids: np.ndarray
     classes: np.ndarray
     sizes: np.ndarray
 
@@ -95,16 +96,16 @@ def count_segments(
     true_class, classes = true_class[labeled], classes[labeled]
     same = true_class == classes
     pairs, shared = np.unique(
-        truth.rows[same] * max(len(predicted.sizes), 1) + predicted.rows[same], return_counts=True
+        truth.segment_ids[same] * max(len(predicted.sizes), 1) + predicted.segment_ids[same], return_counts=True
     )
-    true_rows, rows = np.divmod(pairs, max(len(predicted.sizes), 1))
-    iou = shared / (truth.sizes[true_rows] + predicted.sizes[rows] - shared)
+    true_ids, predicted_ids = np.divmod(pairs, max(len(predicted.sizes), 1))
+    iou = shared / (truth.sizes[true_ids] + predicted.sizes[predicted_ids] - shared)
     is_match = iou > 0.5  # at most one for each segment
-    matched_classes = truth.classes[true_rows[is_match]]
+    matched_classes = truth.classes[true_ids[is_match]]
     counts = [matched_classes]
-    for segments, found in ((predicted, rows), (truth, true_rows)):
+    for segments, paired_ids in ((predicted, predicted_ids), (truth, true_ids)):
         is_error = segments.sizes >= min_points
-        is_error[found[is_match]] = False
+        is_error[paired_ids[is_match]] = False
         counts.append(segments.classes[is_error])
     counts += [classes[same], true_class, classes[classes >= 0]]
     sums = np.bincount(matched_classes, iou[is_match], minlength=number)
@@ -117,13 +118,15 @@ def _find_segments(classes: np.ndarray, instances: np.ndarray, is_thing: np.ndar
     numbers = np.where(is_thing[kinds], np.maximum(instances[valid], -1).astype(np.int64) + 1, 0)
     step = int(numbers.max(initial=0)) + 1
     keys, inverse, sizes = np.unique(kinds * step + numbers, return_inverse=True, return_counts=True)
-    rows = np.full(len(classes), -1, np.int64)
-    rows[valid] = inverse.reshape(-1)
-    return _Segments(rows, keys // step, sizes)
+    segment_ids = np.full(len(classes), -1, np.int64)
+    segment_ids[valid] = inverse.reshape(-1)
+    return _Segments(segment_ids, keys // step, sizes)
 
 
 class PanopticMetrics(PerSampleMetrics):
-    """Counts of matched, false and missed segments of scenes, gathered from all ranks by ``compute``.
+    """Counts of matched, false and missed segments of scenes.
+
+    It keeps no ``state``: ``compute`` gathers the tables of scenes from all ranks.
 
     Means are over the classes that have a segment, or for PQ dagger a point; semantic-kitti-api counts others as 0.
 
@@ -151,17 +154,22 @@ class PanopticMetrics(PerSampleMetrics):
         self._ious.append(ious)
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Return the values of ``intervals.panoptic_scores`` as fractions, without classes that have none.
+        """Return the values of ``intervals.panoptic_scores`` as fractions; those without a segment are omitted.
 
-        Every rank must call this. Sums of IoU are rounded once, so that the order of scenes does not matter.
+        Means over all classes are 0 if there is no segment at all. Every rank must call this. Sums of IoU are rounded
+        once, so that the order of scenes does not matter.
+
+        Args:
+            state: ignored.
         """
-        tables = [np.concatenate(arrays) for arrays in zip(*all_gather(self.per_sample()))]
-        counts = tables[0].sum(axis=0)
-        ious = np.array([math.fsum(column) for column in tables[1].T.tolist()])
-        scores = panoptic_scores(counts[None], ious[None], self.class_names, self.is_thing)(np.ones((1, 1)))
+        gathered = all_gather(self.per_sample())  # counts and IoU of each rank's scenes
+        counts = np.concatenate([rank_counts for rank_counts, _ in gathered]).sum(axis=0)
+        ious = np.concatenate([rank_ious for _, rank_ious in gathered])  # (scenes, classes)
+        sums = np.array([math.fsum(column) for column in ious.T.tolist()])
+        scores = panoptic_scores(counts[None], sums[None], self.class_names, self.is_thing)(np.ones((1, 1)))
         values = {name: float(column[0]) for name, column in scores.items()}
-        absent = {f"PQ {name}" for name in self.class_names if np.isnan(values[f"PQ {name}"])}
-        return {name: float(np.nan_to_num(value)) for name, value in values.items() if name not in absent}
+        values.update({name: 0.0 for name in _MEANS if np.isnan(values[name])})
+        return {name: value for name, value in values.items() if not np.isnan(value)}
 
     def per_sample(self) -> list[np.ndarray]:
         """Return the two results of ``count_segments`` for each scene."""
@@ -219,12 +227,13 @@ class InstanceAndPanopticMetrics(InstanceMetrics):
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> dict[str, np.ndarray]:
         """Return the value of each metric in each bootstrap draw, (draws,)."""
-        return {**super().bootstrap_values(table, weights), **self.panoptic.bootstrap_values(table[3:], weights)}
+        segments = table[self.num_arrays :]
+        return {**super().bootstrap_values(table, weights), **self.panoptic.bootstrap_values(segments, weights)}
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> Any:
         """Return the per-sample arrays as a table that can be saved."""
         samples = super().to_sample_table(table)
-        segments = {"segment_counts": table[3], "segment_ious": table[4]}
+        segments = dict(zip(("segment_counts", "segment_ious"), table[self.num_arrays :]))
         return samples._replace(arrays={**samples.arrays, **segments})
 
     def summary(self, values: dict[str, float]) -> str:

@@ -16,7 +16,7 @@ from .channels import ALL, USUAL
 from .coordinates import StoredPoints, as_given
 from .listing import SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
 from .numpy_tables import load_array, split_columns
-from .nuscenes import NuScenesReader, has_tables
+from .nuscenes import NuScenesReader, is_nuscenes
 from .s3dis import S3disReader
 from .scannet import ScanNetReader
 from .semantic_kitti import SemanticKittiReader
@@ -78,7 +78,6 @@ def load_arrays(path: str) -> list[np.ndarray]:
         UserError: the file is unreadable, damaged, or not a tuple of numpy arrays; nothing is executed.
     """
     read_content(path, 0)  # rejects pipes
-    read_content(path, 0)  # no pipe
     with open_torch_file(path) as value:
         if isinstance(value, (tuple, list)) and all(isinstance(item, np.ndarray) for item in value):
             return list(value)
@@ -229,7 +228,7 @@ def detect_format(root: str) -> str:
     Raises:
         UserError: there is no known format, or several.
     """
-    if has_tables(root):  # instead of walking through its millions of files
+    if is_nuscenes(root):  # instead of walking through its millions of files
         return NuScenesReader.kind
     examples_by_format: dict[str, str] = {}
     for number, (folder, subfolders, names) in enumerate(os.walk(root, followlinks=True)):

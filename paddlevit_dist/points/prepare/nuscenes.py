@@ -1,4 +1,4 @@
-"""nuScenes-lidarseg: its tables, files, sixteen challenge classes and splits; predictions as its benchmark wants them.
+"""nuScenes-lidarseg: its tables, files, sixteen challenge classes and splits.
 
 Scans are ``samples/LIDAR_TOP/*.pcd.bin``, labels ``lidarseg/v1.0-trainval/TOKEN_lidarseg.bin``. Labels of Panoptic
 nuScenes are ``panoptic/v1.0-trainval/TOKEN_panoptic.npz``: 1,000 times the category plus the number of the object. The
@@ -9,19 +9,17 @@ arXiv 2109.03805; classes, splits and files are as in nuscenes-devkit (eval/lida
 eval/lidarseg/README.md).
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, read_content
+from ...runtime.files import read_content
 from ...runtime.text_files import iterate_rows
 from ..data.scene import AS_GIVEN, IGNORED, Scene
 from .channels import WITHOUT
@@ -84,8 +82,8 @@ _SCANS = "samples/LIDAR_TOP/"  # in file names of sample_data.json; the other sc
 SCAN_SUFFIX = ".pcd.bin"
 _COLUMNS = ("x", "y", "z", "intensity", "ring")
 _UNKNOWN = IGNORED - 1
-_LIDARSEG, _PANOPTIC = "lidarseg", "panoptic"  # tables of labels, and their folders
-_SCENE_NAME = re.compile(r"scene-\d{4}_[0-9a-f]{32}")
+LIDARSEG, PANOPTIC = "lidarseg", "panoptic"  # tables of labels, and their folders
+SCENE_NAME = re.compile(r"scene-\d{4}_[0-9a-f]{32}")
 _Table = TypeVar("_Table", bound=msgspec.Struct)
 
 
@@ -130,9 +128,9 @@ class NuScenesReader(SceneReader):
 
     def __init__(self, choices: SceneChoices | None = None, kind: str | None = None) -> None:
         super().__init__(replace(choices or SceneChoices(), gray=True), kind)
-        self.label = self.choices.label or _LIDARSEG
-        if self.label not in (_LIDARSEG, _PANOPTIC, WITHOUT):
-            raise UserError(f"--label={self.label}: expected {_LIDARSEG}, {_PANOPTIC} or {WITHOUT}")
+        self.label = self.choices.label or LIDARSEG
+        if self.label not in (LIDARSEG, PANOPTIC, WITHOUT):
+            raise UserError(f"--label={self.label}: expected {LIDARSEG}, {PANOPTIC} or {WITHOUT}")
         self.class_by_number: tuple[int, ...] = ()  # class of each number in the files of labels
         self._splits: dict[str, str] = {}  # by name of the scan
         self._label_files: dict[str, str] = {}  # by path of the scan
@@ -175,7 +173,7 @@ class NuScenesReader(SceneReader):
                 continue
             drive = samples.get(row.sample_token, "")
             name = f"{drive}_{row.token}"
-            if not _SCENE_NAME.fullmatch(name):
+            if not SCENE_NAME.fullmatch(name):
                 raise UserError(
                     f"{tables}/sample_data.json: {row.filename} has drive '{drive}' and token '{row.token}', expected "
                     "a name like scene-0061 and 32 hexadecimal digits; extract the archive of metadata again"
@@ -183,7 +181,7 @@ class NuScenesReader(SceneReader):
             scans.append((drive, row.timestamp, name, os.path.join(root, row.filename)))
             self._splits[name] = _find_split(version, drive)
         if version != _TEST_VERSION and self.labeled:
-            self._read_labels(root, tables, {name[-32:]: path for *_, name, path in scans})
+            self._read_labels(root, tables, {get_token(name): path for *_, name, path in scans})
         return {name: path for _, _, name, path in sorted(scans)}
 
     def _read_labels(self, root: str, tables: str, paths: dict[str, str]) -> None:
@@ -241,7 +239,7 @@ class NuScenesReader(SceneReader):
             raise UserError(
                 f"{source.files[1]} has {len(labels):,} labels, its scan {len(table):,} points; extract both again"
             )
-        if self.label == _LIDARSEG:
+        if self.label == LIDARSEG:
             return self.build_scene(source, columns, self._map_classes(source.files[1], labels))
         semantic = self._map_classes(source.files[1], labels // 1000)
         is_object = (labels % 1000 > 0) & (semantic >= 0)
@@ -249,7 +247,7 @@ class NuScenesReader(SceneReader):
 
     def _read_numbers(self, path: str) -> np.ndarray:
         """Read a file of labels, unsigned integers (points,)."""
-        if self.label == _LIDARSEG:
+        if self.label == LIDARSEG:
             return np.frombuffer(read_content(path), np.uint8)
         arrays = read_arrays(path)
         labels = arrays.get("data") if isinstance(arrays, dict) else None
@@ -267,9 +265,14 @@ class NuScenesReader(SceneReader):
         return classes
 
 
-def has_tables(root: str) -> bool:
+def is_nuscenes(root: str) -> bool:
     """Return True if a folder has tables of nuScenes."""
     return any(_has_tables(root, version) for version in (*_VAL_DRIVES_BY_VERSION, _TEST_VERSION))
+
+
+def get_token(name: str) -> str:
+    """Return the token of a scan from its name, as ``NuScenesReader`` gives it."""
+    return name.rpartition("_")[2]
 
 
 def _has_tables(root: str, version: str) -> bool:
@@ -286,71 +289,11 @@ def _read_table(folder: str, name: str, row: type[_Table]) -> Iterator[_Table]:
     """Iterate over the rows of a table; raise a ``UserError`` if it cannot be read."""
     path = os.path.join(folder, f"{name}.json")
     advice = "the archive of metadata"
-    if name in (_LIDARSEG, _PANOPTIC, "category"):
-        advice = f"the archive of {'Panoptic nuScenes' if name == _PANOPTIC else 'nuScenes-lidarseg'}"
+    if name in (LIDARSEG, PANOPTIC, "category"):
+        advice = f"the archive of {'Panoptic nuScenes' if name == PANOPTIC else 'nuScenes-lidarseg'}"
     try:
         yield from iterate_rows(path, row)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}; extract {advice}") from error
     except ValueError as error:
         raise UserError(f"{path} is not a table of nuScenes: {error}; extract {advice} again") from error
-
-
-def is_submittable(name: str, class_names: list[str]) -> bool:
-    """Return True if the benchmark takes predictions of these classes for a scan of this name."""
-    return tuple(class_names) == CLASS_NAMES and _SCENE_NAME.fullmatch(name) is not None
-
-
-def write_submission_labels(
-    folder: Path, split: str, name: str, classes: np.ndarray, instances: np.ndarray | None = None
-) -> None:
-    """Write the predicted classes of a scan, or classes and instances, where the benchmark expects them.
-
-    The benchmark of classes refuses points without one: they get the first.
-
-    Args:
-        folder: folder of the submission.
-        split: train, val or test.
-        name: name of the scan, as ``NuScenesReader`` gives it.
-        classes: integers (points,), numbers of ``CLASS_NAMES``; negative for none.
-        instances: integers (points,), negative for none; all points of an instance have the same class. None: the task
-            does not predict instances.
-    """
-    kind, suffix = (_LIDARSEG, "bin") if instances is None else (_PANOPTIC, "npz")
-    path = folder / kind / split / f"{name[-32:]}_{kind}.{suffix}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as file:
-        if instances is None:
-            file.write((np.maximum(classes, 0) + 1).astype(np.uint8).tobytes())
-        else:
-            np.savez_compressed(file, data=_number_segments(classes, instances))
-
-
-def _number_segments(classes: np.ndarray, instances: np.ndarray) -> np.ndarray:
-    """Return 1,000 times the class, from 1, plus the instance in its class, from 1 to 999; uint16 (points,).
-
-    A point without a class, or of one more instance, has 0.
-    """
-    numbers = 1000 * (np.maximum(classes, -1).astype(np.int64) + 1)
-    for label in np.unique(classes[instances >= 0]):
-        members = np.flatnonzero((classes == label) & (instances >= 0))
-        _, places = np.unique(instances[members], return_inverse=True)
-        places = places.reshape(-1) + 1
-        numbers[members] = np.where(places < 1000, numbers[members] + places, 0)
-    return numbers.astype(np.uint16)
-
-
-def write_submission_meta(folder: Path, split: str, has_instances: bool = False) -> str:
-    """Write ``submission.json``, which says that predictions are from laser scans of nuScenes only.
-
-    Returns:
-        Name of the folder of labels in ``folder``.
-    """
-    names = ("use_camera", "use_lidar", "use_radar", "use_map", "use_external")
-    meta: dict[str, object] = {name: name == "use_lidar" for name in names}
-    if has_instances:
-        meta["task"] = "segmentation"
-    (folder / split).mkdir(parents=True, exist_ok=True)
-    with atomic_file(folder / split / "submission.json") as file:
-        file.write(json.dumps({"meta": meta}).encode())
-    return _PANOPTIC if has_instances else _LIDARSEG

@@ -32,13 +32,13 @@ class ComponentDecision(NamedTuple):
         name: what it is about.
         before: mean Dice, of all classes for the foreground, else of this one.
         after: the same with the largest component only.
-        is_kept: whether smaller components are removed.
+        removes_smaller: whether smaller components are to be removed.
     """
 
     name: str
     before: float
     after: float
-    is_kept: bool
+    removes_smaller: bool
 
 
 def find_labels(names: Sequence[str], groups: Mapping[str, Labels]) -> list[Labels]:
@@ -129,14 +129,15 @@ def decide_components(pairs: LabelPairs) -> list[ComponentDecision]:
     decisions: list[ComponentDecision] = []
     current = _score(pairs, groups, [])
     for name in [FOREGROUND, *(classes if len(classes) > 1 else ())]:
-        kept = [decision.name for decision in decisions if decision.is_kept]
-        if name in kept:
+        removed = [decision.name for decision in decisions if decision.removes_smaller]
+        if name in removed:
             continue
-        changed, value = _score(pairs, groups, [*kept, name]), "Dice" if name == FOREGROUND else f"Dice {name}"
+        changed, value = _score(pairs, groups, [*removed, name]), "Dice" if name == FOREGROUND else f"Dice {name}"
         is_better = changed.get(value, 0.0) > current.get(value, 0.0)
         if name == FOREGROUND:
-            by_class = [f"Dice {each}" for each in classes if f"Dice {each}" in current]
-            is_better = is_better and all(changed[each] >= current[each] for each in by_class)
+            # A class of no true label map has no Dice once all its predictions are removed.
+            scored = [f"Dice {each}" for each in classes if {f"Dice {each}"} <= current.keys() & changed.keys()]
+            is_better = is_better and all(changed[each] >= current[each] for each in scored)
         decisions.append(ComponentDecision(name, current.get(value, 0.0), changed.get(value, 0.0), is_better))
         current = changed if is_better else current
     return decisions

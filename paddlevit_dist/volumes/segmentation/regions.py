@@ -1,6 +1,6 @@
 """Regions: unions of labels, such as all parts of a tumor, each predicted by a separate output."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from ...runtime.errors import UserError
@@ -117,26 +117,28 @@ def _is_number(value: Any) -> bool:
 
 def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list[int]:
     """Return the sorted numbers of one region."""
-    for problem in _find_problems(value, ignored):
+    problem = _find_problem(value, ignored)
+    if problem:
         raise UserError(
             f"{file}: region '{name}' is {value!r}: {problem}; expected different whole numbers from 1 to {_LARGEST:,}"
         )
     return sorted(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _find_problems(value: Any, ignored: int | None) -> Iterator[str]:
+def _find_problem(value: Any, ignored: int | None) -> str | None:
     members = value if isinstance(value, (list, tuple)) else [value]
     wrong = [member for member in members if not _is_number(member)]
     if not members:
-        yield "it has no number"
-    elif wrong and wrong[0] == 0 and not isinstance(wrong[0], bool):
-        yield "0 is the background, which belongs to no region"
-    elif wrong:
-        yield f"{wrong[0]!r} is not a label's number"
-    elif len(set(members)) < len(members):
-        yield "a number occurs twice"
-    elif ignored in members:
-        yield f"{ignored} is the number of the label 'ignore'"
+        return "it has no number"
+    if wrong and wrong[0] == 0 and not isinstance(wrong[0], bool):
+        return "0 is the background, which belongs to no region"
+    if wrong:
+        return f"{wrong[0]!r} is not a label's number"
+    if len(set(members)) < len(members):
+        return "a number occurs twice"
+    if ignored in members:
+        return f"{ignored} is the number of the label 'ignore'"
+    return None
 
 
 def _read_order(file: str, names: Sequence[str], order: Any, numbers: Sequence[int]) -> list[int]:

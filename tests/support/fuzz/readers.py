@@ -103,6 +103,7 @@ _TABLE = [
     Reader("DICOM", volumes.make_series, volumes.read),
     Reader("volumes with landmarks", volumes.make_data, volumes.read_data),
     Reader("landmarks", volumes.make_landmarks, volumes.read_landmarks, is_text=True),
+    Reader("labels and regions of nnU-Net", volumes.make_descriptions, volumes.read_descriptions, is_text=True),
     Reader("scores of classes", results.make_scores, results.read_table, is_text=True),
     Reader("best classes", results.make_classes, results.read_table),
     Reader("YOLO's results", results.make_yolo, results.read_yolo_results, is_text=True),

@@ -1,5 +1,7 @@
 """Volumes and landmarks, for the table."""
 
+import json
+
 import numpy as np
 
 from paddlevit_dist.runtime.errors import UserError
@@ -7,6 +9,8 @@ from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.dataset import VolumeOptions
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
 from paddlevit_dist.volumes.reading import list_parts, list_volumes, read_volume
+from paddlevit_dist.volumes.segmentation.nnunet import read_description
+from support import nnunet_folders
 from support.volume_files import write_landmarks, write_series, write_volume
 
 _SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
@@ -70,3 +74,17 @@ def read_landmarks(folder):
     for name in _TEXTS:
         found = landmark_files.read(str(folder / name))
         assert any(position is not None for position in found.positions.values())
+
+
+def make_descriptions(folder):
+    for name, description in (("labels", nnunet_folders.SECOND), ("regions", nnunet_folders.REGIONS)):
+        (folder / f"{name}.json").write_text(json.dumps({**description, "file_ending": ".nii.gz", "numTraining": 3}))
+    return sorted(folder.iterdir())
+
+
+def read_descriptions(folder):
+    for file in sorted(folder.iterdir()):
+        found = read_description(str(file))
+        outputs = len(found.regions) or len(found.numbers)
+        assert found.numbers[0] == 0 and len(found.class_names) == outputs and found.ignored not in found.numbers
+        assert all(0 < label < len(found.numbers) for region in found.regions for label in region.labels)

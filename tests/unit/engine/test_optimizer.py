@@ -1,5 +1,7 @@
 """Optimizer updates against the papers' formulas in numpy, and their state under structured names."""
 
+from typing import get_args, get_type_hints
+
 import numpy as np
 import paddle
 import pytest
@@ -13,9 +15,9 @@ from paddlevit_dist.engine.optimizer import (
     freeze,
 )
 from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
-from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.optimizer_keys import OptimizerSection
 from paddlevit_dist.tasks.model import Model
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
@@ -57,39 +59,6 @@ def expected_step(name, weight, gradient, state, step, decay):
     mean, square = state["m"] / (1 - BETAS[0] ** step), state["s"] / (1 - BETAS[1] ** step)
     shrunk = weight * (1 - RATE * decay) if name == "AdamW" else weight
     return shrunk - RATE * mean / (np.sqrt(square) + EPSILON)
-
-
-@pytest.mark.parametrize(
-    "name, options, has_lists",
-    [
-        ("AdamW", {}, True),
-        ("AdamW", {"FUSED": False}, False),
-        ("Adam", {}, False),  # Paddle has no operation for it
-        ("SGD", {}, True),
-        ("SGD", {"FUSED": False}, False),
-        ("SGD", {"DAMPENING": 0.5}, False),
-        ("Lion", {}, True),
-        ("LAMB", {}, False),
-    ],
-)
-@pytest.mark.parametrize("is_sharded", [False, True])
-def test_each_optimizer_says_whether_it_has_a_step_by_lists(name, options, has_lists, is_sharded, monkeypatch):
-    exchanges = []
-    monkeypatch.setattr(Shards, "exchange_trained", lambda shards: exchanges.append(1))
-    model = Small()
-    shards = Shards(model) if is_sharded else None  # of one process: it owns all
-    optimizer = build_optimizer(CfgNode({**settings(name), **options}), model, None, DECAY, shards=shards)
-    before = {key: p.numpy().copy() for key, p in model.named_parameters()}
-    make_gradients(model, 1)
-    step = optimizer.foreach_step()
-    assert (step is not None) == has_lists
-    if step is not None:
-        gradients = step.gradients()
-        assert step.accepts(gradients)
-        step.snapshot(gradients)()
-        step.apply(RATE, gradients)
-        assert all((p.numpy() != before[key]).any() for key, p in model.named_parameters())
-        assert len(exchanges) == is_sharded
 
 
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])
@@ -459,3 +428,18 @@ def test_muon_says_which_parameters_it_updates_and_refuses_a_model_without_block
     ]
     with pytest.raises(UserError, match="no trained matrices in numbered blocks"):
         build_optimizer(settings("Muon"), Small(), None, DECAY)
+
+
+def test_each_name_of_the_settings_builds_an_optimizer_and_no_other_does():
+    names = get_args(get_type_hints(OptimizerSection)["NAME"])
+    classes = {name: type(build_optimizer(settings(name), Stem(), None, DECAY)).__name__ for name in names}
+    assert classes == {
+        "AdamW": "FusedAdamW",
+        "Adam": "FusedAdam",
+        "SGD": "FusedMomentum",
+        "Lion": "ListOptimizer",
+        "LAMB": "Lamb",
+        "Muon": "JointOptimizer",
+    }
+    with pytest.raises(ValueError, match="TRAIN.OPTIMIZER.NAME Adamax, but no branch builds it"):
+        build_optimizer(settings("Adamax"), Stem(), None, DECAY)

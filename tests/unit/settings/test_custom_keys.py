@@ -7,7 +7,7 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError, registry
-from paddlevit_dist.registration import register_dataset, register_model, register_task
+from paddlevit_dist.register import register_dataset, register_model, register_task
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.settings.help import help_text

@@ -24,9 +24,10 @@ CLASS = 'class TrainSection(Section):\n    """Keys of TRAIN."""\n'
 def new_key(monkeypatch):
     """Add the field of CONTRIBUTING to a copy of the module with the keys of every run."""
     (block,) = re.findall(r"```text\n( +MIN_CHANGE.*?)```", CONTRIBUTING.read_text(encoding="utf-8"), re.DOTALL)
-    source = inspect.getsource(every_run).replace("from .key import", "from paddlevit_dist.settings.key import")
+    source = inspect.getsource(every_run)
     assert CLASS in source
     copy = ModuleType("every_run_with_a_key")
+    copy.__package__ = every_run.__package__  # for its relative imports
     exec(source.replace(CLASS, CLASS + textwrap.indent(textwrap.dedent(block), "    ")), vars(copy))
     table = dataclasses.replace(engine_settings.TABLE, keys=rows(copy.RunSettings))
     others = registry.common_tables()[1:]

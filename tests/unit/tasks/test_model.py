@@ -7,7 +7,7 @@ from paddle import nn
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.optimizer import decay_groups
 from paddlevit_dist.models import create_model, model_options, variant_options
-from paddlevit_dist.registration import register_model
+from paddlevit_dist.register import register_model
 from paddlevit_dist.registry import MODELS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model, as_model

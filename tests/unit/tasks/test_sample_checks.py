@@ -8,7 +8,7 @@ from support.bad_samples import Changed
 from support.processes import ROOT
 from support.small_runs import build
 
-from paddlevit_dist import registration, registry, settings
+from paddlevit_dist import register, registry, settings
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.images.data.image_dataset import ImageDataset
@@ -120,7 +120,7 @@ class Exposing(ImageDataset):
 
 
 def test_labels_that_a_dataset_exposes_are_checked_when_it_is_opened(tmp_path):
-    registration.register_dataset("exposing", Exposing)
+    register.register_dataset("exposing", Exposing)
     try:
         values = settings.load(["-dataset=exposing", "-num_classes=3"]).values
         with pytest.raises(UserError, match="^val photo 2 has label -1, but dataset exposing has 3 classes"):

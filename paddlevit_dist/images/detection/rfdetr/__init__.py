@@ -1,4 +1,4 @@
-"""RF-DETR: a DINOv2 that attends in windows, and LW-DETR's decoder.
+"""RF-DETR: DINOv2 with windowed attention, and LW-DETR's decoder.
 
 - ``network``: the model; ``projector``: from the backbone's maps to one; ``key_names``: the authors' names
 - ``criterion``: the losses

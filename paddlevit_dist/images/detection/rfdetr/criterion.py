@@ -53,14 +53,14 @@ class GroupCriterion(VarifocalCriterion):
     def class_sums(self, heads: HeadOutputs, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
         """Return ``class``, the loss of classes, and ``iou``, the IoU of matched boxes, (heads,) each.
 
-        The target of an object's class is its query's score to the power 1 / 4 times the IoU to the power 3 / 4. Other
-        scores have a weight that is their square.
+        The target of an object's class is its query's score to the power 1 / 4 times the IoU to the power 3 / 4. The
+        negative term, log(1 - score), has the square of the score as weight, and for an object's class 1 - target.
         """
         with paddle.no_grad():
             overlap = paired_iou(center_to_corners(heads.boxes), center_to_corners(matched.boxes)) * matched.matched
             one_hot = F.one_hot(matched.classes, self.num_classes + 1)[..., :-1].astype(heads.logits.dtype)
             target = F.sigmoid(heads.logits) ** _ALPHA * (overlap ** (1 - _ALPHA)).unsqueeze(-1)
             target = paddle.clip(target, min=_LEAST) * one_hot
-        others = F.sigmoid(heads.logits) ** _GAMMA * (1 - one_hot) + (one_hot - target)
-        losses = others * F.softplus(heads.logits) + target * F.softplus(-heads.logits)
+        negative_weights = F.sigmoid(heads.logits) ** _GAMMA * (1 - one_hot) + (one_hot - target)
+        losses = negative_weights * F.softplus(heads.logits) + target * F.softplus(-heads.logits)
         return {"class": losses.sum(axis=[1, 2, 3]), "iou": overlap.sum(axis=[1, 2])}

@@ -1,4 +1,4 @@
-"""RF-DETR: a DINOv2 that attends in windows, and a decoder whose queries start at the best cells of one map.
+"""RF-DETR: DINOv2 with windowed attention, and a decoder whose queries start at the best cells of one map.
 
 Sources: Robinson et al., RF-DETR, arXiv 2511.09554, with the code of roboflow/rf-detr; Chen et al., LW-DETR, arXiv
 2406.03458; Chen et al., Group DETR, ICCV 2023, arXiv 2207.13085.
@@ -96,9 +96,9 @@ class RfDetr(QueryDetector):
         backbone: name of a Vision Transformer.
         backbone_options: options of that model.
         embed_dim: width of the decoder.
-        num_heads: heads of the attention among queries.
-        sampling_heads: heads of the attention to points of the map.
-        points: points of a query and head.
+        num_heads: heads of the self-attention of queries.
+        sampling_heads: heads of the deformable cross-attention.
+        points: sampling points per query and head.
         feedforward: hidden width of the decoder's MLPs.
         decoder_layers: number of decoder layers.
         num_queries: largest number of objects detected in an image.
@@ -184,13 +184,13 @@ class RfDetr(QueryDetector):
             the outputs of all layers (``layer_``) and of the encoder for the criterion.
 
         """
-        memory, grid = self.memory(images)
+        memory, grid = self.encode(images)
         groups = 1 if targets is None else self.groups
-        selected = [self.select(memory, grid, group) for group in range(groups)]
+        selected = [self.select_queries(memory, grid, group) for group in range(groups)]
         logits, starts = (paddle.concat(parts, axis=1) for parts in zip(*selected))
         number = groups * self.num_queries
-        offsets = single_or_double(self.refpoint_embed.weight[:number]).unsqueeze(0)
-        references = move_boxes(without_gradient(starts), offsets)
+        deltas = single_or_double(self.refpoint_embed.weight[:number]).unsqueeze(0)
+        references = apply_deltas(without_gradient(starts), deltas)
         waves = [sine_waves(2 * math.pi * references[..., axis], self.embed_dim // 2) for axis in (1, 0, 2, 3)]
         position = self.ref_point_head(paddle.concat(waves, axis=-1).astype(memory.dtype))
         x = self.query_feat.weight[:number].unsqueeze(0).astype(memory.dtype) + paddle.zeros_like(position)
@@ -199,7 +199,7 @@ class RfDetr(QueryDetector):
             x = layer(x, position, references, memory, [grid])
             hidden.append(self.norm(x))
         decoded = paddle.stack(hidden)  # (L, N, queries, dim)
-        layer_boxes = move_boxes(references, single_or_double(self.bbox_embed(decoded)))
+        layer_boxes = apply_deltas(references, single_or_double(self.bbox_embed(decoded)))
         outputs = {"layer_logits": self.class_embed(decoded), "layer_boxes": layer_boxes}
         outputs.update({"encoder_logits": logits, "encoder_boxes": starts})
         return {"logits": outputs["layer_logits"][-1], "boxes": layer_boxes[-1], **outputs}
@@ -208,7 +208,7 @@ class RfDetr(QueryDetector):
         """Count the cells of the map for an image of this size."""
         return (height // self.stride) * (width // self.stride)
 
-    def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, tuple[int, int]]:
+    def encode(self, images: paddle.Tensor) -> tuple[paddle.Tensor, tuple[int, int]]:
         """Return the decoder's memory, (N, cells, dim), and height and width of its map."""
         height, width = images.shape[2:]
         if height % self.side_multiple or width % self.side_multiple:
@@ -220,7 +220,9 @@ class RfDetr(QueryDetector):
         x = self.projector(paddle.concat(self.backbone.features(images), axis=1))
         return x.flatten(2).transpose([0, 2, 1]), (x.shape[2], x.shape[3])
 
-    def select(self, memory: paddle.Tensor, grid: tuple[int, int], group: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def select_queries(
+        self, memory: paddle.Tensor, grid: tuple[int, int], group: int
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Select the best cells as queries of a group.
 
         Returns:
@@ -239,20 +241,20 @@ class RfDetr(QueryDetector):
         logits = self.enc_out_class_embed[group](cells)  # (N, cells, classes)
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
         images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
-        places = (best + paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total).flatten()
+        indices = (best + paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total).flatten()
         shape = [-1, self.num_queries]
-        content = paddle.gather(cells.flatten(0, 1), places).reshape([*shape, self.embed_dim])
-        scores = paddle.gather(logits.flatten(0, 1), places).reshape([*shape, logits.shape[2]])
+        content = paddle.gather(cells.flatten(0, 1), indices).reshape([*shape, self.embed_dim])
+        scores = paddle.gather(logits.flatten(0, 1), indices).reshape([*shape, logits.shape[2]])
         deltas = single_or_double(self.enc_out_bbox_embed[group](content))
         chosen = paddle.gather(anchors.astype(deltas.dtype), best.flatten()).reshape([*shape, 4])
-        return scores, move_boxes(chosen, deltas)
+        return scores, apply_deltas(chosen, deltas)
 
     def best(self, outputs: Outputs) -> TopDetections:
         """Return the best pairs of a query and a class, as many as queries."""
         logits = outputs["logits"].astype("float32")
-        scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
+        scores, indices = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
         classes = logits.shape[2]
-        return TopDetections(places % classes, select_corners(outputs["boxes"], places // classes), scores)
+        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""
@@ -299,10 +301,10 @@ class RfDetr(QueryDetector):
         return HeadMlp(self.embed_dim, self.embed_dim, 4, 3, starts_at_zero=True)
 
 
-def move_boxes(boxes: paddle.Tensor, offsets: paddle.Tensor) -> paddle.Tensor:
-    """Move boxes (..., 4) of center, width and height by offsets in sizes of the box, and scale by exponentials."""
-    center = offsets[..., :2] * boxes[..., 2:] + boxes[..., :2]
-    return paddle.concat([center, paddle.exp(offsets[..., 2:]) * boxes[..., 2:]], axis=-1)
+def apply_deltas(boxes: paddle.Tensor, deltas: paddle.Tensor) -> paddle.Tensor:
+    """Move the centers of boxes (..., 4) by deltas (..., 4) in sizes of the box, and scale them by exponentials."""
+    center = deltas[..., :2] * boxes[..., 2:] + boxes[..., :2]
+    return paddle.concat([center, paddle.exp(deltas[..., 2:]) * boxes[..., 2:]], axis=-1)
 
 
 def _anchors(height: int, width: int) -> np.ndarray:

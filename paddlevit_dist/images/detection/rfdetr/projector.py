@@ -1,7 +1,8 @@
 """RF-DETR's projector, which joins the maps of a plain Vision Transformer to one.
 
 Source: Chen et al., LW-DETR, arXiv 2406.03458, section 3.1 and figure 2, with the authors' ``MultiScaleProjector``;
-its block is YOLOv8's C2f with layer norms.
+its block is YOLOv8's C2f with layer norms. ``bn`` (here a layer norm), ``cv1``, ``cv2`` and ``m`` are the names of the
+authors' parameters.
 """
 
 import paddle
@@ -11,7 +12,7 @@ from paddle.nn import functional as F
 from ...models.layers import Conv2D
 from ...models.simple_pyramid import ChannelNorm
 
-_PAIRS = 3
+_BOTTLENECKS = 3
 
 
 class ConvLayerNormSiLU(nn.Layer):
@@ -27,7 +28,7 @@ class ConvLayerNormSiLU(nn.Layer):
         return F.silu(self.bn(self.conv(x)))
 
 
-class ConvPair(nn.Layer):
+class ProjectorBottleneck(nn.Layer):
     """Two convolutions of 3 x 3."""
 
     def __init__(self, channels: int):
@@ -40,20 +41,20 @@ class ConvPair(nn.Layer):
 
 
 class CrossStageBlock(nn.Layer):
-    """C2f: half of the channels pass consecutive pairs of convolutions, and all results are concatenated."""
+    """C2f: half of the channels pass consecutive bottlenecks, and all results are concatenated."""
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
         half = outputs // 2
         self.cv1 = ConvLayerNormSiLU(inputs, 2 * half, 1)
-        self.m = nn.LayerList([ConvPair(half) for _ in range(_PAIRS)])
-        self.cv2 = ConvLayerNormSiLU((2 + _PAIRS) * half, outputs, 1)
+        self.m = nn.LayerList([ProjectorBottleneck(half) for _ in range(_BOTTLENECKS)])
+        self.cv2 = ConvLayerNormSiLU((2 + _BOTTLENECKS) * half, outputs, 1)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Return (batch, outputs, height, width) of (batch, inputs, height, width)."""
         parts = self.cv1(x).chunk(2, axis=1)
-        for pair in self.m:
-            parts.append(pair(parts[-1]))
+        for bottleneck in self.m:
+            parts.append(bottleneck(parts[-1]))
         return self.cv2(paddle.concat(parts, axis=1))
 
 

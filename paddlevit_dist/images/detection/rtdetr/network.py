@@ -177,8 +177,8 @@ class RtDetr(QueryDetector):
             the outputs of all layers (``layer_``), of the encoder and of denoising for the criterion.
 
         """
-        memory, grids = self.memory(images)
-        starts, scores, chosen, content = self.select(memory, grids)
+        memory, grids = self.encode(images)
+        starts, scores, chosen, content = self.select_queries(memory, grids)
         denoising = targets.denoising if targets is not None else None
         blocked, extra, start, content = None, 0, without_gradient(starts), without_gradient(content)
         if denoising is not None:
@@ -197,7 +197,7 @@ class RtDetr(QueryDetector):
         """Count the cells of all maps for an image of this size."""
         return sum((height // stride) * (width // stride) for stride in self.strides)
 
-    def memory(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
+    def encode(self, images: paddle.Tensor) -> tuple[paddle.Tensor, list[tuple[int, int]]]:
         """Return the decoder's memory, (N, cells of all maps, dim), and height and width of the maps."""
         height, width = images.shape[2:]
         if height % self.side_multiple or width % self.side_multiple:
@@ -212,7 +212,7 @@ class RtDetr(QueryDetector):
         grids = [(x.shape[2], x.shape[3]) for x in maps]
         return paddle.concat([x.flatten(2).transpose([0, 2, 1]) for x in maps], axis=1), grids
 
-    def select(self, memory: paddle.Tensor, grids: Sequence[tuple[int, int]]):
+    def select_queries(self, memory: paddle.Tensor, grids: Sequence[tuple[int, int]]):
         """Select the best cells as queries.
 
         Returns:
@@ -231,10 +231,10 @@ class RtDetr(QueryDetector):
         best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
         images = memory.shape[0] if paddle.in_dynamic_mode() else paddle.shape(memory)[0]
         first = paddle.arange(images, dtype=best.dtype).unsqueeze(1) * total
-        places = (best + first).flatten()
+        indices = (best + first).flatten()
 
         def gather_best(values: paddle.Tensor) -> paddle.Tensor:
-            return paddle.gather(values.flatten(0, 1), places).reshape([*best.shape, values.shape[-1]])
+            return paddle.gather(values.flatten(0, 1), indices).reshape([*best.shape, values.shape[-1]])
 
         content = gather_best(cells)
         deltas = single_or_double(self.enc_bbox_head(content))
@@ -246,8 +246,8 @@ class RtDetr(QueryDetector):
         """Return the best pairs of a query and a class, one for each query."""
         logits = outputs["logits"].astype("float32")
         classes = logits.shape[2]
-        scores, places = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        return TopDetections(places % classes, select_corners(outputs["boxes"], places // classes), scores)
+        scores, indices = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
+        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""

@@ -98,7 +98,14 @@ def test_the_order_of_scenes_changes_no_bit():
         parts = scored(range(first)), scored(range(11, first - 1, -1))
         parts[1].merge(parts[0])
         assert parts[1].compute({}) == expected
-    assert PanopticMetrics(NAMES, THINGS, 50).compute({})["PQ"] == 0.0
+
+
+def test_means_without_a_segment_are_omitted_except_the_scores_of_a_run():
+    means = {"PQ": 0.0, "SQ": 0.0, "RQ": 0.0, "PQ dagger": 0.0}
+    assert PanopticMetrics(NAMES, THINGS, 50).compute({}) == means
+    metrics = PanopticMetrics(["car", "person"], [0, 1], 1)
+    metrics.update(*np.array([[0, 0], [4, 4], [0, 0], [2, 2]]))
+    assert metrics.compute({}) == {**dict.fromkeys(means, 1.0), "PQ things": 1.0, "PQ car": 1.0}
 
 
 def test_scores_of_a_draw_are_those_of_repeated_scenes():

@@ -103,7 +103,7 @@ def test_decisions_are_those_of_single_scores(tmp_path, description, change, kep
     pairs = make_folders(tmp_path, description, change)
     decisions = decide_components(pairs)
     assert [decision.name for decision in decisions][0] == "foreground" and len(decisions) == 3
-    assert [decision.name for decision in decisions if decision.is_kept] == kept
+    assert [decision.name for decision in decisions if decision.removes_smaller] == kept
     liver = next(decision for decision in decisions if decision.name == "liver")
     predicted, true = next(iter(pairs))
     expected = []
@@ -119,7 +119,22 @@ def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):
         return add_liver_far_away(labels)
 
     first, *others = decide_components(make_folders(tmp_path, SECOND, join))
-    assert first.is_kept and first.after > first.before and not any(decision.is_kept for decision in others)
+    assert (
+        first.removes_smaller
+        and first.after > first.before
+        and not any(decision.removes_smaller for decision in others)
+    )
+
+
+def test_a_class_of_no_true_map_whose_predictions_are_all_removed_is_no_loss(tmp_path):
+    def add_nowhere_true(labels):
+        labels[6, 4, 4] = 2  # joins liver and spleen
+        labels[0, 11, 12:] = 7
+        return labels
+
+    description = {**SECOND, "labels": {**SECOND["labels"], "kidney": 7}}
+    decisions = decide_components(make_folders(tmp_path, description, add_nowhere_true))
+    assert decisions[0].removes_smaller and decisions[0].after > decisions[0].before
 
 
 def test_predictions_without_labels_are_refused(tmp_path):

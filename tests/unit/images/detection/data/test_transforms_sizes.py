@@ -185,9 +185,9 @@ def test_sides_with_fewer_cells_than_queries_are_refused_before_it_trains(name):
     words = ["MODEL.NAME", name, "DATA.SHORTEST_SIDES", "[64]", "MODEL.NUM_QUERIES"]
     network = make_task(configured(*words, "10", "DATA.BATCH_SIDES", "[64]")).build_model(3)
     network.eval()
-    cells = {side: network.memory(paddle.zeros([1, 3, side, side]))[0].shape[1] for side in (16, 32, 48, 64)}
+    cells = {side: network.encode(paddle.zeros([1, 3, side, side]))[0].shape[1] for side in (16, 32, 48, 64)}
     assert all(network.count_cells(side, side) == number for side, number in cells.items())
-    assert network.count_cells(32, 64) == network.memory(paddle.zeros([1, 3, 32, 64]))[0].shape[1]
+    assert network.count_cells(32, 64) == network.encode(paddle.zeros([1, 3, 32, 64]))[0].shape[1]
 
     queries = str(cells[48])
     make_task(configured(*words, queries, "DATA.BATCH_SIDES", "[64, 48]")).build_model(3)

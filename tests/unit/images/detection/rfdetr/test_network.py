@@ -11,7 +11,7 @@ from support.golden import arrays, description, recipe
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.images.detection.rfdetr.network import RfDetr, move_boxes
+from paddlevit_dist.images.detection.rfdetr.network import RfDetr, apply_deltas
 from paddlevit_dist.runtime.errors import UserError
 
 GOLDEN, STORED = description("rfdetr"), arrays("rfdetr")
@@ -107,7 +107,7 @@ def test_losses_of_all_groups_and_gradients_are_the_authors(kind):
 
 def test_boxes_move_in_sizes_of_the_box():
     boxes = paddle.to_tensor([[0.5, 0.5, 0.2, 0.4]])
-    moved = move_boxes(boxes, paddle.to_tensor([[1.0, -0.5, 0.0, np.log(2.0)]], dtype="float32"))
+    moved = apply_deltas(boxes, paddle.to_tensor([[1.0, -0.5, 0.0, np.log(2.0)]], dtype="float32"))
     np.testing.assert_allclose(moved.numpy(), [[0.7, 0.3, 0.2, 0.8]], atol=1e-6)
 
 

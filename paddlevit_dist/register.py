@@ -1,4 +1,4 @@
-"""Register the models, datasets, tasks, callbacks and transforms of users under names."""
+"""Functions that register models, datasets, tasks, callbacks and transforms of users, in ``registry.REGISTRATIONS``."""
 
 import os
 import sys

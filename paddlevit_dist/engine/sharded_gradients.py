@@ -84,7 +84,7 @@ class GradientReducer:
         self._unused_everywhere: set[str] = set()
         self._is_active = False
         self._buffers: list[paddle.Tensor] = []
-        self._waiting: list[set[str]] = []  # names without a gradient in the current pass, by bucket
+        self._waiting: list[dict[str, paddle.Tensor]] = []  # parameters without a gradient in this pass, by bucket
         self._next = 0
         self._sent: deque[SentBucket] = deque()
         self._problem = ""
@@ -107,7 +107,7 @@ class GradientReducer:
         Raises:
             UserError: a gradient cannot be sharded, another one than before is missing, or all of this rank are.
         """
-        self._waiting = [set(bucket.names) for bucket in self._buckets]
+        self._waiting = [dict(zip(bucket.names, bucket.parameters)) for bucket in self._buckets]
         self._next, self._problem, self._is_active = 0, "", True
         try:
             yield
@@ -126,23 +126,17 @@ class GradientReducer:
         """Note that a parameter of a bucket has its gradient, and send the buckets that are complete now."""
         if not self._is_active or self._problem:
             return
-        if problem := self._find_problem(number, name):  # an error in a hook would leave Paddle as another one
+        parameter = self._waiting[number].pop(name, None)
+        if parameter is None or not parameter._grad_ivar().is_dense():
+            # An error that a hook raises would leave Paddle as another one.
+            problem = "is computed in several parts" if parameter is None else "is sparse"
             self._problem = (
                 f"TRAIN.SHARDING gradients: the gradient of '{name}' {problem}; set TRAIN.SHARDING optimizer"
             )
             return
-        self._waiting[number].remove(name)
         while self._next < len(self._buckets) and not self._waiting[self._next]:
             self._send(self._buckets[self._next])
             self._next += 1
-
-    def _find_problem(self, number: int, name: str) -> str:
-        """Return why a gradient cannot be sent; empty if it can."""
-        if name not in self._waiting[number]:
-            return "is computed in several parts"
-        bucket = self._buckets[number]
-        is_dense = bucket.parameters[bucket.names.index(name)]._grad_ivar().is_dense()
-        return "" if is_dense else "is sparse"
 
     @paddle.no_grad()
     def _send(self, bucket: GradientBucket) -> None:

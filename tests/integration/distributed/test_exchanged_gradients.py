@@ -17,12 +17,14 @@ from support.small_runs import TINY
 from support.waits import counted_waits
 
 from paddlevit_dist import rank, settings, world_size
-from paddlevit_dist.distributed import data_parallel
+from paddlevit_dist.distributed import collectives, data_parallel
 from paddlevit_dist.distributed.exchange import StoreChannel
 from paddlevit_dist.distributed.stops import SyncPoint
+from paddlevit_dist.engine import sharded_gradients
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.engine.step import COUNTS, TrainStep
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
@@ -79,7 +81,9 @@ class CountedTask:
         return getattr(self._task, name)
 
 
-def count_updates(megabytes: int, words: list[str], counted: bool = False, rank_of_lora: int = 0) -> dict[str, Any]:
+def count_updates(
+    megabytes: int, words: list[str], counted: bool = False, rank_of_lora: int = 0, sharded: bool = False
+) -> dict[str, Any]:
     """What three updates of float16 at O1 exchange, the third counted."""
     plain = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()
     values = settings.load([*words, *plain]).values
@@ -92,16 +96,18 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False, rank_
     precision.enabled = False  # a CPU has no kernels for it; the scale is kept
     with seen_messages() as messages:
         wrapped = data_parallel(model, bucket_megabytes=megabytes)
+    shards = Shards(model) if sharded else None
     updater = TrainStep(
         CountedTask(task) if counted else task,
         wrapped,
-        build_optimizer(values.TRAIN.OPTIMIZER, model, None, 0.05),
+        build_optimizer(values.TRAIN.OPTIMIZER, model, None, 0.05, shards=shards),
         precision,
         seed=0,
         samples_per_update=2 * world_size(),
         accumulation_steps=1,
         gradient_clip=1.0,
         on_host=False,
+        reducer=None if shards is None else sharded_gradients.GradientReducer(model, shards, megabytes),
     )
 
     agreement = SyncPoint()
@@ -123,13 +129,15 @@ def count_updates(megabytes: int, words: list[str], counted: bool = False, rank_
         return call
 
     calls: list[tuple[str, int]] = []
-    owners = [(paddle.distributed, one) for one in ("all_reduce", "all_gather", "barrier", "broadcast")]
+    owners = [(paddle.distributed, one) for one in ("all_reduce", "all_gather", "barrier", "broadcast", "reduce")]
     with counted_waits() as waits, contextlib.ExitStack() as patches:
         for number in (1, 2):
             update(number)
         waits.list.clear()
         for owner, name in (*owners, (StoreChannel, "wait_for_all"), (StoreChannel, "_ask_store")):
             patches.enter_context(mock.patch.object(owner, name, named(name, calls, getattr(owner, name))))
+        for module in (collectives, sharded_gradients):  # a GPU's group does not wait there
+            patches.enter_context(mock.patch.object(module, "host_barrier", lambda: None))
         before = count_sent_bytes()
         update(3)
         sent = count_sent_bytes() - before
@@ -156,6 +164,7 @@ def of_two() -> dict[str, list[dict[str, Any]]]:
             "known": (target, (25, TINY)),
             "counted": (target, (25, TINY, True)),
             "lora": (target, (25, VIT_TI, False, 4)),
+            "sharded": (target, (25, TINY, False, 0, True)),
         }
     )
 
@@ -184,6 +193,18 @@ def test_between_ranks_a_step_has_no_barrier_and_the_host_reads_nothing_but_the_
         assert found["reads"] == 1
         assert found["bytes"] <= found["sent"] < found["bytes"] + 4096
     first, second = (found["weights"] for found in of_two[kind])
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_sharded_gradients_travel_once_to_their_owners_and_the_host_reads_nothing_but_the_norm(of_two):
+    """Weights come back in the same number of bytes, and ranks add the squares of their shares, one number."""
+    for found in of_two["sharded"]:
+        assert [name for name, _ in found["calls"]] == ["reduce", "reduce", "all_reduce", "broadcast", "broadcast"]
+        (_, first), (_, second), (_, norm), *weights = found["calls"]
+        assert first + second == found["bytes"] and norm == 4
+        assert sorted(size for _, size in weights) == sorted([first, second])
+        assert found["reads"] == 1
+    first, second = (found["weights"] for found in of_two["sharded"])
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 

@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 # A test process per core, up to four: most tests use one core, and tests of several processes start their own.
 PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 PROMISES := tests/integration/test_promises.py
+# Integration tests wait for processes a third of their time: one more at once than cores.
+WAITING := $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores + 1 : 4 )))
 
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -39,7 +41,7 @@ test: $(VENV)/.ready
 	$(BIN)/python $(PYTEST) tests/unit $(PROMISES)
 
 test-integration: $(VENV)/.ready
-	$(BIN)/python $(PYTEST) --ignore=$(PROMISES) tests/integration
+	$(BIN)/python $(PYTEST) -n $(WAITING) --ignore=$(PROMISES) tests/integration
 
 test-nightly: $(VENV)/.ready
 	$(BIN)/python $(PYTEST) tests/nightly

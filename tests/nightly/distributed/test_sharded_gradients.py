@@ -13,6 +13,8 @@ OPTIONS = {
     "compiled passes": ["TO_STATIC", "True"],
     "unused parameters": ["TRAIN.FIND_UNUSED_PARAMETERS", "True"],
     "frozen parameters": ["TRAIN.FREEZE", "[blocks.0.*]"],
+    # Lion takes the sign of gradients near zero, too, and clipping rounds them otherwise.
+    "Lion": "TRAIN.OPTIMIZER.NAME Lion TRAIN.BASE_LR 1e-4 TRAIN.GRAD_CLIP None".split(),
     "Muon": ["TRAIN.OPTIMIZER.NAME", "Muon"],
 }
 

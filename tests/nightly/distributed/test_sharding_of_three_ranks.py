@@ -7,7 +7,7 @@ from integration.distributed.test_sharding import MODULE, SHARDING, require_equa
 from support.processes import run_together
 
 
-@pytest.mark.parametrize("optimizer", ["AdamW", "Muon", "Lion"])
+@pytest.mark.parametrize("optimizer", ["AdamW", "Muon"])
 def test_three_ranks_train_to_the_weights_moments_and_averages_without_sharding(tmp_path: Path, optimizer):
     def call(name: str, *words: str) -> tuple:
         return f"{MODULE}:train", (str(tmp_path / name), [*words, "TRAIN.OPTIMIZER.NAME", optimizer])

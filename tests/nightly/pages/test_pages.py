@@ -154,7 +154,8 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 OUTPUTS = sorted(
     "both.html boxes demo digits features probe probe_knn ten profiled "
     "look mine predicted rooms rooms_instances heads four small balls "
-    "heads_eval early my_volumes areas organs fold_0 fold_1 judged again known offline".split()
+    "heads_eval early my_volumes areas organs fold_0 fold_1 judged again known offline "
+    "base lion lora lora_scores muon nesterov sharded".split()
 )
 
 

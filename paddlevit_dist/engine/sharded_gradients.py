@@ -19,6 +19,7 @@ import paddle
 
 from ..distributed import all_gather, all_reduce_sum, host_barrier, rank, start_reduce, world_size
 from ..runtime.errors import UserError
+from ..settings.every_run import TrainSection
 from .multi_tensor import GradientList, collect_gradients, flatten
 from .sharding import Shards
 
@@ -81,7 +82,7 @@ class GradientReducer:
             self._buckets.append(GradientBucket(owner, names, parameters, sum(p.size for p in parameters)))
         self._finds_unused = find_unused_parameters
         self._unused: set[str] | None = None  # on this rank in the first step
-        self._unused_everywhere: set[str] = set()
+        self._unused_everywhere: list[paddle.Tensor] = []
         self._is_active = False
         self._buffers: list[paddle.Tensor] = []
         self._waiting: list[dict[str, paddle.Tensor]] = []  # parameters without a gradient in this pass, by bucket
@@ -194,18 +195,32 @@ class GradientReducer:
     def _clear_unused(self, unused: set[str]) -> None:
         """Remove the zeros that parameters got which no rank uses, so that updates leave them unchanged."""
         if self._unused is None or self._finds_unused:
-            self._unused_everywhere = set.intersection(*all_gather(unused))
+            self._unused_everywhere = self._agree_on_unused(unused)
         self._unused = unused
-        own = [bucket for bucket in self._buckets if bucket.owner == rank()]
-        if all(name in self._unused_everywhere for bucket in own for name in bucket.names):
+        for parameter in self._unused_everywhere:
+            parameter.clear_gradient(False)
+
+    def _agree_on_unused(self, unused: set[str]) -> list[paddle.Tensor]:
+        """Return the parameters that have no gradient on any rank.
+
+        Raises:
+            UserError: these are all of this rank's share.
+        """
+        everywhere = set.intersection(*all_gather(unused))
+        if all(name in everywhere for bucket in self._buckets if bucket.owner == rank() for name in bucket.names):
             raise UserError(
                 "TRAIN.SHARDING gradients: no parameter of this process's share has a gradient; set TRAIN.SHARDING "
                 "optimizer"
             )
-        for bucket in self._buckets:
-            for name, parameter in zip(bucket.names, bucket.parameters):
-                if name in self._unused_everywhere:
-                    parameter.clear_gradient(False)
+        named = (pair for bucket in self._buckets for pair in zip(bucket.names, bucket.parameters))
+        return [parameter for name, parameter in named if name in everywhere]
+
+
+def build_reducer(train: TrainSection, model: paddle.nn.Layer, shards: Shards | None) -> GradientReducer | None:
+    """Return what averages sharded gradients; None if data parallelism averages all."""
+    if shards is None or train.SHARDING != "gradients":
+        return None
+    return GradientReducer(model, shards, train.BUCKET_MEGABYTES, train.FIND_UNUSED_PARAMETERS)
 
 
 def _make_hook(reducer: "weakref.ref[GradientReducer]", number: int, name: str) -> Callable[..., None]:

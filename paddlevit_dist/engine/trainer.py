@@ -43,7 +43,7 @@ from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRec
 from .precision import EvaluationPrecision
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
-from .sharded_gradients import GradientReducer
+from .sharded_gradients import build_reducer
 from .startup_log import format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
@@ -162,16 +162,9 @@ class Trainer:
             gradient_clip=train.GRAD_CLIP,
             nan_guard=self.nan_guard,
             average=self.ema,
-            reducer=self._build_reducer(),
+            reducer=build_reducer(train, self.model, self.state.shards),
         )
         self._is_prepared = True
-
-    def _build_reducer(self) -> GradientReducer | None:
-        """Return what averages sharded gradients; None if data parallelism averages all."""
-        train, shards = self.config.TRAIN, self.state.shards
-        if shards is None or train.SHARDING != "gradients":
-            return None
-        return GradientReducer(self.model, shards, train.BUCKET_MEGABYTES, train.FIND_UNUSED_PARAMETERS)
 
     def restore(self) -> None:
         """Load what -resume or -pretrained names, if anything, and build the checkpointer. Every rank must call this.

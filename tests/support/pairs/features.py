@@ -1,0 +1,248 @@
+"""What a training run can be told: features, their values, and the words of ``train`` that set each value.
+
+The first value of a feature is its default. A new feature of the product gets a row here. A value may name its twin:
+the value with which the same run must end with the same weights, averages and statistics.
+"""
+
+from typing import NamedTuple
+
+Combination = dict[str, str]  # feature -> value
+Rule = dict[str, tuple[str, ...]]  # matches a combination that has one of the values for each of its features
+
+
+class Value(NamedTuple):
+    """One value of a feature.
+
+    Attributes:
+        words: what sets it; "{work}" and "{address}" stand for the folder of the data and the server of that folder.
+        twin: another value of the feature that must give the same result; empty if none does.
+        agreement: how equal: "bits", "near" (1e-3 of what training changed) or "rounding" (5e-3 of it).
+    """
+
+    words: str = ""
+    twin: str = ""
+    agreement: str = "bits"
+
+
+Features = dict[str, dict[str, Value]]
+
+
+class Model(NamedTuple):
+    """A network with its recipe.
+
+    Attributes:
+        has_batch_norm: its statistics depend on how a batch is split, unless they are synchronized.
+        draws: its losses draw random numbers per rank, so that a split changes them.
+    """
+
+    words: str
+    has_batch_norm: bool = False
+    draws: bool = False
+
+
+class Task(NamedTuple):
+    """A kind of work with its networks and the features that only it has; ``batch``: samples of an update."""
+
+    batch: int
+    models: dict[str, Model]
+    features: Features
+
+
+NONE = {"none": Value()}
+_OPTIMIZER = "TRAIN.OPTIMIZER.NAME"
+_SMOOTH = "TRAIN.OPTIMIZER.EPS 1e-3"  # rounding of a tiny gradient stays rounding
+_AVERAGE = "TRAIN.MODEL_EMA True TRAIN.MODEL_EMA_DECAY"
+
+COMMON: Features = {
+    "processes": {"1": Value("-ngpus=1"), "2": Value("-ngpus=2", "1", "rounding")},
+    "accumulation": {"1": Value(), "2": Value("-accum_iter=2", "1", "rounding")},
+    "batch_norm": {
+        "default": Value(),
+        "sync": Value("TRAIN.BATCH_NORM sync"),
+        "local": Value("TRAIN.BATCH_NORM local"),
+    },
+    "average": NONE | {"half": Value(f"{_AVERAGE} 0.5"), "warmup": Value(f"{_AVERAGE} 0.9 TRAIN.MODEL_EMA_WARMUP 3")},
+    "sharding": NONE
+    | {
+        "optimizer": Value("TRAIN.SHARDING optimizer", "none", "near"),
+        "gradients": Value("TRAIN.SHARDING gradients", "none", "near"),
+    },
+    "optimizer": {
+        "AdamW": Value(f"{_OPTIMIZER} AdamW {_SMOOTH}"),
+        "Adam": Value(f"{_OPTIMIZER} Adam {_SMOOTH}"),
+        "SGD": Value(f"{_OPTIMIZER} SGD TRAIN.OPTIMIZER.NESTEROV True"),
+        "Lion": Value(f"{_OPTIMIZER} Lion TRAIN.BASE_LR 1e-4"),
+        "Muon": Value(f"{_OPTIMIZER} Muon {_SMOOTH}"),
+        "LAMB": Value(f"{_OPTIMIZER} LAMB {_SMOOTH}"),
+    },
+    "fused": {"yes": Value(), "no": Value("TRAIN.OPTIMIZER.FUSED False", "yes", "rounding")},
+    "repeats": {"1": Value(), "2": Value("TRAIN.REPEATED_AUGMENT 2")},
+    "freeze": NONE | {"part": Value("TRAIN.FREEZE [*.0.*]")},
+    "layer_decay": NONE | {"0.7": Value("TRAIN.LAYER_DECAY 0.7")},
+    "clip": NONE | {"0.1": Value("TRAIN.GRAD_CLIP 0.1")},
+    "workers": {"0": Value("DATA.NUM_WORKERS 0"), "1": Value("DATA.NUM_WORKERS 1", "0")},
+    "compile": NONE
+    | {
+        "recompute": Value("TRAIN.RECOMPUTE True", "none", "rounding"),
+        "static": Value("TO_STATIC True", "none", "rounding"),
+    },
+    "save": {
+        "epoch": Value(),
+        "update": Value("SAVE_EVERY_UPDATES 1", "epoch"),
+        "foreground": Value("SAVE_IN_BACKGROUND False", "epoch"),
+    },
+    "interruption": {"stop": Value(), "term": Value(), "kill": Value()},
+    "exchange": {
+        "25": Value(),
+        "1": Value("TRAIN.BUCKET_MEGABYTES 1", "25", "rounding"),
+        "unused": Value("TRAIN.FIND_UNUSED_PARAMETERS True", "25"),
+    },
+    "schedule": {
+        "cosine": Value("TRAIN.LR_SCHEDULER.NAME cosine"),
+        "onecycle": Value("TRAIN.LR_SCHEDULER.NAME onecycle"),
+        "warmup": Value("TRAIN.LR_SCHEDULER.NAME cosine TRAIN.WARMUP_STEPS 3"),
+    },
+    "evaluation": {
+        "all": Value(),
+        "batch3": Value("DATA.BATCH_SIZE_EVAL 3", "all"),
+        "patience": Value("TRAIN.PATIENCE 1"),
+    },
+}
+
+_DISTILLATION = "TRAIN.TEACHER_MODEL resnet18 TRAIN.TEACHER_WEIGHTS {base:resnet18} TRAIN.DISTILLATION_TYPE"
+_CLASSIFICATION: Features = {
+    "data": {
+        "folder": Value("-dataset=folder -data_path={work}/folder"),
+        "pages": Value("-dataset=tar -data_path={work}/pages"),
+        "jpeg": Value("-dataset=tar -data_path={work}/jpeg"),
+        "http": Value("-dataset=tar -data_path={address}pages", "pages"),
+    },
+    "lora": NONE | {"rank2": Value("TRAIN.LORA.RANK 2"), "mlp": Value("TRAIN.LORA.RANK 2 TRAIN.LORA.TARGETS [mlp]")},
+    "mix": NONE
+    | {
+        "mixup": Value("TRAIN.MIXUP_ALPHA 0.8"),
+        "both": Value("TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.MIXUP_MODE elem"),
+    },
+    "smoothing": NONE | {"0.1": Value("TRAIN.SMOOTHING 0.1")},
+    "teacher": NONE | {kind: Value(f"{_DISTILLATION} {kind}") for kind in ("soft", "hard")},
+    "classes": NONE | {"weights": Value("TRAIN.CLASS_WEIGHTS balanced"), "sampling": Value("DATA.CLASS_BALANCED True")},
+    "dropout": NONE | {"path": Value("MODEL.DROPPATH 0.2"), "dense": Value("MODEL.DROPOUT 0.2")},
+    "augment": NONE
+    | {
+        "rand": Value("TRAIN.RAND_AUGMENT True TRAIN.RANDOM_ERASE_PROB 0.5"),
+        "color": Value("TRAIN.COLOR_JITTER 0.4 DATA.DECODER fast"),
+    },
+    "input": {
+        "color": Value("DATA.IMAGE_CHANNELS 3"),
+        "squash": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_MODE squash DATA.INTERPOLATION bilinear"),
+        "crop": Value("DATA.IMAGE_CHANNELS 3 DATA.CROP_PCT 0.7"),
+    },
+}
+_DETECTION: Features = {
+    "crops": NONE
+    | {
+        "crop": Value("DATA.CROP_PROBABILITY 1.0 DATA.CROP_SHORTEST_SIDES [40] DATA.CROP_SIDES [24,40]"),
+        "ssd": Value("DATA.SSD_AUGMENT True"),
+        "mosaic": Value("DATA.MOSAIC 0.7"),
+        "quiet": Value("DATA.MOSAIC 0.7 DATA.NO_AUGMENT_EPOCHS 1"),
+        "paste": Value("DATA.COPY_PASTE 0.7"),
+    },
+    "windows": NONE
+    | {"windows": Value("DETECTION.WINDOW [40,40]", "none"), "flip": Value("DETECTION.FLIP True", "none")},
+    "shapes": NONE | {"grouped": Value("DATA.GROUP_BY_SHAPE 32")},
+}
+_SEGMENTATION: Features = {
+    "windows": NONE
+    | {
+        "windows": Value("SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [48,48]", "none"),
+        "flip": Value("SEGMENTATION.FLIP True", "none"),
+    },
+    "loss": NONE | {"dice": Value("SEGMENTATION.DICE_WEIGHT 1.0"), "ohem": Value("SEGMENTATION.OHEM_THRESHOLD 0.9")},
+    "dropout": NONE | {"dense": Value("MODEL.DROPOUT 0.1")},
+    "photometric": NONE | {"yes": Value("DATA.PHOTOMETRIC True")},
+}
+_POINTS: Features = {}
+_VOLUMES: Features = {
+    "noise": NONE | {"yes": Value("VOLUMES.NOISE 0.5 VOLUMES.BLUR 0.5 VOLUMES.GAMMA 0.5")},
+    "geometry": NONE | {"yes": Value("VOLUMES.ROTATION_DEGREES 10 VOLUMES.SCALE 0.1")},
+    "norm": NONE | {"batch": Value("VOLUMES.UNET_NORM batch"), "instance": Value("VOLUMES.UNET_NORM instance")},
+}
+
+_IMAGE = "-cfg=vit_digits DATA.IMAGE_SIZE 32 TRAIN.SMOOTHING 0.0 TRAIN.WARMUP_EPOCHS 0"
+_VIT = "MODEL.EMBED_DIM 24 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8 MODEL.MLP_RATIO 2.0"
+_DRAWN = "DATA.SHAPES.TRAIN 40 DATA.SHAPES.VAL 7"
+_ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 3 DATA.VOXEL_SIZE_M 0.3"
+
+TASKS = {
+    "classification": Task(
+        16,
+        {"vit": Model(f"{_IMAGE} {_VIT}")}
+        | {
+            name: Model(f"{_IMAGE} MODEL.NAME {name}", has_batch_norm)
+            for name, has_batch_norm in {
+                "timm:test_resnet": True,
+                "timm:test_vit": False,
+                "timm:test_efficientnet": True,
+                "resnet18": True,
+            }.items()
+        },
+        _CLASSIFICATION,
+    ),
+    "detection": Task(
+        8,
+        {
+            name: Model(f"-cfg={name}_shapes {_DRAWN}", has_batch_norm=True, draws=True)
+            for name in ("dfine", "rtdetr", "mask_rcnn")
+        },
+        _DETECTION,
+    ),
+    "segmentation": Task(
+        8,
+        {"segformer": Model(f"-cfg=segformer_b0_shapes {_DRAWN} MODEL.DROPOUT 0.0", has_batch_norm=True, draws=True)},
+        _SEGMENTATION,
+    ),
+    "points": Task(
+        4,
+        {
+            "rooms": Model(f"-cfg=minkunet14_synthetic_rooms {_ROOMS}", has_batch_norm=True),
+            "instances": Model(
+                f"-cfg=pointgroup_synthetic_rooms {_ROOMS} POINTS.INSTANCES.WIDTH 8 POINTS.INSTANCES.PREPARE_EPOCHS 1"
+                " POINTS.INSTANCES.RADIUS_M 0.6",
+                has_batch_norm=True,
+                draws=True,
+            ),
+            "solids": Model(
+                "-cfg=mink_classifier_solids SHAPES.SOLIDS.TRAIN 32 SHAPES.SOLIDS.VAL 11 SHAPES.POINTS 256",
+                has_batch_norm=True,
+            ),
+        },
+        _POINTS,
+    ),
+    "volumes": Task(
+        4,
+        {
+            "organs": Model("-cfg=volume_unet3d_phantoms", has_batch_norm=True),
+            "heads": Model("-cfg=landmark_unet3d", has_batch_norm=True),
+        },
+        _VOLUMES,
+    ),
+}
+NORMED = tuple(name for task in TASKS.values() for name, model in task.models.items() if model.has_batch_norm)
+
+# Combinations that the guides exclude: exit code 2 and one line, before data are read.
+REFUSED: list[Rule] = [
+    {"lora": ("rank2", "mlp"), "compile": ("static",)},
+    {"lora": ("rank2", "mlp"), "model": NORMED},
+    {"compile": ("recompute",), "model": NORMED},
+    {"compile": ("static",), "model": ("dfine", "rtdetr", "mask_rcnn", "segformer")},
+]
+
+
+def list_features(task: str) -> Features:
+    """List all features of a task with their values; the networks are the first."""
+    models = {name: Value(model.words) for name, model in TASKS[task].models.items()}
+    return {"model": models, **COMMON, **TASKS[task].features}
+
+
+def matches(combination: Combination, rules: list[Rule]) -> bool:
+    return any(all(combination.get(name) in values for name, values in rule.items()) for rule in rules)

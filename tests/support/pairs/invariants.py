@@ -1,0 +1,278 @@
+"""What must hold for any combination of settings, without a reference.
+
+Each check takes a bench and a combination and returns what is wrong, or None.
+"""
+
+import csv
+import fnmatch
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from .features import REFUSED, TASKS, Combination, matches
+from .runs import Bench, execute, get_last_line, read_printed, read_state, succeed
+
+Check = Callable[[Bench, Combination], str | None]
+
+# The largest difference of two runs, as a share of what training changed.
+_LIMITS = {"bits": 0.0, "near": 1e-3, "rounding": 5e-3}
+_LIMITS_OF_SIGNS = {**_LIMITS, "rounding": 0.15}  # Lion and Muon turn rounding of small gradients into whole steps
+_ORDER = list(_LIMITS)
+
+
+def check_training(bench: Bench, combination: Combination) -> str | None:
+    """A run ends well; a combination that the guides exclude is refused in one line, before data are read."""
+    run = bench.train(combination)
+    last = (run.text.strip().splitlines() or [""])[-1][:250]
+    if not matches(combination, REFUSED):
+        return None if run.code == 0 else f"exit code {run.code}: {last}"
+    if run.code != 2 or "Traceback" in run.text or not last.startswith("error: "):
+        return f"should be refused: exit code {run.code}: {last}"
+    without_data = [*bench.make_train_words(combination, bench.folder / "refused"), "-data_path=/nowhere"]
+    if bench.task == "classification" and get_last_line(execute(*without_data)) != last:
+        return f"is refused only after data are read: {last}"
+    return None
+
+
+def check_evaluation(bench: Bench, combination: Combination) -> str | None:
+    """``evaluate`` prints what training printed: of the last and best checkpoint, and of weights without averages."""
+    folder = bench.train(combination).folder
+    lines, raw = read_printed(folder), read_printed(folder, "evaluation without averaging")
+    evaluation = json.loads((folder / "checkpoints/best/evaluation.json").read_text())
+    expected = {"last": lines[max(lines)], "best": lines[evaluation["best"]["epoch"]]}
+    if raw:
+        expected["last/model.pdparams"] = raw[max(raw)]
+    wrong = []
+    for part, line in expected.items():
+        weights = f"-pretrained={folder}/checkpoints/{part}"
+        found = succeed(*_evaluate(folder, weights), f"-per_sample={folder}/rows_{part.replace('/', '_')}.csv")
+        if found != line:
+            wrong.append(f"{part}: training printed '{line}', evaluate '{found}'")
+    return "; ".join(wrong) or None
+
+
+def _evaluate(folder: Path, *words: str) -> list[str]:
+    return ["evaluate", f"-cfg={folder}/config.yaml", f"-output={folder}/evaluated", "-ngpus=1", *words]
+
+
+def check_rows(bench: Bench, combination: Combination) -> str | None:
+    """The line is the mean of ``-per_sample``, and ``predict`` and the exported model give the same rows."""
+    if bench.task != "classification":
+        return None
+    folder = bench.train(combination).folder
+    rows, lines = _read_rows(folder / "rows_last.csv"), read_printed(folder)
+    top1 = np.mean([100.0 * (row["correct"] == "True") for row in rows.values()])
+    loss = np.mean([float(row["loss"]) for row in rows.values()])
+    if not np.allclose([top1, loss], _read_numbers(lines[max(lines)]), rtol=0, atol=0.006):
+        return f"rows give top-1 {top1} and loss {loss}, the line says {lines[max(lines)]}"
+    data = combination["data"]
+    store = bench.materials.folder / ("pages" if data == "http" else data)
+    inputs = [store / "val"] if data == "folder" else sorted(store.glob("val*.tar"))
+    succeed("predict", folder / "checkpoints/last", *inputs, f"-output={folder}/predicted", "-restart")
+    with (folder / "predicted/predictions.csv").open(newline="") as file:
+        predicted = {Path(row[0]).stem: row[1:3] for row in list(csv.reader(file))[1:]}
+    return _compare_rows("predict", rows, predicted)
+
+
+def _compare_rows(name: str, rows: dict[str, dict], found: dict[str, list[str]]) -> str | None:
+    if rows.keys() != found.keys():
+        return f"{name} has {len(found)} rows, evaluate {len(rows)}"
+    others = [key for key, (label, _) in found.items() if label != rows[key]["prediction"]]
+    worst = max(abs(float(score) - float(rows[key]["confidence"])) for key, (_, score) in found.items())
+    if worst > 2e-4 or len(others) > (worst > 0):  # equal logits may fall either way
+        return f"{name} differs from evaluate: other classes for {others[:3]}, confidence by {worst:.1e}"
+    return None
+
+
+def _read_rows(path: Path) -> dict[str, dict]:
+    with path.open(newline="") as file:
+        return {Path(row["name"]).stem: row for row in csv.DictReader(file)}
+
+
+def _read_numbers(line: str) -> list[float]:
+    return [float(number) for number in re.findall(r"(?:top-1|loss) ([\d.]+)", line)]
+
+
+def check_files(bench: Bench, combination: Combination) -> str | None:
+    """Predictions that an evaluation writes give the printed score when they are scored from their files."""
+    scored = {
+        "detection": ["detections", "results.json"],
+        "rooms": ["scenes", ""],
+        "instances": ["scenes", ""],
+        "heads": ["landmarks", ""],
+    }
+    kind = scored.get(bench.task) or scored.get(combination["model"])
+    if kind is None:
+        return None
+    folder = bench.train(combination).folder
+    out = folder / "written"
+    shutil.rmtree(out, ignore_errors=True)
+    words = [f"-cfg={folder}/config.yaml", f"-pretrained={folder}/checkpoints/last", f"-output={out}", "-ngpus=1"]
+    line = succeed("evaluate", *words, "SAVE_PREDICTIONS", "True")
+    again = succeed("evaluate", kind[0], out / "predictions" / kind[1], f"-cfg={folder}/config.yaml", "-interval=off")
+    printed, found = (dict(re.findall(r"([\w-]*(?:AP|mIoU|error)\w*) (-?[\d.]+)", text)) for text in (line, again))
+    shared = printed.keys() & found.keys()
+    if not shared:
+        return f"nothing to compare: '{line}' and '{again}'"
+    wrong = [name for name in shared if abs(float(printed[name]) - float(found[name])) > 1e-9]
+    return f"evaluate printed '{line}', its files give '{again}'" if wrong else None
+
+
+def check_resume(bench: Bench, combination: Combination) -> str | None:
+    """An interrupted and resumed run ends bit-equal: weights, averages, statistics, optimizer and printed lines."""
+    other = bench.train_interrupted(combination)
+    if other.code:
+        return f"resumed: exit code {other.code}: {other.text.strip()[-250:]}"
+    folder = bench.train(combination).folder
+    first, second = (read_state(place / "checkpoints/last", with_optimizer=True) for place in (folder, other.folder))
+    names = first.keys() | second.keys()
+    wrong = [name for name in sorted(names) if _to_bytes(first, name) != _to_bytes(second, name)]
+    lines = read_printed(folder)
+    wrong += [
+        f"line of epoch {epoch}" for epoch, line in read_printed(other.folder).items() if lines.get(epoch) != line
+    ]
+    return f"{len(wrong)} of {len(names)} arrays and lines differ, such as {wrong[:3]}" if wrong else None
+
+
+def _to_bytes(state: dict[str, np.ndarray], name: str) -> bytes | None:
+    return state[name].tobytes() if name in state else None
+
+
+def check_twin(bench: Bench, combination: Combination) -> str | None:
+    """A run without the settings that must not matter ends with the same weights, averages and statistics."""
+    twin, agreement = dict(combination), "bits"
+    for name in _list_promised(bench, combination):
+        value = bench.features[name][combination[name]]
+        twin[name] = value.twin
+        agreement = max(agreement, value.agreement, key=_ORDER.index)
+    if twin == combination:
+        return None
+    run = bench.train(twin)
+    if run.code:
+        return f"its twin {bench.list_changes(twin)} ends with exit code {run.code}"
+    places = (bench.get_checkpoint(combination), bench.get_checkpoint(twin))
+    first, second = (read_state(place) for place in places)
+    if first.keys() != second.keys():
+        return f"its twin has other arrays: {sorted(first.keys() ^ second.keys())[:3]}"
+    signs = combination["optimizer"] in ("Lion", "Muon")
+    limit = (_LIMITS_OF_SIGNS if signs else _LIMITS)[agreement]
+    wrong = _find_differences(first, second, read_state(bench.get_base(combination["model"])), limit)
+    return f"differs from its twin ({agreement}) by this share of what training changed: {wrong}" if wrong else None
+
+
+def _list_promised(bench: Bench, combination: Combination) -> list[str]:
+    """List the features whose value has a twin that the guides promise to be equal for this combination."""
+    model = TASKS[bench.task].models[combination["model"]]
+    draws = model.draws or combination.get("mix", "none") != "none" or combination.get("dropout", "none") != "none"
+    is_split = model.has_batch_norm and combination["batch_norm"] == "local"
+    if bench.task == "classification" and combination["batch_norm"] == "default":
+        is_split = model.has_batch_norm
+    unpromised = {
+        "processes": draws or is_split,
+        "accumulation": draws or model.has_batch_norm,
+        "compile": draws,
+        "exchange": model.draws and combination["exchange"] == "1",
+    }
+    twins = [name for name, value in combination.items() if bench.features[name][value].twin]
+    return [name for name in twins if not unpromised.get(name)]
+
+
+def _find_differences(first: dict, second: dict, start: dict, limit: float) -> dict[str, str]:
+    """Compare two states by groups of arrays: model or average, weights or statistics; return those above the limit."""
+    sums: dict[str, list[float]] = {}
+    examples = {}
+    for key, value in first.items():
+        group = _get_group(key)
+        begin = start.get("model/" + key.split("/", 1)[1])
+        moved = second[key].astype(np.float64) - (0.0 if begin is None or begin.shape != value.shape else begin)
+        difference = value.astype(np.float64) - second[key]
+        squares = sums.setdefault(group, [0.0, 1e-30])
+        squares[0] += float(np.square(difference).sum())
+        squares[1] += float(np.square(moved).sum())
+        if difference.any():
+            examples[group] = key
+    shares = {group: (one / all_changes) ** 0.5 for group, (one, all_changes) in sums.items()}
+    return {group: f"{share:.1e} ({examples[group]})" for group, share in shares.items() if share > limit}
+
+
+def _get_group(key: str) -> str:
+    is_statistic = key.endswith(("._mean", "._variance"))
+    return f"{key.split('/')[0]} {'statistics' if is_statistic else 'weights'}"
+
+
+def check_frozen(bench: Bench, combination: Combination) -> str | None:
+    """What FREEZE names keeps all of its values and statistics, and everything else moves."""
+    if combination["freeze"] == "none" or combination.get("lora", "none") != "none":
+        return None
+    start, end = read_state(bench.get_base(combination["model"])), read_state(bench.get_checkpoint(combination))
+    wrong = []
+    for key, value in end.items():
+        name = key.split("/", 1)[1]
+        begin = start[f"model/{name}"]
+        is_frozen = fnmatch.fnmatch(name, "*.0.*")
+        if is_frozen and not np.array_equal(begin, value):
+            wrong.append(f"{key} is frozen and changed")
+        if not is_frozen and begin.any() and np.array_equal(begin, value):
+            wrong.append(f"{key} is not frozen and never changed")
+    return f"{len(wrong)} arrays: {wrong[:3]}" if wrong else None
+
+
+def check_zero_rate(bench: Bench, combination: Combination) -> str | None:
+    """An epoch from the run's weights without a learning rate changes no score; batch norm's statistics are fixed."""
+    folder, other = bench.train(combination).folder, bench.folder / "zero"
+    shutil.rmtree(other, ignore_errors=True)
+    words = bench.make_train_words(combination | {"schedule": "cosine"}, other)
+    start = f"-pretrained={folder}/checkpoints/last"
+    still = "TRAIN.BASE_LR 1e-30 TRAIN.WARMUP_STEPS 0 TRAIN.BATCH_NORM_MOMENTUM 1.0".split()
+    if not TASKS[bench.task].models[combination["model"]].has_batch_norm:
+        still = still[:-2]
+    succeed(*words, start, "-epochs=1", *still)
+    before, after = read_printed(folder), read_printed(other)[1]
+    last = before[max(before)]
+    return None if after == last else f"'{after}' after an epoch without a rate, '{last}' before"
+
+
+def check_export(bench: Bench, combination: Combination) -> str | None:
+    """The exported model exists, and for classes scores and predicts as the checkpoint does."""
+    if bench.task in ("points", "volumes"):
+        return None
+    folder = bench.train(combination).folder
+    form, suffix = ("paddle", "") if combination["workers"] == "1" else ("onnx", ".onnx")
+    succeed("export", folder / "checkpoints/last", folder / "exported/model", f"-format={form}")
+    if bench.task != "classification":
+        return None
+    words = ["-pretrained=none", f"-output={folder}/evaluated_export", f"-per_sample={folder}/rows_export.csv"]
+    words = [folder / f"exported/model{suffix}", f"-cfg={folder}/config.yaml", *words, "-ngpus=1"]
+    found, lines = succeed("evaluate", *words), read_printed(folder)
+    if not np.allclose(_read_numbers(lines[max(lines)]), _read_numbers(found), atol=2e-4, rtol=0):
+        return f"exported ({form}): '{found}' instead of '{lines[max(lines)]}'"
+    rows = {
+        name: [row["prediction"], row["confidence"]] for name, row in _read_rows(folder / "rows_export.csv").items()
+    }
+    return _compare_rows(f"the export ({form})", _read_rows(folder / "rows_last.csv"), rows)
+
+
+CHECKS: dict[str, Check] = {  # in this order: some read files that an earlier one wrote
+    "training": check_training,
+    "evaluation": check_evaluation,
+    "rows": check_rows,
+    "files": check_files,
+    "resume": check_resume,
+    "twin": check_twin,
+    "frozen": check_frozen,
+    "zero_rate": check_zero_rate,
+    "export": check_export,
+}
+NEEDS = {"rows": ("evaluation",), "export": ("evaluation",)}
+
+
+def check(name: str, bench: Bench, combination: Combination) -> str | None:
+    """Run one check; a command that fails, hangs or leaves a process behind is a finding, too."""
+    try:
+        return CHECKS[name](bench, combination)
+    except (AssertionError, OSError, KeyError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"[:400]

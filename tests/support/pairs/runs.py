@@ -137,7 +137,10 @@ class Bench:
         with self._base_lock:
             if not (folder / "checkpoints/last/model.pdparams").exists():
                 words = self.make_words(self.default | {"model": model})
-                succeed("train", *words, "-epochs=1", f"-output={folder}")
+                start = TASKS[self.task].models[model].start.split()
+                options = [word for word in start if word.startswith("-")]
+                keys = [word for word in start if not word.startswith("-")]
+                succeed("train", *options, *words, *keys, f"-output={folder}")
         return folder / "checkpoints/last"
 
     def train(self, combination: Combination) -> Run:

@@ -87,7 +87,7 @@ def ask_device(model: paddle.nn.Layer, dtype: Any, reference: Linear) -> list[st
     for shape in sorted({tuple(layer.weight.shape) for layer in trained}):
         if (*shape, dtype) in _differences:
             continue
-        difference = measure_difference(fused_linear, reference, *shape, dtype)
+        difference = measure_difference(fused_linear, reference, shape[0], shape[1], dtype)
         _differences[(*shape, dtype)] = difference
         if difference > _BOUNDS[dtype]:
             lines.append(

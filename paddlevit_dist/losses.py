@@ -12,7 +12,8 @@ import paddle
 import paddle.nn.functional as F
 
 from . import extension
-from .runtime.transfers import constant
+from .runtime.autocast import as_dtype
+from .runtime.transfers import constant, is_on_gpu, read, to_device
 
 
 def summed_cross_entropy(
@@ -27,8 +28,10 @@ def summed_cross_entropy(
         axis: the axis of the classes.
         weights: a factor for each class; None: 1.
     """
-    if weights is None:
+    if weights is None and not is_on_gpu():
         return F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum", axis=axis)
+    if weights is None:
+        return cross_entropies(logits, labels, ignored, axis).sum()
     return (cross_entropies(logits, labels, ignored, axis) * look_up_weights(labels, ignored, weights)).sum()
 
 
@@ -58,9 +61,25 @@ def resized_cross_entropy(
 def cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int = -1) -> paddle.Tensor:
     """Compute the cross-entropy of each element: float32 of the labels' shape, 0 without a label.
 
+    On a GPU it is the logarithm of the sum of exponents minus the label's logit: over an axis that is not the last,
+    Paddle's operation gave wrong losses there in some processes.
+
     For the arguments see ``summed_cross_entropy``.
     """
+    if is_on_gpu():
+        return _plain_cross_entropies(as_dtype(logits, paddle.float32), labels, ignored, axis % logits.ndim)
     losses = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="none", axis=axis)
+    return losses.reshape(labels.shape)
+
+
+def _plain_cross_entropies(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int, axis: int) -> paddle.Tensor:
+    shape = list(logits.shape)
+    before, classes, after = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    rows = logits.reshape([before, classes, after])  # Paddle's logsumexp takes at most four axes
+    indices = labels.reshape([before, 1, after])
+    valid = indices != ignored
+    chosen = paddle.take_along_axis(rows, _replace_none(indices, valid), axis=1)  # (before, 1, after)
+    losses = (paddle.logsumexp(rows, axis=1, keepdim=True) - chosen) * valid.astype("float32")
     return losses.reshape(labels.shape)
 
 
@@ -263,3 +282,44 @@ def row_lovasz_softmax(
 def _replace_none(labels: paddle.Tensor, valid: paddle.Tensor) -> paddle.Tensor:
     """Replace missing labels by class 0, where an index is required."""
     return paddle.where(valid, labels, paddle.zeros_like(labels))
+
+
+_CHECKED_SHAPES = (4, 5), (2, 5, 7), (2, 5, 3, 4), (2, 5, 3, 2, 4)  # rows, elements of rows, pixels, voxels; 5 classes
+_LARGEST_ERROR = 1e-4  # a wrong result was off by more than the loss itself
+
+
+def check_on_device() -> list[str]:
+    """Compare cross-entropy and softmax over axis 1, with gradients, with NumPy's on this process's device.
+
+    Returns:
+        Log lines: what is wrong here. The host waits for the device.
+    """
+    generator = np.random.default_rng(0)
+    lines = []
+    for shape in _CHECKED_SHAPES:
+        array = generator.standard_normal(shape).astype("float32") * 3
+        label_array = generator.integers(-1, shape[1], (shape[0], *shape[2:]))
+        logits, labels = to_device(array), to_device(label_array)
+        logits.stop_gradient = False
+        loss = summed_cross_entropy(logits, labels, -1, axis=1)
+        values = read(loss, paddle.grad(loss, [logits])[0], F.softmax(logits.detach(), axis=1))
+        expected = _compute_reference(array.astype("float64"), label_array)
+        names = ("cross-entropy", "the gradient of cross-entropy", "softmax")
+        for name, actual, right in zip(names, values, expected):
+            if not np.allclose(actual, right, rtol=_LARGEST_ERROR, atol=_LARGEST_ERROR):
+                error = np.abs(actual - right).max()
+                lines.append(
+                    f"WARNING: {name} over axis 1 of {len(shape)} axes is wrong on this device, by {error:.1e}: its "
+                    "libraries do not fit this Paddle, and training runs may be wrong: see docs/guides/devices.md"
+                )
+    return lines
+
+
+def _compute_reference(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the summed loss, its gradient and the softmax over axis 1 in float64; a label below 0 is missing."""
+    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = exponents / exponents.sum(axis=1, keepdims=True)
+    truth = np.expand_dims(labels, 1) == np.arange(logits.shape[1]).reshape([-1] + [1] * (logits.ndim - 2))
+    is_labeled = np.expand_dims(labels, 1) >= 0
+    loss = -np.log((probabilities * truth).sum(axis=1)[labels >= 0]).sum()
+    return loss, (probabilities - truth) * is_labeled, probabilities

@@ -27,7 +27,7 @@ def lion(beta1: float, beta2: float) -> Update:
         beta2: share of the momentum that each step keeps.
     """
 
-    def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
+    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
         gradient = flatten(gradients)
         difference = flatten(columns[0]) - gradient
         direction = paddle.sign(gradient + beta1 * difference)  # of beta1 * momentum + (1 - beta1) * gradient
@@ -35,9 +35,9 @@ def lion(beta1: float, beta2: float) -> Update:
             direction = direction + decay * flatten(parameters)
         sizes = [parameter.size for parameter in parameters]
         subtract(parameters, paddle.split(direction, sizes), rate)
-        subtract(columns[0], paddle.split(difference, sizes), paddle.full([1], 1.0 - beta2, "float32"))
+        subtract(columns[0], paddle.split(difference, sizes), share * (1.0 - beta2))
 
-    return update
+    return Update(apply, lambda decay: (1.0,))  # the share leaves the momentum unchanged
 
 
 def muon(momentum: Callable[[], float]) -> Update:
@@ -53,7 +53,7 @@ def muon(momentum: Callable[[], float]) -> Update:
         momentum: returns the share of the momentum that the current step keeps.
     """
 
-    def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
+    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
         kept = momentum()
         for numbers in _alike(parameters):
             own, earlier = [parameters[n] for n in numbers], [columns[0][n] for n in numbers]
@@ -64,9 +64,9 @@ def muon(momentum: Callable[[], float]) -> Update:
             if decay:
                 change = change + decay * paddle.stack(own)
             subtract(own, paddle.unstack(change), rate)
-            subtract(earlier, paddle.unstack(difference), paddle.full([1], 1.0 - kept, "float32"))
+            subtract(earlier, paddle.unstack(difference), share * (1.0 - kept))
 
-    return update
+    return Update(apply, lambda decay: (1.0,))  # the share leaves the momentum unchanged
 
 
 def orthogonalize(matrices: paddle.Tensor) -> paddle.Tensor:
@@ -144,15 +144,15 @@ class JointStep:
         for step, own in zip(self._steps, gradients):
             step.apply(rate, own, share)
 
-    def snapshot(self, gradients: list[Any]) -> Callable[[], None]:
-        """Copy what a step changes apart from parameters, and return a function to restore it."""
-        restores = [step.snapshot(own) for step, own in zip(self._steps, gradients)]
+    def prepare_undo(self, gradients: list[Any]) -> Callable[[], None]:
+        """Return a function that undoes what a step with a share of 0 does to moments."""
+        undos = [step.prepare_undo(own) for step, own in zip(self._steps, gradients)]
 
-        def restore() -> None:
-            for each in restores:
+        def undo() -> None:
+            for each in undos:
                 each()
 
-        return restore
+        return undo
 
 
 class JointOptimizer:

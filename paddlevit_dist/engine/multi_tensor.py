@@ -12,7 +12,7 @@ without compiled kernels use them.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import paddle
@@ -195,8 +195,21 @@ class MovingAverages:
 
 # ---- optimizers ----------------------------------------------------------------------------------------------
 
-# Updates parameters with one learning rate and decay; takes parameters, gradients, rate (1,), decay and Columns.
-Update = Callable[[list[paddle.Tensor], list[paddle.Tensor], paddle.Tensor, float, Any], None]
+
+class Update(NamedTuple):
+    """The update of parameters that share learning rate and decay.
+
+    A step whose gradients are not finite is still queued, with gradients, rate and ``share`` of 0. It must leave the
+    parameters unchanged, and what it does to moments is undone later.
+
+    Attributes:
+        apply: takes parameters, gradients, rate (1,), share (1,), decay and Columns; share is 1, or 0 in such a step.
+        shrink: takes the decay; returns the factor by which such a step multiplies each moment, or None if it also
+            adds to it, so that only a copy made before can undo it.
+    """
+
+    apply: Callable[[list[paddle.Tensor], list[paddle.Tensor], paddle.Tensor, paddle.Tensor, float, Any], None]
+    shrink: Callable[[float], tuple[float | None, ...]]
 
 
 def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
@@ -205,10 +218,10 @@ def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
     Its accumulators are both moments and both powers of the betas. The powers are equal for all parameters.
     """
 
-    def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
+    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
         paddle_versions.fused_adamw(parameters, gradients, rate, columns, (beta1, beta2), epsilon, decay)
 
-    return update
+    return Update(apply, lambda decay: (beta1, beta2))
 
 
 def momentum(factor: float | Callable[[], float], is_nesterov: bool = False) -> Update:
@@ -221,15 +234,17 @@ def momentum(factor: float | Callable[[], float], is_nesterov: bool = False) -> 
         is_nesterov: whether steps follow Nesterov's momentum, ``gradient + factor * velocity``.
     """
 
-    def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
-        kept = factor() if callable(factor) else factor
+    def get_kept() -> float:
+        return factor() if callable(factor) else factor
+
+    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
         n = len(parameters) if decay else 0
         methods, decays = ["l2_decay"] * n, [decay] * n
         paddle._C_ops.merged_momentum_(
-            parameters, gradients, *columns, [rate], None, kept, is_nesterov, methods, decays, False, 1.0
+            parameters, gradients, *columns, [rate], None, get_kept(), is_nesterov, methods, decays, False, 1.0
         )
 
-    return update
+    return Update(apply, lambda decay: (None if decay else get_kept(),))  # an L2 term enters the velocity
 
 
 class ForeachStep(Protocol):
@@ -244,8 +259,12 @@ class ForeachStep(Protocol):
     def accepts(self, gradients: Any) -> bool:
         """Return whether ``apply`` can update the parameters with these gradients."""
 
-    def snapshot(self, gradients: Any) -> Callable[[], None]:
-        """Copy what ``apply`` changes apart from parameters, and return a function to restore it."""
+    def prepare_undo(self, gradients: Any) -> Callable[[], None]:
+        """Return a function that undoes what a step with a ``share`` of 0 does to moments; called before the step.
+
+        Moments that such a step only shrinks are divided again, and are equal to one rounding. Only moments to which it
+        adds something are copied.
+        """
 
     def apply(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
         """Update the parameters with gradients that ``accepts`` accepts.
@@ -253,7 +272,8 @@ class ForeachStep(Protocol):
         Args:
             rate: learning rate.
             gradients: what ``gradients`` returned.
-            share: factor of the rate, float32 (1,): 1, or 0 for a step that changes only moments; None: 1.
+            share: factor of the rate, float32 (1,): 1, or 0 for a step whose gradients are 0 and that must not change
+                parameters; None: 1.
         """
 
 
@@ -304,7 +324,6 @@ class MultiTensorStep:
         self._factors, self._decays = factors, decays
         self._powers = [column for column in columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
         self._moments = [column for column in columns if not any(column is power for power in self._powers)]
-        self._views = [FlatBuffer() for _ in self._moments]
         self._grouped: list[bool] | None = None  # whether each parameter had a gradient when the groups were made
         self._groups: list[tuple[float, float, list[int]]] = []  # factor, decay, indices of parameters
 
@@ -319,12 +338,15 @@ class MultiTensorStep:
     def apply(self, rate: float, gradients: Sequence[paddle.Tensor | None], share: paddle.Tensor | None = None) -> None:
         """Update each parameter that has a gradient."""
         self._group(gradients)
+        if share is None:
+            share = paddle.ones([1])
         for factor, decay, numbers in self._groups:
             factor = float(np.float32(rate) * np.float32(factor))
-            self._update(
+            self._update.apply(
                 [self._parameters[n] for n in numbers],
                 [_align(gradients[n]) for n in numbers],
-                paddle.full([1], factor, "float32") if share is None else share * factor,
+                share * factor,
+                share,
                 decay,
                 [[column[n] for n in numbers] for column in self._columns],
             )
@@ -340,24 +362,26 @@ class MultiTensorStep:
         return bool(present) and all(gradient.is_dense() and gradient.element_size() == 4 for gradient in present)
 
     @paddle.no_grad()
-    def snapshot(self, gradients: Sequence[paddle.Tensor | None]) -> Callable[[], None]:
-        """Copy moments and powers that a step with these gradients changes, and return a function to restore them."""
+    def prepare_undo(self, gradients: Sequence[paddle.Tensor | None]) -> Callable[[], None]:
+        """Return a function that undoes what a step with a share of 0 does to moments and powers."""
         self._group(gradients)
-        moments = [views(column) for views, column in zip(self._views, self._moments)]
-        groups = self._groups
-        powers = [[column[numbers[0]].clone() for column in self._powers] for _, _, numbers in groups]
+        undos: list[Callable[[], None]] = []
+        for _, decay, numbers in self._groups:
+            for column in self._powers:  # one number on the host for each group
+                undos.append(_restore(column[numbers[0]].clone(), [column[n] for n in numbers]))
+            for column, factor in zip(self._moments, self._update.shrink(decay), strict=True):
+                moments = [column[n] for n in numbers]
+                if factor is None:
+                    undos += [_restore(moment.clone(), [moment]) for moment in moments]
+                elif factor != 1.0:
+                    undos.append(functools.partial(_grow, moments, factor))
 
         @paddle.no_grad()
-        def restore() -> None:
-            for column, copy in zip(self._moments, moments):
-                for tensor, earlier in zip(column, paddle.split(copy, [tensor.size for tensor in column])):
-                    paddle.assign(earlier.reshape(tensor.shape), output=tensor)
-            for (_, _, numbers), earlier_powers in zip(groups, powers):
-                for column, earlier in zip(self._powers, earlier_powers):
-                    for n in numbers:
-                        paddle.assign(earlier, output=column[n])
+        def undo() -> None:
+            for each in undos:
+                each()
 
-        return restore
+        return undo
 
     def _group(self, gradients: Sequence[paddle.Tensor | None]) -> None:
         """Group the parameters that have a gradient by learning rate, decay and powers of the betas.
@@ -374,6 +398,27 @@ class MultiTensorStep:
             groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)
         self._groups = [(key[0], key[1], numbers) for key, numbers in groups.items()]
         self._grouped = has_gradient
+
+
+def _restore(earlier: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> Callable[[], None]:
+    """Return a function that gives all tensors the value of ``earlier``."""
+
+    def restore() -> None:
+        for tensor in tensors:
+            paddle.assign(earlier, output=tensor)
+
+    return restore
+
+
+def _grow(moments: Sequence[paddle.Tensor], factor: float) -> None:
+    """Divide moments by the factor by which a step has multiplied them.
+
+    A step with a factor of 0 keeps nothing of a moment, and neither does the next one, so it may stay 0.
+    """
+    if factor:
+        divisor = paddle.full([1], factor, "float32")
+        for moment in moments:
+            paddle.assign(moment / divisor, output=moment)
 
 
 def _align(gradient: Any) -> paddle.Tensor:

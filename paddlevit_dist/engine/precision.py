@@ -94,6 +94,12 @@ class TrainingPrecision:
         """Return the context manager for forward passes."""
         return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
+    def ask_device(self, model: paddle.nn.Layer) -> list[str]:
+        """Ask a GPU which products of the model can add their biases in half precision; return log lines."""
+        if not self.enabled or not is_on_gpu() or device_kinds.current().is_other:
+            return []
+        return autocast.ask_device_for_biases(model, self.options["dtype"])
+
     @property
     def scale(self) -> float:
         """Factor of the loss, and so of the gradients of ``backward``."""
@@ -149,6 +155,7 @@ class EvaluationPrecision(TrainingPrecision):
         if not self.enabled:
             yield
             return
+        self.ask_device(model)  # a run that only evaluates has not asked yet
         forward, is_instance_attribute = model.forward, "forward" in vars(model)  # true for a compiled model
 
         def in_half(*inputs: Any, **options: Any) -> Any:

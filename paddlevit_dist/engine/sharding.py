@@ -151,7 +151,7 @@ class ShardedStep:
         self._step, self._shards = step, shards
         self.gradients: Callable[[], Any] = step.gradients
         self.accepts: Callable[[Any], bool] = step.accepts
-        self.snapshot: Callable[[Any], Callable[[], None]] = step.snapshot
+        self.prepare_undo: Callable[[Any], Callable[[], None]] = step.prepare_undo
 
     def apply(self, rate: float, gradients: Any, share: paddle.Tensor | None = None) -> None:
         """Update this rank's share and broadcast its weights."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from paddle.profiler import RecordEvent
 
-from .. import extension
+from .. import extension, losses
 from ..data.loader import build_loader
 from ..distributed import (
     StopRequested,
@@ -113,6 +113,8 @@ class Trainer:
             self.run_log.log_and_print(line)
         if is_on_gpu():
             gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.traits.fixed_shapes)
+            for line in losses.check_on_device():
+                self.run_log.log_and_print(line)
         if world_size() > 1:
             assert_same_on_all_ranks(config, self.task, self.datasets)
         self.heartbeat = Heartbeat(self.run_log.log_and_print, shown=self.run_log.writes)

@@ -107,6 +107,8 @@ def build_training_state(
     schedule = _build_schedule(config, sampler)
     precision = TrainingPrecision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
     _prepare_model(config, task, model, log)
+    for line in precision.ask_device(model):
+        log(line)
     if isinstance(task, ParameterGrouping):
         groups = task.parameter_groups(model)
     else:

@@ -8,7 +8,7 @@ input's type; sums of both types are float32, and so is a residual stream. At O2
 input's type; their kernels accumulate in float32.
 
 Lists cannot handle biases: Paddle adds the bias of a product by a separate operation, and half precision plus a float32
-parameter is float32. So layers here use ``like_products(bias)`` or ``linear``.
+parameter is float32. So layers here use ``like_products(bias)``, ``add_bias`` or ``linear``.
 """
 
 from contextlib import AbstractContextManager
@@ -16,6 +16,8 @@ from typing import Any
 
 import paddle
 from paddle.amp.amp_lists import black_list
+
+from . import biases
 
 PRODUCTS = ("conv3d", "depthwise_conv2d", "conv2d_transpose")  # names in Paddle's dispatcher
 _FOLLOW_AT_O2 = {"softmax", "layer_norm", "group_norm"}
@@ -59,7 +61,25 @@ def as_dtype(tensor: paddle.Tensor, dtype: Any) -> paddle.Tensor:
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
     """Compute ``x (..., in) @ weight (in, out) + bias`` in the precision of products here."""
-    bias = like_products(bias)
-    if paddle.in_dynamic_mode():
-        return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3's function reads its flags first: twice the time
-    return paddle.nn.functional.linear(x, weight, bias)
+    if not paddle.in_dynamic_mode():
+        return paddle.nn.functional.linear(x, weight, like_products(bias))
+    if bias is not None:
+        dtype = product_dtype()
+        if dtype is not None:
+            if biases.has_epilogue(weight, bias, dtype):
+                return biases.fused_linear(x, weight, bias)
+            bias = as_dtype(bias, dtype)
+        if biases.sums_by_product(x, bias):
+            return biases.add(paddle._C_ops.matmul(x, weight, False, False), bias)
+    return paddle._C_ops.linear(x, weight, bias)  # Paddle 3.3's function reads its flags first: twice the time
+
+
+def add_bias(product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
+    """Add a bias, (out,) or (1, out), to a product (..., out) in the precision of products here."""
+    return biases.add(product, like_products(bias))
+
+
+def ask_device_for_biases(model: paddle.nn.Layer, dtype: str) -> list[str]:
+    """Ask the GPU whether products in ``dtype`` can add their biases; return log lines. See ``biases.ask_device``."""
+    with off():
+        return biases.ask_device(model, getattr(paddle, dtype), linear)

@@ -16,7 +16,7 @@ from paddle import nn
 
 from ...distributed import DistributedBatchNorm as SynchronizableBatchNorm
 from ...distributed import build_zero
-from ...runtime.autocast import as_dtype, like_products, product_dtype
+from ...runtime.autocast import add_bias, as_dtype, product_dtype
 from ...tasks.model import Model
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, unique_voxels
@@ -118,7 +118,7 @@ class _SparseConvolution(nn.Layer):
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
             return features
-        return features + like_products(self.bias) if features.shape[0] else empty_rows(features, self.bias)
+        return add_bias(features, self.bias) if features.shape[0] else empty_rows(features, self.bias)
 
     def extra_repr(self) -> str:
         """Return the arguments that ``print(layer)`` shows."""

@@ -1,10 +1,13 @@
 """Steps by lists: which optimizers have one, and what it promises to whoever queues it."""
 
+import numpy as np
 import paddle
 import pytest
+from support.plain_layers import plain_layers
 from yacs.config import CfgNode
 
-from paddlevit_dist.engine.optimizer import build_optimizer
+from paddlevit_dist import create_model
+from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
 from paddlevit_dist.engine.sharding import Shards
 
 SETTINGS = {"EPS": 1e-8, "BETAS": (0.9, 0.99), "MOMENTUM": 0.8}
@@ -37,7 +40,62 @@ def test_each_optimizer_says_whether_it_has_a_step_by_lists(name, options, has_l
     if step is not None:
         gradients = step.gradients()
         assert step.accepts(gradients)
-        step.snapshot(gradients)()
         step.apply(0.1, gradients)
         assert all((p.numpy() != before[key]).any() for key, p in model.named_parameters())
         assert len(exchanges) == is_sharded
+
+
+@pytest.mark.parametrize(
+    "name, options, decay, has_copies",
+    [
+        ("AdamW", {}, 0.05, False),
+        ("AdamW", {"BETAS": (0.0, 0.99)}, 0.05, False),
+        ("SGD", {}, 0.0, False),
+        ("SGD", {"NESTEROV": True}, 0.0, False),
+        ("SGD", {"MOMENTUM": 0.0}, 0.0, False),
+        ("SGD", {}, 0.05, True),
+        ("Lion", {}, 0.05, False),
+        ("Muon", {}, 0.05, False),
+    ],
+)
+def test_a_step_whose_gradients_are_not_finite_leaves_weights_and_moments(
+    name, options, decay, has_copies, monkeypatch
+):
+    with plain_layers():
+        model = create_model("vit", num_classes=3, image_size=8, patch_size=4, embed_dim=8, depth=2, num_heads=2)
+    groups = decay_groups(model, decay)
+    optimizer = build_optimizer(CfgNode({**SETTINGS, "NAME": name, **options}), model, groups, decay)
+    generator = np.random.default_rng(0)
+
+    def backward() -> None:
+        optimizer.clear_grad(False)
+        images = paddle.to_tensor(generator.standard_normal((2, 3, 8, 8)).astype("f4"))
+        with plain_layers():
+            model(images).square().sum().backward()
+
+    for _ in range(2):
+        backward()
+        optimizer.foreach_step().apply(0.1, optimizer.foreach_step().gradients())
+    before = {key: p.numpy().copy() for key, p in model.named_parameters()}
+    columns = optimizer._accumulators
+    moments = {key: {name: tensor.numpy().copy() for name, tensor in column.items()} for key, column in columns.items()}
+    backward()
+    step = optimizer.foreach_step()
+    gradients = step.gradients()
+    for p in model.parameters():
+        p.grad.set_value(paddle.zeros_like(p))
+    copies = []
+    monkeypatch.setattr(
+        paddle.Tensor, "clone", lambda tensor, clone=paddle.Tensor.clone: copies.append(tensor.size) or clone(tensor)
+    )
+    undo = step.prepare_undo(gradients)
+    step.apply(0.1, gradients, paddle.zeros([1]))
+    undo()
+    assert any(size > 1 for size in copies) == has_copies
+    for key, p in model.named_parameters():
+        assert p.numpy().tobytes() == before[key].tobytes()
+    forgotten = {"velocity": options.get("MOMENTUM"), "moment1": options.get("BETAS", [None])[0]}  # a factor of 0
+    for key, column in moments.items():
+        for name, earlier in column.items():
+            expected = np.zeros_like(earlier) if forgotten.get(key) == 0.0 else earlier
+            np.testing.assert_array_max_ulp(columns[key][name].numpy(), expected, 1)

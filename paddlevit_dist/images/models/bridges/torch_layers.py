@@ -14,7 +14,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ....distributed.batch_norm import DistributedBatchNorm
-from ....runtime.autocast import like_products
+from ....runtime.autocast import add_bias, like_products
 
 Sizes = int | Sequence[int]
 
@@ -29,7 +29,7 @@ def draw_uniform(parameter: paddle.Tensor | None, bound: float) -> None:
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None) -> paddle.Tensor:
     """Multiply (..., in) by weights (out, in), and add a bias in the precision of the product."""
     product = paddle.matmul(x, weight, transpose_y=True)
-    return product if bias is None else product + like_products(bias)
+    return product if bias is None else add_bias(product, bias)
 
 
 def conv2d(

@@ -1,0 +1,131 @@
+"""Biases of products on CUDA GPUs, where Paddle's kernel for the gradient of a bias takes longer than a product.
+
+There the gradient of a bias is a row of ones times the gradient of the result. In float32 the GPU rounds the latter to
+TF32 first, as in every product, unless TRAIN.TF32 is false: each of its values is off by at most 2^-11 of itself. In
+half precision cuBLASLt can also add the bias before it writes the product (an epilogue): one operation, and the result
+is rounded once. No CPU has that operation. So the device itself is asked before the first step, once for each shape of
+a layer, whether it computes the same.
+
+A bias or weight that is frozen, and any layer of a static program, is computed as on a CPU.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.incubate.nn.functional import fused_linear
+
+from .transfers import to_device
+
+Linear = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], paddle.Tensor]  # of x, weight and bias
+
+# The largest difference from the reference, as a share of the largest value: four roundings.
+_BOUNDS = {paddle.float16: 2.0**-9, paddle.bfloat16: 2.0**-6}
+_ROWS = 1024  # of the inputs with which a device is asked
+
+_differences: dict[tuple[int, int, Any], float] = {}  # (in, out, Paddle's dtype) -> what this GPU was off by
+
+
+class _BiasAddition(paddle.autograd.PyLayer):
+    """Add a bias whose gradient is a product with ones."""
+
+    @staticmethod
+    def forward(ctx: Any, product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
+        ctx.bias_shape, ctx.is_input_fixed = bias.shape, product.stop_gradient
+        return product + bias
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor]:
+        rows = gradient.reshape([-1, gradient.shape[-1]])  # (rows, out)
+        ones = paddle.ones([1, rows.shape[0]], dtype=gradient.dtype)
+        bias_gradient = paddle.matmul(ones, rows).reshape(ctx.bias_shape)
+        return None if ctx.is_input_fixed else gradient, bias_gradient
+
+
+def add(product: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
+    """Add a bias, (out,) or (1, out), to a product (..., out) of the same dtype."""
+    return _BiasAddition.apply(product, bias) if sums_by_product(product, bias) else product + bias
+
+
+def sums_by_product(x: paddle.Tensor, bias: paddle.Tensor) -> bool:
+    """Return whether the gradient of this bias is to be a product with ones; ``x`` says where it is computed."""
+    if not paddle.in_dynamic_mode() or bias.stop_gradient or not paddle.is_grad_enabled():
+        return False
+    return _is_on_gpu(x) and 0 not in x.shape
+
+
+def _is_on_gpu(tensor: paddle.Tensor) -> bool:  # a test on a CPU replaces it
+    return tensor.place.is_gpu_place()
+
+
+def has_epilogue(weight: paddle.Tensor, bias: paddle.Tensor, dtype: Any) -> bool:
+    """Return whether a product with this weight (in, out) in Paddle's ``dtype`` is to add its bias itself.
+
+    Evaluations use it, too, so that they compute what the training passes compute.
+    """
+    if weight.stop_gradient or bias.stop_gradient:  # Paddle 2.6 then has no gradient for the other
+        return False
+    difference = _differences.get((*weight.shape, dtype))
+    return difference is not None and difference <= _BOUNDS[dtype]
+
+
+def ask_device(model: paddle.nn.Layer, dtype: Any, reference: Linear) -> list[str]:
+    """Try on this GPU, once for each shape of a trained linear layer, whether products can add their biases.
+
+    Args:
+        model: its linear layers are ``paddle.nn.Linear``.
+        dtype: ``paddle.float16`` or ``paddle.bfloat16``.
+        reference: computes the same without an epilogue.
+
+    Returns:
+        Log lines: the shapes for which this GPU computes something else.
+    """
+    layers = [layer for layer in model.sublayers() if isinstance(layer, paddle.nn.Linear) and layer.bias is not None]
+    trained = [layer for layer in layers if not (layer.weight.stop_gradient or layer.bias.stop_gradient)]
+    lines = []
+    for shape in sorted({tuple(layer.weight.shape) for layer in trained}):
+        if (*shape, dtype) in _differences:
+            continue
+        difference = measure_difference(fused_linear, reference, shape[0], shape[1], dtype)
+        _differences[(*shape, dtype)] = difference
+        if difference > _BOUNDS[dtype]:
+            lines.append(
+                f"biases of {shape[0]} x {shape[1]}: added after the product, since with both in one operation this "
+                f"GPU is off by {difference:.1e} of the largest value"
+            )
+    return lines
+
+
+def measure_difference(linear: Linear, reference: Linear, num_in: int, num_out: int, dtype: Any) -> float:
+    """Compute the largest difference between two linear layers in result and gradients.
+
+    The inputs are drawn by NumPy: Paddle's random numbers belong to the training run.
+
+    Returns:
+        The largest difference as a share of the largest value of the reference; inf if ``linear`` raises.
+    """
+    generator = np.random.default_rng(0)
+    shapes = ([_ROWS, num_in], [num_in, num_out], [num_out], [_ROWS, num_out])
+    arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
+    *inputs, gradient = [to_device(array).astype(dtype) for array in arrays]
+    try:
+        found = _compute_with_gradients(linear, inputs, gradient)
+    except Exception:  # Paddle raises several types for a device or shape without this kernel
+        return np.inf
+    worst = 0.0
+    for expected, actual in zip(_compute_with_gradients(reference, inputs, gradient), found):
+        difference = np.abs(expected - actual).max() / np.abs(expected).max()
+        worst = max(worst, float(difference)) if np.isfinite(difference) else np.inf
+    return worst
+
+
+def _compute_with_gradients(linear: Linear, inputs: Iterable[Any], gradient: paddle.Tensor) -> list[np.ndarray]:
+    """Return the result and the gradients of x, weight and bias as float32 arrays."""
+    inputs = [one.detach() for one in inputs]
+    for one in inputs:
+        one.stop_gradient = False
+    with paddle.enable_grad():
+        result = linear(*inputs)
+        gradients = paddle.grad(result, inputs, gradient)
+    return [one.astype("float32").numpy() for one in (result, *gradients)]

@@ -86,6 +86,24 @@ def _devices(config: RunSettings) -> str:
     return f"{devices}; {describe_rates(config, size)}"
 
 
+def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
+    """Format which samples the statistics of batch norms are computed over.
+
+    Args:
+        config: the frozen configuration.
+        kind: "sync" or "local".
+        reason: why it is that one.
+    """
+    size, steps = config.DATA.BATCH_SIZE, config.TRAIN.ACCUM_ITER
+    if kind == "sync":
+        size *= world_size()
+    text = f"statistics of {size} sample{'s' if size > 1 else ''} at a time"
+    if world_size() > 1:
+        text = f"{kind}, {text} ({reason})"
+    separate = f", each of the {steps} accumulated micro-batches separately" if steps > 1 else ""
+    return f"batch norm: {text}{separate}"
+
+
 def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
     """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips.
 

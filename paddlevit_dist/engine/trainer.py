@@ -44,7 +44,7 @@ from .precision import EvaluationPrecision
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
 from .sharded_gradients import build_reducer
-from .startup_log import format_first_lines, format_training, start_run_log
+from .startup_log import describe_batch_norm, format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
 
@@ -138,9 +138,6 @@ class Trainer:
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         local_batch = config.DATA.BATCH_SIZE
         self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.traits.batch_norm, world_size(), local_batch)
-        if has_batch_norm(self.model) and world_size() > 1:
-            size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
-            run_log.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
         samples = self.datasets["train"]
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
@@ -148,6 +145,8 @@ class Trainer:
         # Imported and called for a step that is not finite only, on every rank.
         explain = [lambda *step: extension.FirstLayerFinder(self)(*step)] if extension.has("debug") else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
+        if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
+            run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()

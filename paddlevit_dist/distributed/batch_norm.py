@@ -409,9 +409,15 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
     return len(layers)
 
 
+def list_batch_norms(model: paddle.nn.Layer) -> dict[str, Any]:
+    """Return the batch normalizations in ``model`` that use statistics of their batch in training mode, by name."""
+    layers = model.named_sublayers(include_self=True)
+    return {name: layer for name, layer in layers if isinstance(layer, _BATCH_NORMS) and not layer._use_global_stats}
+
+
 def has_batch_norm(model: paddle.nn.Layer) -> bool:
-    """Return whether ``model`` contains a batch normalization, Paddle's or this package's."""
-    return any(isinstance(layer, _BATCH_NORMS) for layer in model.sublayers(include_self=True))
+    """Return whether a batch normalization in ``model`` uses statistics of its batch in training mode."""
+    return bool(list_batch_norms(model))
 
 
 def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
@@ -436,5 +442,5 @@ def communicates_in_forward(model: paddle.nn.Layer) -> bool:
     return any(
         (isinstance(layer, paddle.nn.SyncBatchNorm) and world.world_size() > 1)
         or (isinstance(layer, DistributedBatchNorm) and layer.synchronized)
-        for layer in model.sublayers(include_self=True)
+        for layer in list_batch_norms(model).values()
     )

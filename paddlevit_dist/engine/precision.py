@@ -7,6 +7,7 @@ from typing import Any
 
 import paddle
 
+from ..distributed import has_batch_norm, unbias_running_variance
 from ..runtime import autocast, device_kinds, paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
@@ -206,8 +207,25 @@ def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> st
             f"TO_STATIC: Paddle {paddle.__version__} compiles half precision only as float16 at level O1, this is "
             f"{config.AMP_DTYPE} at level {config.AMP_LEVEL}: remove TO_STATIC"
         )
+    if not config.EVAL and has_batch_norm(model) and not _updates_statistics():
+        raise UserError(
+            f"TO_STATIC: compiled by Paddle {paddle.__version__} on this device, batch norms keep other running "
+            "statistics than without it; remove TO_STATIC"
+        )
     compile_passes(model)
     return "passes: compiled (TO_STATIC), once for each batch shape"
+
+
+def _updates_statistics() -> bool:
+    """Try whether the running variance of a compiled batch norm is that of one that is not compiled."""
+    variances = []
+    for is_compiled in (False, True):
+        model = unbias_running_variance(paddle.nn.Sequential(paddle.nn.BatchNorm2D(1)))
+        if is_compiled:
+            compile_passes(model)
+        model(paddle.to_tensor([[[[0.0]]], [[[2.0]]]]))
+        variances.append(model[0]._variance.item())
+    return abs(variances[0] - variances[1]) < 1e-3
 
 
 def compile_passes(model: paddle.nn.Layer) -> None:

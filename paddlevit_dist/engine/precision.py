@@ -7,7 +7,14 @@ from typing import Any
 
 import paddle
 
-from ..distributed import has_batch_norm, unbias_running_variance
+from ..distributed import (
+    DistributedBatchNorm,
+    communicates_in_forward,
+    has_batch_norm,
+    list_batch_norms,
+    unbias_running_variance,
+    world_size,
+)
 from ..runtime import autocast, device_kinds, paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
@@ -214,6 +221,20 @@ def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> st
         )
     compile_passes(model)
     return "passes: compiled (TO_STATIC), once for each batch shape"
+
+
+def require_compilable_norms(config: RunSettings, model: paddle.nn.Layer) -> None:
+    """Check that a model that TO_STATIC compiles has no batch norm that exchanges statistics outside of Paddle's kernels.
+
+    Raises:
+        UserError: it has one.
+    """
+    exchanging = (isinstance(layer, DistributedBatchNorm) for layer in list_batch_norms(model).values())
+    if config.TO_STATIC and world_size() > 1 and communicates_in_forward(model) and any(exchanging):
+        raise UserError(
+            "TO_STATIC: the batch norms of this model exchange statistics (sync), which is not compiled here; set "
+            "TRAIN.BATCH_NORM local, or remove TO_STATIC"
+        )
 
 
 def _updates_statistics() -> bool:

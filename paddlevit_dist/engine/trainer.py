@@ -40,7 +40,7 @@ from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import FeatureCache
 from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
-from .precision import EvaluationPrecision
+from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
 from .sharded_gradients import build_reducer
@@ -150,9 +150,11 @@ class Trainer:
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()
+        wrapped = data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES)
+        require_compilable_norms(config, self.model)
         self.step = TrainStep(
             task,
-            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
+            wrapped,
             self.optimizer,
             self.precision,
             seed=config.SEED,

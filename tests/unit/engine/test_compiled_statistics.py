@@ -1,12 +1,14 @@
 """TO_STATIC: running statistics of a compiled batch norm against PyTorch's formula, and what does not give them."""
 
+import contextlib
+
 import numpy as np
 import paddle
 import pytest
 from paddle import nn
 
 from paddlevit_dist import settings
-from paddlevit_dist.distributed import DistributedBatchNorm, unbias_running_variance
+from paddlevit_dist.distributed import DistributedBatchNorm, convert_batch_norm, unbias_running_variance
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.compatibility import compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.engine.precision import compile_model, compile_passes
@@ -54,3 +56,14 @@ def test_a_resume_with_another_to_static_lists_it():
     before, now = (settings.load(["-cfg=vit_digits", "TO_STATIC", word]).values for word in ("False", "True"))
     changes = compare("resume", *(facts_from_settings(to_plain_settings(one)) for one in (before, now)))
     assert [(change.name, change.before, change.now) for change in changes] == [("TO_STATIC", False, True)]
+
+
+@pytest.mark.parametrize("kind, is_refused", [("sync", True), ("local", False)])
+def test_a_compiled_model_whose_batch_norms_exchange_statistics_is_refused(kind, is_refused, monkeypatch):
+    monkeypatch.setattr(precision, "world_size", lambda: 2)
+    config = settings.load(["TO_STATIC=True"]).values
+    model = nn.Sequential(DistributedBatchNorm(2))
+    if kind == "sync":
+        convert_batch_norm(model)
+    with pytest.raises(UserError, match="set TRAIN.BATCH_NORM local") if is_refused else contextlib.nullcontext():
+        precision.require_compilable_norms(config, model)

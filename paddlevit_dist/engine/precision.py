@@ -224,7 +224,7 @@ def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> st
 
 
 def require_compilable_norms(config: RunSettings, model: paddle.nn.Layer) -> None:
-    """Check that a model that TO_STATIC compiles has no batch norm that exchanges statistics outside of Paddle's kernels.
+    """Check that a model that TO_STATIC compiles has no batch norm that exchanges statistics by this package's code.
 
     Raises:
         UserError: it has one.

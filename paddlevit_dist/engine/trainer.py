@@ -40,6 +40,7 @@ from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import FeatureCache
 from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
+from .model_ema import describe_worse_average
 from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
@@ -128,6 +129,7 @@ class Trainer:
             self.evaluator = Evaluator(config, task, self.model, self.eval_dataset, precision, self.heartbeat)
         self.hooks: list[Hook] = []
         self._is_prepared = False
+        self._average_note = ""
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
 
     # ---- preparation -----------------------------------------------------------------------------------------
@@ -273,7 +275,7 @@ class Trainer:
         if values:
             for hook in self.hooks:
                 hook.after_train()
-            for result in self.checkpointer.format_results(line, self.last_epoch):
+            for result in filter(None, [self._average_note, *self.checkpointer.format_results(line, self.last_epoch)]):
                 self.run_log.log_and_print(result)
         return values
 
@@ -284,7 +286,7 @@ class Trainer:
         log_resumption(self.resume_state, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
         self.callbacks.start(RunFacts(run_log.folder, config, True, *sizes))
-        for line in format_training(config, self.task, self.model, self.sampler, self.precision):
+        for line in format_training(config, self.task, self.state, self.last_epoch * self.updates_per_epoch):
             run_log.log_and_print(line)
 
     # ---- steps -----------------------------------------------------------------------------------------------
@@ -432,9 +434,15 @@ class Trainer:
         event = {"epoch": epoch, **self.evaluator.build_event(values)}
         self.run_log.event("evaluation_without_average", event)
         self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
+        (name, _), raw = self.task.best_metric, values
         with self.ema.in_place():
             self._share_statistics()
-            return self._evaluate_once(epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True)
+            values, line = self._evaluate_once(
+                epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True
+            )
+        interval = self.evaluator.intervals.get(name)
+        self._average_note = describe_worse_average(self.task.best_metric, raw[name], values[name], interval)
+        return values, line
 
     def _evaluate_once(self, epoch: int, label: str, when: str, chooses_best: bool) -> tuple[dict[str, float], str]:
         """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.

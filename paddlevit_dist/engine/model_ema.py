@@ -175,8 +175,9 @@ def describe_worse_average(
         return ""
     ends = "" if interval is None else f" and outside of the interval [{interval.low:.4g}, {interval.high:.4g}]"
     return (
-        f"note: the averaged weights score worse than the model's own: {name} {averaged:.4g}, where these have {raw:.4g}, "
-        f"better{ends}; TRAIN.MODEL_EMA_DECAY may be too close to 1; model.pdparams of a checkpoint is not averaged"
+        f"note: the averaged weights score worse than the model's own: {name} {averaged:.4g}, where these have "
+        f"{raw:.4g}, better{ends}; TRAIN.MODEL_EMA_DECAY may be too close to 1; model.pdparams of a checkpoint is not "
+        "averaged"
     )
 
 

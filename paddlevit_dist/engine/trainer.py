@@ -275,6 +275,8 @@ class Trainer:
         if values:
             for hook in self.hooks:
                 hook.after_train()
+            with self.logger.paused("comparing the last checkpoint with the weights that were scored"):
+                self.checkpointer.require_scored(self.last_epoch)
             for result in filter(None, [self._average_note, *self.checkpointer.format_results(line, self.last_epoch)]):
                 self.run_log.log_and_print(result)
         return values
@@ -457,4 +459,6 @@ class Trainer:
         except UserError:
             self.checkpointer.discard_epoch(epoch)
             raise
+        if is_last or (chooses_best and self.config.TRAIN.PATIENCE):  # early stopping may end the run here
+            self.checkpointer.note_scored(epoch)
         return values, line

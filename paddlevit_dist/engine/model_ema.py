@@ -161,23 +161,22 @@ class ModelEma:
 def describe_worse_average(
     metric: tuple[str, bool], raw: float, averaged: float, interval: ConfidenceInterval | None
 ) -> str:
-    """Format that averaged weights score worse than the model's own weights; empty if they do not.
+    """Format that averaged weights score worse than the model's own weights by more than chance; empty otherwise.
 
     Args:
         metric: name of the value, and whether larger ones are better.
         raw: value of the model's own weights.
         averaged: value of the averaged weights.
-        interval: of ``averaged``; a smaller difference may be chance. None: it is unknown.
+        interval: of ``averaged``; None: it is unknown, and so is what may be chance.
     """
     name, more_is_better = metric
     is_worse = averaged < raw if more_is_better else averaged > raw
-    if not is_worse or (interval is not None and interval.low <= raw <= interval.high):
+    if not is_worse or interval is None or interval.low <= raw <= interval.high:
         return ""
-    ends = "" if interval is None else f" and outside of the interval [{interval.low:.4g}, {interval.high:.4g}]"
     return (
         f"note: the averaged weights score worse than the model's own: {name} {averaged:.4g}, where these have "
-        f"{raw:.4g}, better{ends}; TRAIN.MODEL_EMA_DECAY may be too close to 1; model.pdparams of a checkpoint is not "
-        "averaged"
+        f"{raw:.4g}, outside of the interval [{interval.low:.4g}, {interval.high:.4g}]; TRAIN.MODEL_EMA_DECAY may be too "
+        "close to 1; model.pdparams of a checkpoint is not averaged"
     )
 
 

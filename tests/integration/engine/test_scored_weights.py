@@ -10,7 +10,8 @@ from support import small_runs
 from paddlevit_dist import settings
 from paddlevit_dist.registry import resolve
 
-WORDS = "-epochs=4 -batch_size=8 TRAIN.MODEL_EMA True TRAIN.WARMUP_EPOCHS 0 TRAIN.BASE_LR 3e-3 VALIDATE_FREQ 4".split()
+WORDS = "-cfg=vit_digits -epochs=4 -batch_size=8 TRAIN.MODEL_EMA True TRAIN.WARMUP_EPOCHS 0 TRAIN.BASE_LR 1e-2".split()
+WORDS += ["VALIDATE_FREQ", "4"]
 
 
 class Changing(resolve("task", "classification")):
@@ -22,7 +23,9 @@ class Changing(resolve("task", "classification")):
 
 
 def test_a_run_that_saved_other_weights_than_it_scored_ends_with_an_error_before_its_scores(tmp_path, capsys):
-    trainer = small_runs.build(str(tmp_path), "-epochs=2", "-batch_size=16", task_class=Changing, train_size=32, val_size=16)
+    trainer = small_runs.build(
+        str(tmp_path), "-epochs=2", "-batch_size=16", task_class=Changing, train_size=32, val_size=16
+    )
     with pytest.raises(RuntimeError, match="1 tensors of .*epoch_0002 .* such as 'head.bias'"):
         trainer.train()
     assert "(last and best" not in capsys.readouterr().out

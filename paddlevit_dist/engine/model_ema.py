@@ -175,8 +175,8 @@ def describe_worse_average(
         return ""
     return (
         f"note: the averaged weights score worse than the model's own: {name} {averaged:.4g}, where these have "
-        f"{raw:.4g}, outside of the interval [{interval.low:.4g}, {interval.high:.4g}]; TRAIN.MODEL_EMA_DECAY may be too "
-        "close to 1; model.pdparams of a checkpoint is not averaged"
+        f"{raw:.4g}, outside of the interval [{interval.low:.4g}, {interval.high:.4g}]; lower TRAIN.MODEL_EMA_DECAY; "
+        "model.pdparams of a checkpoint is not averaged"
     )
 
 

@@ -6,10 +6,12 @@ rounding errors of gradients near zero into full steps.
 """
 
 import contextlib
+import functools
 import gc
 import hashlib
 import math
 import pickle
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,14 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..distributed import all_gather, has_batch_norm, is_main, running_statistics, world_size
+from ..distributed import all_gather, broadcast_statistics, has_batch_norm, is_main, running_statistics, world_size
 from ..engine import gpu_memory
 from ..engine.nan_guard import NonFiniteGuard
+from ..engine.saved_weights import digest_state, require_saved
 from ..engine.step import accumulation_groups
 from ..engine.trainer import Trainer
 from ..launch import launch_workers, plan_processes
+from ..logging.meters import StepMeters
 from ..logging.progress import write_line
 from ..logging.record import RunLog
+from ..models import build_model
 from ..registry import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -156,8 +161,32 @@ def _run_updates(
                 values.update(gradients)
             differing = differing or _find_differing_ranks(model, update + 1)
     values.update(_compute_changes(model, before))
+    if differing is None and perturbation is None:
+        _require_saved(training)
     sizes = {name: _largest(tensor.numpy()) for name, tensor in model.state_dict().items()}
     return RunVariant(values, differing, has_batch_norm(model), sizes, {})
+
+
+def _require_saved(training: Trainer) -> None:
+    """Save a checkpoint, and check that an evaluation would load the weights that would be scored now.
+
+    Every rank must call this. The checkpoint is deleted.
+
+    Raises:
+        RuntimeError: it would load others.
+    """
+    checkpointer, model = training.checkpointer, training.model
+    broadcast_statistics(model)
+    checkpointer.save_update(False, StepMeters())
+    checkpointer.finish()
+    with contextlib.nullcontext() if training.ema is None else training.ema.in_place():
+        broadcast_statistics(model)
+        scored = digest_state(model)
+    if is_main():
+        build_plain = functools.partial(build_model, training.config, training.task)
+        last = (checkpointer.folder / "last").resolve()
+        require_saved(model, last, scored, build_plain, write_line)
+        shutil.rmtree(checkpointer.folder)
 
 
 @paddle.no_grad()
@@ -284,7 +313,6 @@ def _largest(value: np.ndarray) -> float:
 _COMMON = {
     "TRAIN.OPTIMIZER.NAME": "SGD",
     "TRAIN.BATCH_NORM": "sync",
-    "TRAIN.MODEL_EMA": False,
     "TRAIN.TF32": False,
     "MODEL.RESUME": None,
     "AMP": False,

@@ -27,6 +27,7 @@ _NAMES = {
     "has_batch_norm": "batch_norm",
     "host_barrier": "collectives",
     "is_main": "world",
+    "list_batch_norms": "batch_norm",
     "rank": "world",
     "recompute_layers": "wrapping",
     "reduce_dict": "collectives",

@@ -165,11 +165,11 @@ def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
     A kernel that stores a variance divided by rows gets one scaled by s = (rows - 1) / rows. After the update it is
     scaled back, which gives the unbiased one: ``(m s v + (1 - m) b) / s = m v + (1 - m) b / s``, with momentum m,
     running variance v and the batch's biased variance b. It is a separate tensor, because the gradient keeps the
-    kernel's input. A compiled program keeps what Paddle stores, and with a single row Paddle's kernels leave the
-    statistics unchanged.
+    kernel's input. A compiled program contains the same operations, with the rows of its shapes. With a single row,
+    Paddle's kernels leave the statistics unchanged.
     """
     running, is_native = layer._variance, isinstance(layer, paddle.nn.SyncBatchNorm)
-    uses_batch = layer.training and not layer._use_global_stats and paddle.in_dynamic_mode()
+    uses_batch = layer.training and not layer._use_global_stats
     rows = 0
     if uses_batch and (is_native or kernel_divides_by_rows(x)):
         rows = _size(x) // running.shape[0] * (world.world_size() if is_native else 1)
@@ -177,10 +177,10 @@ def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
         yield running
         return
     share = (rows - 1) / rows
-    scaled = (running * share).detach()
+    scaled = paddle.scale(running, share)  # tracing for a compiled program takes functions, not operators
     yield scaled
     with paddle.no_grad():
-        paddle.assign(scaled * (1.0 / share), output=running)
+        paddle.assign(paddle.scale(scaled, 1.0 / share), output=running)
 
 
 def _as_stored(momentum: float) -> float:
@@ -234,7 +234,8 @@ def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
     for ``_MIN_ROWS_WITHOUT_CUDNN`` rows or more with two or three axes. Other devices are tried once.
     """
     if not is_on_gpu():
-        return x.place.is_cpu_place() or _divides_by_rows()
+        is_on_cpu = x.place.is_cpu_place() if paddle.in_dynamic_mode() else paddle.get_device() == "cpu"
+        return is_on_cpu or _divides_by_rows()
     return x.ndim <= 3 and x.shape[0] >= _MIN_ROWS_WITHOUT_CUDNN
 
 
@@ -409,9 +410,15 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
     return len(layers)
 
 
+def list_batch_norms(model: paddle.nn.Layer) -> dict[str, Any]:
+    """Return the batch normalizations in ``model`` that use statistics of their batch in training mode, by name."""
+    layers = model.named_sublayers(include_self=True)
+    return {name: layer for name, layer in layers if isinstance(layer, _BATCH_NORMS) and not layer._use_global_stats}
+
+
 def has_batch_norm(model: paddle.nn.Layer) -> bool:
-    """Return whether ``model`` contains a batch normalization, Paddle's or this package's."""
-    return any(isinstance(layer, _BATCH_NORMS) for layer in model.sublayers(include_self=True))
+    """Return whether a batch normalization in ``model`` uses statistics of its batch in training mode."""
+    return bool(list_batch_norms(model))
 
 
 def running_statistics(model: paddle.nn.Layer) -> list[paddle.Tensor]:
@@ -436,5 +443,5 @@ def communicates_in_forward(model: paddle.nn.Layer) -> bool:
     return any(
         (isinstance(layer, paddle.nn.SyncBatchNorm) and world.world_size() > 1)
         or (isinstance(layer, DistributedBatchNorm) and layer.synchronized)
-        for layer in model.sublayers(include_self=True)
+        for layer in list_batch_norms(model).values()
     )

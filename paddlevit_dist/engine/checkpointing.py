@@ -16,6 +16,7 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.progress import printing
 from ..logging.record import RunLog
+from ..models import build_model
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
@@ -23,6 +24,7 @@ from .background_worker import BackgroundWorker
 from .compatibility import describe, list_samples
 from .nan_guard import not_finite, weights_digest
 from .resume import ResumeState
+from .saved_weights import digest_state, require_saved
 from .training_state import TrainingState
 
 _SOON = 10.0  # seconds; after less time since the last checkpoint, "saved" is logged after the epoch's other lines
@@ -80,6 +82,7 @@ class Checkpointer:
         self._background = BackgroundWorker(config.SAVE_IN_BACKGROUND)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
+        self._scored: tuple[int, dict[str, str]] | None = None  # epoch and digests, on the main process
         self._held: list[str] | None = None  # "saved" lines of short epochs, until the evaluation is logged
 
     @functools.cached_property
@@ -180,6 +183,25 @@ class Checkpointer:
         if self.best is None or self.best["epoch"] == last_epoch:
             return [f"{line} (last and best, epoch {last_epoch})"]
         return [f"{line} (last, epoch {last_epoch})", f"{self.best['line']} (best, epoch {self.best['epoch']})"]
+
+    def note_scored(self, epoch: int) -> None:
+        """Note the weights that the model has now, in an evaluation after ``epoch``, for ``require_scored``."""
+        if is_main():
+            self._scored = epoch, digest_state(self._state.model)
+
+    def require_scored(self, epoch: int) -> None:
+        """Check that the checkpoint of ``epoch`` has the weights that were scored, after ``finish``.
+
+        The main process reads it, and no other rank waits.
+
+        Raises:
+            RuntimeError: it has others.
+        """
+        if self._scored is not None and self._scored[0] == epoch:
+            directory = self.folder / checkpoint_store.epoch_name(epoch)
+            build_plain = functools.partial(build_model, self._config, self._task)
+            log = self._run_log.log_and_print
+            require_saved(self._state.model, directory, self._scored[1], build_plain, log)
 
     def describe_last(self, start: int) -> str:
         """Format where a run that stops now continues; ``start``: the step that it began after."""

@@ -8,8 +8,12 @@ import numpy as np
 import paddle
 
 from .. import extension
+from ..intervals import ConfidenceInterval
 from .multi_tensor import MovingAverages
 from .sharding import Shards
+
+_MOST_KEPT = 0.1  # of the first weights
+_FITTING_UPDATES = 5.0  # run length in updates of 1 / (1 - decay): exp(-5) = 0.7 % of the first weights are kept
 
 
 class ModelEma:
@@ -43,6 +47,7 @@ class ModelEma:
 
     def restart(self) -> None:
         """Restart the average from the model's current weights."""
+        self._first_update = self._made()
         state = self.model.state_dict()
         if self._shards is not None:
             owned = self._shards.owned
@@ -73,6 +78,24 @@ class ModelEma:
                 average.add_((tensor - average).scale_(share))
             else:
                 paddle.assign(tensor, output=average)
+
+    def describe_first_weights(self, updates: int) -> str:
+        """Format that much of the weights that initialized the average is still in it after so many updates of the run.
+
+        Returns:
+            A log line with a decay that fits; empty if it is at most a tenth.
+        """
+        numbers = np.arange(self._first_update + 1, updates + 1)
+        rise = -np.expm1(-numbers / self.warmup) if self.warmup else np.ones(len(numbers))
+        kept = float(np.prod(self.decay * rise))
+        if kept <= _MOST_KEPT or not len(numbers):
+            return ""
+        fitting = 1.0 - float(f"{-math.expm1(-_FITTING_UPDATES / len(numbers)):.1g}")
+        return (
+            f"note: TRAIN.MODEL_EMA_DECAY {self.decay:g} is too slow for {len(numbers):,} update(s): {kept:.0%} of the "
+            "averaged weights, which are scored and used, will be what they start from; "
+            f"{fitting:.10g} fits, or TRAIN.MODEL_EMA false"
+        )
 
     @property
     def is_all_float32(self) -> bool:
@@ -128,10 +151,33 @@ class ModelEma:
         for name, average in averages.items():
             if tuple(average.shape) != tuple(state[name].shape):
                 raise ValueError(f"the averaged weights do not fit: {name} is {tuple(state[name].shape)}")
+        self._first_update = 0
         if self._shapes:
             self._flat.set_value(np.concatenate([np.ravel(state[name]) for name in self._shapes]).astype(np.float32))
         for name, average in self._others.items():
             average.set_value(np.asarray(state[name]))
+
+
+def describe_worse_average(
+    metric: tuple[str, bool], raw: float, averaged: float, interval: ConfidenceInterval | None
+) -> str:
+    """Format that averaged weights score worse than the model's own weights by more than chance; empty otherwise.
+
+    Args:
+        metric: name of the value, and whether larger ones are better.
+        raw: value of the model's own weights.
+        averaged: value of the averaged weights.
+        interval: of ``averaged``; None: it is unknown, and so is what may be chance.
+    """
+    name, more_is_better = metric
+    is_worse = averaged < raw if more_is_better else averaged > raw
+    if not is_worse or interval is None or interval.low <= raw <= interval.high:
+        return ""
+    return (
+        f"note: the averaged weights score worse than the model's own: {name} {averaged:.4g}, where these have "
+        f"{raw:.4g}, outside of the interval [{interval.low:.4g}, {interval.high:.4g}]; lower TRAIN.MODEL_EMA_DECAY; "
+        "model.pdparams of a checkpoint is not averaged"
+    )
 
 
 def _in_a_row(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..distributed import DistributedBatchNorm, list_batch_norms, running_statistics
 from ..registry import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
@@ -73,6 +74,30 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
     for name in frozen:
         parameters[name].stop_gradient = True
     return len(frozen)
+
+
+def keep_frozen_statistics(model: paddle.nn.Layer) -> int:
+    """Make batch norms without a trained parameter use their running statistics in training mode, which keeps them.
+
+    A batch norm without any parameters follows those of the smallest layer around it that has some.
+
+    Returns:
+        The number of batch norms that keep their statistics from now on.
+    """
+    statistics = {id(tensor) for tensor in running_statistics(model)}
+    layers = dict(model.named_sublayers(include_self=True))
+    number = 0
+    for name, layer in list_batch_norms(model).items():
+        place, parameters = name, [p for p in layer.parameters() if id(p) not in statistics]
+        while place and not parameters:
+            place = place.rpartition(".")[0]
+            parameters = [p for p in layers[place].parameters() if id(p) not in statistics]
+        if all(parameter.stop_gradient for parameter in parameters):
+            layer._use_global_stats = True
+            if isinstance(layer, paddle.nn.SyncBatchNorm):  # its forward pass ignores this attribute
+                layer.__class__ = DistributedBatchNorm
+            number += 1
+    return number
 
 
 def layer_decay_groups(

@@ -7,6 +7,14 @@ from typing import Any
 
 import paddle
 
+from ..distributed import (
+    DistributedBatchNorm,
+    communicates_in_forward,
+    has_batch_norm,
+    list_batch_norms,
+    unbias_running_variance,
+    world_size,
+)
 from ..runtime import autocast, device_kinds, paddle_versions
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
@@ -213,8 +221,39 @@ def compile_model(config: RunSettings, task: Task, model: paddle.nn.Layer) -> st
             f"TO_STATIC: Paddle {paddle.__version__} compiles half precision only as float16 at level O1, this is "
             f"{config.AMP_DTYPE} at level {config.AMP_LEVEL}: remove TO_STATIC"
         )
+    if not config.EVAL and has_batch_norm(model) and not _updates_statistics():
+        raise UserError(
+            f"TO_STATIC: compiled by Paddle {paddle.__version__} on this device, batch norms keep other running "
+            "statistics than without it; remove TO_STATIC"
+        )
     compile_passes(model)
     return "passes: compiled (TO_STATIC), once for each batch shape"
+
+
+def require_compilable_norms(config: RunSettings, model: paddle.nn.Layer) -> None:
+    """Check that a model that TO_STATIC compiles has no batch norm that exchanges statistics by this package's code.
+
+    Raises:
+        UserError: it has one.
+    """
+    exchanging = (isinstance(layer, DistributedBatchNorm) for layer in list_batch_norms(model).values())
+    if config.TO_STATIC and world_size() > 1 and communicates_in_forward(model) and any(exchanging):
+        raise UserError(
+            "TO_STATIC: the batch norms of this model exchange statistics (sync), which is not compiled here; set "
+            "TRAIN.BATCH_NORM local, or remove TO_STATIC"
+        )
+
+
+def _updates_statistics() -> bool:
+    """Try whether the running variance of a compiled batch norm is that of one that is not compiled."""
+    variances = []
+    for is_compiled in (False, True):
+        model = unbias_running_variance(paddle.nn.Sequential(paddle.nn.BatchNorm2D(1)))
+        if is_compiled:
+            compile_passes(model)
+        model(paddle.to_tensor([[[[0.0]]], [[[2.0]]]]))
+        variances.append(model[0]._variance.item())
+    return abs(variances[0] - variances[1]) < 1e-3
 
 
 def compile_passes(model: paddle.nn.Layer) -> None:

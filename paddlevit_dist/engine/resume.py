@@ -220,12 +220,12 @@ class StateLoader:
         self._load_moments(f"-resume={directory}", content.optimizer)
         state.precision.load_state_dict(extra["scaler"])
         state.nan_guard.load_state_dict(extra["skipped_updates"])
+        state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})
         file = directory / AVERAGED
         if state.ema is None and file.is_file():
             self._run_log.log_and_print(f"note: {file} is kept unchanged: TRAIN.MODEL_EMA is now off")
         else:
             self._continue_average(str(directory), read_state(file) if file.is_file() else None)
-        state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})
         if is_main() and extra["best"] is not None:  # the run may have ended before it linked the best one
             best = self._folder / checkpoint_store.epoch_name(extra["best"]["epoch"])
             if best.is_dir():

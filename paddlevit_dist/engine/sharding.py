@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..distributed import all_gather, broadcast_flat, rank, world_size
+from ..distributed import all_gather, broadcast_flat, rank, running_statistics, world_size
 from ..runtime.errors import UserError
 from .multi_tensor import ForeachStep, Optimizer, flatten
 
@@ -25,8 +25,8 @@ _BUCKET_VALUES = 16 << 20  # float32 values that are broadcast together: 64 MiB
 class Shards:
     """Assigns each float32 tensor of a model's state to the rank that updates it.
 
-    Parameters go to the rank with the fewest values so far, the largest first. Running statistics belong to rank 0,
-    whose statistics are saved.
+    Parameters go to the rank with the fewest values so far, the largest first. Running statistics and buffers belong to
+    rank 0, whose statistics are saved.
 
     Args:
         model: the bare model, with its frozen parameters.
@@ -48,7 +48,8 @@ class Shards:
             )
         if any(parameters[name].dtype != paddle.float32 for name in trained):
             raise UserError("TRAIN.SHARDING: expected float32 parameters; remove it")
-        frozen = [name for name in parameters if parameters[name].stop_gradient]
+        statistics = {id(tensor) for tensor in running_statistics(model)}  # named_parameters contains them
+        frozen = [name for name, p in parameters.items() if p.stop_gradient and id(p) not in statistics]
         self._owners = {name: 0 for name, t in model.state_dict().items() if t.dtype == paddle.float32}
         for names in (trained, frozen):
             sizes = [0] * world_size()

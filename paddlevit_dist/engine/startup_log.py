@@ -18,9 +18,9 @@ from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
-from .precision import TrainingPrecision
 from .schedule import describe_rates
 from .settings import effective_batch_size
+from .training_state import TrainingState
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -86,6 +86,24 @@ def _devices(config: RunSettings) -> str:
     return f"{devices}; {describe_rates(config, size)}"
 
 
+def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
+    """Format which samples the statistics of batch norms are computed over.
+
+    Args:
+        config: the frozen configuration.
+        kind: "sync" or "local".
+        reason: why it is that one.
+    """
+    size, steps = config.DATA.BATCH_SIZE, config.TRAIN.ACCUM_ITER
+    if kind == "sync":
+        size *= world_size()
+    text = f"statistics of {size} sample{'s' if size > 1 else ''} at a time"
+    if world_size() > 1:
+        text = f"{kind}, {text} ({reason})"
+    separate = f", each of the {steps} accumulated micro-batches separately" if steps > 1 else ""
+    return f"batch norm: {text}{separate}"
+
+
 def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
     """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips.
 
@@ -118,11 +136,18 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
     return text
 
 
-def format_training(
-    config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any, precision: TrainingPrecision
-) -> list[str]:
-    """Format the lines before the first step; see ``describe_training``."""
-    lines = [describe_training(config, task, model, sampler), *filter(None, [precision.notice])]
+def format_training(config: RunSettings, task: Task, state: TrainingState, updates: int) -> list[str]:
+    """Format the lines before the first step; see ``describe_training``.
+
+    Args:
+        config: the frozen configuration.
+        task: names the samples.
+        state: the parts of the training.
+        updates: number of the run's last update.
+    """
+    precision, sampler = state.precision, state.sampler
+    slow = "" if state.ema is None else state.ema.describe_first_weights(updates)
+    lines = [describe_training(config, task, state.model, sampler), *filter(None, [precision.notice, slow])]
     if sampler.computes_order:
         lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
     if precision.enabled and config.AMP_LEVEL == "O2":

@@ -40,11 +40,12 @@ from .checkpointing import Checkpointer
 from .evaluation import Evaluator
 from .feature_cache import FeatureCache
 from .hooks import EarlyStopping, EmptyingCache, Hook, TrainingLogger, UpdateRecord, require_finite
-from .precision import EvaluationPrecision
+from .model_ema import describe_worse_average
+from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
 from .sharded_gradients import build_reducer
-from .startup_log import format_first_lines, format_training, start_run_log
+from .startup_log import describe_batch_norm, format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
 
@@ -130,6 +131,7 @@ class Trainer:
             self.evaluator = Evaluator(config, task, self.model, self.eval_dataset, precision, self.heartbeat)
         self.hooks: list[Hook] = []
         self._is_prepared = False
+        self._average_note = ""
         self._pending: collections.deque[Callable[..., UpdateRecord]] = collections.deque()  # without a result yet
 
     # ---- preparation -----------------------------------------------------------------------------------------
@@ -140,9 +142,6 @@ class Trainer:
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         local_batch = config.DATA.BATCH_SIZE
         self.batch_norm, reason = batch_norm_kind(train.BATCH_NORM, task.traits.batch_norm, world_size(), local_batch)
-        if has_batch_norm(self.model) and world_size() > 1:
-            size = local_batch * world_size() if self.batch_norm == "sync" else local_batch
-            run_log.log_and_print(f"batch norm: {self.batch_norm}, statistics of {size} samples at a time ({reason})")
         samples = self.datasets["train"]
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
@@ -150,12 +149,16 @@ class Trainer:
         # Imported and called for a step that is not finite only, on every rank.
         explain = [lambda *step: extension.FirstLayerFinder(self)(*step)] if extension.has("debug") else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
+        if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
+            run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()
+        wrapped = data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES)
+        require_compilable_norms(config, self.model)
         self.step = TrainStep(
             task,
-            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
+            wrapped,
             self.optimizer,
             self.precision,
             seed=config.SEED,
@@ -274,7 +277,9 @@ class Trainer:
         if values:
             for hook in self.hooks:
                 hook.after_train()
-            for result in self.checkpointer.format_results(line, self.last_epoch):
+            with self.logger.paused("comparing the last checkpoint with the weights that were scored"):
+                self.checkpointer.require_scored(self.last_epoch)
+            for result in filter(None, [self._average_note, *self.checkpointer.format_results(line, self.last_epoch)]):
                 self.run_log.log_and_print(result)
         return values
 
@@ -285,7 +290,7 @@ class Trainer:
         log_resumption(self.resume_state, run_log)
         sizes = config.TRAIN.NUM_EPOCHS, self.updates_per_epoch, self.schedule.update
         self.callbacks.start(RunFacts(run_log.folder, config, True, *sizes))
-        for line in format_training(config, self.task, self.model, self.sampler, self.precision):
+        for line in format_training(config, self.task, self.state, self.last_epoch * self.updates_per_epoch):
             run_log.log_and_print(line)
 
     # ---- steps -----------------------------------------------------------------------------------------------
@@ -433,9 +438,15 @@ class Trainer:
         event = {"epoch": epoch, **self.evaluator.build_event(values)}
         self.run_log.event("evaluation_without_average", event)
         self.run_log.log_and_print(f"epoch {epoch} evaluation without averaging: {line}")
+        (name, _), raw = self.task.best_metric, values
         with self.ema.in_place():
             self._share_statistics()
-            return self._evaluate_once(epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True)
+            values, line = self._evaluate_once(
+                epoch, f"{label} of averaged weights", f"{when}'s averaged weights", True
+            )
+        interval = self.evaluator.intervals.get(name)
+        self._average_note = describe_worse_average(self.task.best_metric, raw[name], values[name], interval)
+        return values, line
 
     def _evaluate_once(self, epoch: int, label: str, when: str, chooses_best: bool) -> tuple[dict[str, float], str]:
         """Evaluate the model with its current weights; if it has diverged, discard the epoch's checkpoint.
@@ -450,4 +461,6 @@ class Trainer:
         except UserError:
             self.checkpointer.discard_epoch(epoch)
             raise
+        if is_last or (chooses_best and self.config.TRAIN.PATIENCE):  # early stopping may end the run here
+            self.checkpointer.note_scored(epoch)
         return values, line

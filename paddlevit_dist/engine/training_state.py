@@ -15,7 +15,14 @@ from ..tasks.task import Task
 from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
 from .nan_guard import NonFiniteGuard
-from .optimizer import OptimizerState, build_optimizer, decay_groups, freeze, params_without_weight_decay
+from .optimizer import (
+    OptimizerState,
+    build_optimizer,
+    decay_groups,
+    freeze,
+    keep_frozen_statistics,
+    params_without_weight_decay,
+)
 from .precision import TrainingPrecision, compile_model
 from .schedule import RateSchedule, build_schedule
 from .sharding import Shards
@@ -146,9 +153,11 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
     if train.LORA.RANK:
         paddle.seed(config.SEED)
         add_low_rank_terms(model, train.LORA.RANK, train.LORA.ALPHA, train.LORA.TARGETS, log)
-    frozen = freeze(model, train.FREEZE)
-    if frozen:
-        log(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+    frozen, kept = freeze(model, train.FREEZE), keep_frozen_statistics(model)
+    norms = f"{kept} batch norms without trained parameters keep their running statistics" if kept else ""
+    parameters = f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})" if frozen else ""
+    if frozen or kept:
+        log("; ".join(filter(None, [parameters, norms])))
     if train.RECOMPUTE:
         if not isinstance(task, Recomputable):
             raise UserError(f"TRAIN.RECOMPUTE: task {config.TASK} cannot recompute; remove TRAIN.RECOMPUTE")

@@ -243,7 +243,11 @@ class TrainSection(Section):
         "layer-wise learning rate decay: factor from each block to the one before it; None: no decay",
         Range(low=0, high=1, low_open=True),
     )
-    FREEZE: list[str] = key([], "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*")
+    FREEZE: list[str] = key(
+        [],
+        "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*; a batch norm that is frozen "
+        "keeps its running statistics, and normalizes by them",
+    )
     SHARDING: Literal["optimizer", "gradients"] | None = key(
         None,
         "optimizer: each device keeps the optimizer's state and the averaged weights of its share of the parameters "

@@ -12,6 +12,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ...checkpoint.weights import from_torch_names
+from ...distributed import has_batch_norm
 from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
 from .classifier import Classifier
@@ -273,7 +274,6 @@ class HGNetV2(Classifier):
         styles = [LayerStyle(use_lab, frozen_batch_norm or part < frozen_stages) for part in range(1 + len(depths))]
         self.image_size, self.in_channels, self.feature_channels = as_pair(image_size), in_channels, tuple(dims)
         self.feature_strides = tuple(4 * 2**index for index in range(len(dims)))
-        self.frozen_batch_norm = frozen_batch_norm
         self.stem = HGStem(styles[0], in_channels, *stem_dims)
         inputs, stages = stem_dims[1], []
         for index, (depth, outputs, middle, size, is_light, number) in enumerate(zip(*each)):
@@ -321,4 +321,4 @@ class HGNetV2(Classifier):
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """Return the blocks if all batch norms are fixed; a batch norm that learns would count each batch twice."""
-        return super().recomputed_layers() if self.frozen_batch_norm else []
+        return [] if has_batch_norm(self) else super().recomputed_layers()

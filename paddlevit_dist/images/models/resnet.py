@@ -16,6 +16,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ...checkpoint.weights import from_torch_names
+from ...distributed import has_batch_norm
 from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
 from .classifier import Classifier
@@ -392,7 +393,7 @@ class ResNet(Classifier):
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """Return the blocks if all batch norms are fixed; a batch norm that learns would count each batch twice."""
-        return super().recomputed_layers() if self.frozen_batch_norm else []
+        return [] if has_batch_norm(self) else super().recomputed_layers()
 
 
 def padding_mask(sizes: paddle.Tensor, grid: tuple[int, int], stride: int) -> paddle.Tensor:

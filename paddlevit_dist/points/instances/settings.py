@@ -29,7 +29,9 @@ class InstanceSection(Section):
             "score_outputlayer",
             "score_linear",
         ]
-    ] = key([], "modules of the network that are not trained", training_only=True)
+    ] = key(
+        [], "modules of the network that are not trained; their batch norms keep their statistics", training_only=True
+    )
     STUFF_CLASSES: list[str] = key(
         ["wall", "floor"], "classes without instances; names that the dataset does not have are ignored"
     )

@@ -13,6 +13,7 @@ from support.processes import run_together
 from paddlevit_dist import all_gather, rank
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.engine import sharded_gradients
+from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.precision import LossScale
 from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.registry import resolve
@@ -119,6 +120,23 @@ def average_in_shares(finds_unused: bool) -> dict[str, Any]:
     return {"step": 3, "error": "", "wrong": wrong}
 
 
+def average_local_statistics() -> dict[str, Any]:
+    """Average the statistics of local batch norms, which differ between ranks, in shares and without shares."""
+    paddle.seed(0)
+    model = paddle.nn.Sequential(paddle.nn.Conv2D(3, 4, 1), paddle.nn.BatchNorm2D(4))
+    shards = Shards(model)
+    whole, share = ModelEma(model, 0.5), ModelEma(model, 0.5, shards=shards)
+    for _ in range(3):
+        model(paddle.randn([2, 3, 4, 4]) * (1 + 9 * rank()))
+        whole.update()
+        share.update()
+    expected = {name: tensor.numpy() for name, tensor in whole.state_dict().items()}
+    collected = shards.collect(share.state_dict())
+    with share.in_place():
+        scored = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    return {"expected": expected, "collected": collected, "scored": scored}
+
+
 def saved(folder: Path, name: str = "last") -> dict[str, np.ndarray]:
     """Weights, averages and moments of a checkpoint by name."""
     directory = folder / "checkpoints" / name
@@ -168,6 +186,7 @@ def runs(folder) -> dict[str, list[dict[str, Any]]]:
     }
     for finds_unused in (True, False):
         two[f"unused, {finds_unused}"] = f"{MODULE}:average_in_shares", (finds_unused,)
+    two["statistics"] = f"{MODULE}:average_local_statistics", ()
     return {**run_together(two, 2), **run_together({"alone": call("alone", ["-batch_size=16", middle("sharded")])}, 1)}
 
 
@@ -212,6 +231,14 @@ def test_averages_and_norm_are_right_if_ranks_lack_gradients_of_different_layers
     for found in runs["unused, False"]:
         assert found["step"] == 2 and found["wrong"] == []
         assert "'1.bias' has a gradient in some updates and none in others" in found["error"]
+
+
+def test_averaged_statistics_of_local_batch_norms_are_those_of_the_first_rank(runs):
+    first, second = runs["statistics"]
+    assert not np.allclose(first["expected"]["1._variance"], second["expected"]["1._variance"], rtol=0.5)
+    require_equal(first["expected"], first["collected"])
+    require_equal(first["expected"], first["scored"])
+    require_equal(first["expected"], second["scored"])
 
 
 @pytest.mark.parametrize("name", ["sharded", "gradients"])

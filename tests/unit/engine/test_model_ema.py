@@ -1,11 +1,14 @@
 """Averaged weights: the formula, swapping with the model's own, saving and restoring."""
 
+import re
+
 import numpy as np
 import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist.engine.model_ema import ModelEma
+from paddlevit_dist.engine.model_ema import ModelEma, describe_worse_average
+from paddlevit_dist.intervals import ConfidenceInterval
 
 DECAY = 0.75
 
@@ -42,7 +45,7 @@ def test_the_average_is_the_weighted_sum_of_all_states():
 
 
 def test_the_share_that_is_kept_rises_with_the_updates_made_wherever_these_began():
-    model = paddle.nn.Linear(1, 1)
+    model, made = paddle.nn.Linear(1, 1), 3
     averaged, expected = ModelEma(model, 0.9, warmup=4, made=lambda: made), model.weight.item()
     for made in range(3, 8):
         kept = 0.9 * (1 - np.exp(-(made + 1) / 4))
@@ -144,3 +147,46 @@ def test_a_model_without_float32_is_copied():
     saved = {name: tensor.numpy() for name, tensor in averaged.state_dict().items()}
     averaged.load_state_dict(saved)
     assert saved["steps"].tolist() == averaged.state_dict()["steps"].tolist() == [1]
+
+
+@pytest.mark.parametrize("decay, updates", [(0.99996, 150), (0.99996, 57_000), (0.9, 21), (0.5, 1), (0.5, 3)])
+def test_an_average_that_keeps_more_than_a_tenth_of_the_first_weights_is_told_with_a_decay_that_fits(decay, updates):
+    line = ModelEma(paddle.nn.Linear(1, 1), decay).describe_first_weights(updates)
+    assert f"MODEL_EMA_DECAY {decay:g} is too slow for {updates:,} update(s): {decay**updates:.0%}" in line
+    fitting = float(re.search(r"([\d.]+) fits", line).group(1))
+    assert fitting**updates < 0.04 < decay**updates
+    assert ModelEma(paddle.nn.Linear(1, 1), fitting).describe_first_weights(updates) == ""
+
+
+@pytest.mark.parametrize(
+    "decay, warmup, updates", [(0.99996, 0, 58_000), (0.9, 0, 22), (0.5, 0, 4), (0.9999, 2000, 10)]
+)
+def test_an_average_that_has_left_its_first_weights_is_not(decay, warmup, updates):
+    assert ModelEma(paddle.nn.Linear(1, 1), decay, warmup).describe_first_weights(updates) == ""
+
+
+def test_the_updates_before_an_average_began_do_not_count_and_those_before_it_was_restored_do():
+    made = 30
+    averaged = ModelEma(paddle.nn.Linear(1, 1), 0.9, made=lambda: made)
+    assert "for 10 update(s): 35%" in averaged.describe_first_weights(40)
+    averaged.load_state_dict({name: tensor.numpy() for name, tensor in averaged.state_dict().items()})
+    assert averaged.describe_first_weights(40) == ""
+
+
+@pytest.mark.parametrize(
+    "more_is_better, raw, averaged, interval, is_told",
+    [
+        (True, 94.4, 9.4, (6.0, 14.0), True),
+        (True, 94.4, 93.9, (91.0, 96.0), False),
+        (True, 94.4, 95.0, (94.9, 95.1), False),
+        (False, 1.2, 7.5, (7.0, 8.0), True),
+        (False, 7.5, 1.2, (1.0, 1.4), False),
+        (True, 94.4, 9.4, None, False),
+    ],
+)
+def test_an_average_that_scores_worse_by_more_than_its_interval_is_told(
+    more_is_better, raw, averaged, interval, is_told
+):
+    ends = None if interval is None else ConfidenceInterval(averaged, *interval)
+    line = describe_worse_average(("top-1", more_is_better), raw, averaged, ends)
+    assert (f"top-1 {averaged:.4g}, where these have {raw:.4g}, outside" in line) == is_told == bool(line)

@@ -4,6 +4,7 @@ import paddle
 import pytest
 from support import small_classifiers, small_runs
 
+from paddlevit_dist.distributed import DistributedBatchNorm
 from paddlevit_dist.engine import sharding
 from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.runtime.errors import UserError
@@ -61,3 +62,15 @@ def test_one_process_keeps_all_and_says_so(tmp_path, capsys):
     trainer.prepare_training()
     assert trainer.state.shards is None
     assert "TRAIN.SHARDING optimizer has no effect on one process" in capsys.readouterr().out
+
+
+def test_the_first_rank_owns_all_statistics_that_training_changes(monkeypatch):
+    model = paddle.nn.Sequential(
+        paddle.nn.Conv2D(3, 8, 1), paddle.nn.BatchNorm2D(8), paddle.nn.Conv2D(8, 8, 1), DistributedBatchNorm(8)
+    )
+    model[2].weight.stop_gradient = True
+    first, second = shards_of(model, 2, monkeypatch)
+    statistics = {f"{layer}.{name}" for layer in (1, 3) for name in ("_mean", "_variance")}
+    assert statistics <= first.owned
+    assert statistics.isdisjoint(second.owned)
+    assert first.owned | second.owned == set(model.state_dict())

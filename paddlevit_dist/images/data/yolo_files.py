@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.text_files import read_text, read_yaml
@@ -27,6 +27,7 @@ class YoloDescription(NamedTuple):
         places: folders or lists of images of each split, as written in the file.
         base: the folder that ``places`` are relative to.
         notices: lines about inconsistencies.
+        keypoint_values: numbers of each object's keypoints, which follow its box (kpt_shape); 0: labels have none.
     """
 
     file: str
@@ -34,6 +35,7 @@ class YoloDescription(NamedTuple):
     places: dict[str, list[str]]
     base: str
     notices: tuple[str, ...] = ()
+    keypoint_values: int = 0
 
 
 def find_label_file(image: str) -> str:
@@ -77,7 +79,21 @@ def read_description(root: str) -> YoloDescription | None:
     notices = (
         (f"{file}: nc is {num_classes}, but names has {len(names)} classes: names is used",) if is_different else ()
     )
-    return YoloDescription(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
+    names = {number: str(names[number]) for number in sorted(names)}
+    return YoloDescription(file, names, places, base, notices, _count_keypoint_values(file, content))
+
+
+def _count_keypoint_values(file: str, content: dict[str, Any]) -> int:
+    """Return how many numbers the keypoints of an object are: K points of 2 or 3 values; 0 without kpt_shape."""
+    shape = content.get("kpt_shape")
+    if shape is None:
+        return 0
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(number) is int for number in shape):
+        raise UserError(f"{file}: kpt_shape {shape}: expected the number of keypoints and 2 or 3 values: [17, 3]")
+    points, values = shape
+    if points < 1 or values not in (2, 3):
+        raise UserError(f"{file}: kpt_shape {shape}: expected the number of keypoints and 2 or 3 values: [17, 3]")
+    return int(points * values)
 
 
 def _with_slashes(path: str) -> str:

@@ -21,7 +21,7 @@ from ...runtime.text_files import read_bytes
 from ..run_lengths import parse_segmentation
 from .annotated_files import map_images_by_stem, readable
 from .class_lists import FILES
-from .formats import SPLIT_WORDS
+from .formats import split_in_name
 from .label_pixels import read_label_pixels
 from .map_layouts import LABELME_JSON, YOLO_TEXT
 from .yolo_files import find_label_file, list_images, parse_names, read_description
@@ -242,8 +242,8 @@ def find_labelme_files(root: str) -> dict[str, str]:
     split_of_file = {}
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        words = os.path.relpath(place, root).lower().split(os.sep)
-        split = next((name for name, split_words in SPLIT_WORDS.items() if set(split_words) & set(words)), "train")
+        splits = map(split_in_name, os.path.relpath(place, root).split(os.sep))
+        split = next(filter(None, splits), "train")
         for name in sorted(names):
             if name.lower().endswith(".json") and not name.startswith(".") and name not in FILES:
                 split_of_file[os.path.join(place, name)] = split

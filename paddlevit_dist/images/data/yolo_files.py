@@ -9,7 +9,7 @@ from ...runtime.text_files import read_text, read_yaml
 from ...tasks.dataset import require_split
 from .annotated_files import list_image_names, list_images_below, readable
 from .box_layouts import find_yolo_descriptions
-from .formats import SPLIT_WORDS, list_folders
+from .formats import SPLIT_WORDS, list_folders, split_in_name
 from .image_dataset import read_class_names
 
 LAYOUT = (
@@ -139,14 +139,31 @@ def find_folder(root: str, split: str) -> str | None:
         for parts in (("images", word), (word, "images"), (word,)):
             if os.path.isdir(folder := os.path.join(root, *parts)):
                 return folder
-    return None
+    return next(iter(_find_similar_folders(root, split)), None)
+
+
+def _find_similar_folders(root: str, split: str) -> list[str]:
+    """Return the folders whose name contains the split's word, such as images/Train and images/train2017."""
+    below, beside = list_folders(os.path.join(root, "images")), list_folders(root)
+    for folders in (below, beside):
+        similar = [path for path in folders if split_in_name(os.path.basename(path)) == split]
+        if similar:
+            return [
+                os.path.join(path, "images") if folders is beside and _has_images(path) else path for path in similar
+            ]
+    return []
+
+
+def _has_images(folder: str) -> bool:
+    return os.path.isdir(os.path.join(folder, "images"))
 
 
 def _find_split_folders(root: str, split: str) -> list[str]:
     """Return the folders of a split without a data.yaml."""
     images = os.path.join(root, "images")
     if (folder := find_folder(root, split)) is not None:
-        return [folder]
+        similar = _find_similar_folders(root, split)
+        return similar if folder in similar else [folder]
     if split == "train" and os.path.isdir(images):
         return [images]  # one folder, which DATA.VAL_FRACTION may split
     if split == "train" and list_image_names(root):  # with labels next to them, as labelImg writes them

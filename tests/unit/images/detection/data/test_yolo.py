@@ -177,3 +177,16 @@ def test_keypoints_that_do_not_fit_their_shape_are_refused(tmp_path, cache, shap
     write_keypoints(tmp_path, shape, line)
     with pytest.raises(UserError, match=message):
         Yolo(str(tmp_path), "train", cache)
+
+
+@pytest.mark.parametrize("names", [("Train", "Val"), ("train2017", "val2017"), ("train_set", "valid_set")])
+def test_folders_of_splits_in_other_spellings_are_not_one_training_set(tmp_path, cache, names):
+    for folder, number in zip(names, (2, 1)):
+        for place in ("images", "labels"):
+            (tmp_path / place / folder).mkdir(parents=True)
+        for index in range(number):
+            Image.new("RGB", (20, 10)).save(tmp_path / "images" / folder / f"{index}.png")
+            (tmp_path / "labels" / folder / f"{index}.txt").write_text("0 0.5 0.5 0.5 0.5\n", encoding="utf-8")
+    (tmp_path / "classes.txt").write_text("dog\n", encoding="utf-8")
+    assert [len(Yolo(str(tmp_path), split, cache)) for split in ("train", "val")] == [2, 1]
+    assert Yolo.has_validation(str(tmp_path))

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder
+from ...runtime.spelling import compose
 from ...tasks.dataset import require_split
 from .formats import (
     SPLIT_WORDS,
@@ -64,16 +65,16 @@ def index_class_folders(
     if train_folder is not None and folder != train_folder:
         classes = list_classes(root, train_folder)
         _check_known(present, classes, os.path.join(root, folder), os.path.join(root, train_folder))
-    label_of = {class_name: label for label, class_name in enumerate(classes)}
+    label_of = {compose(class_name): label for label, class_name in enumerate(classes)}
 
-    names = name_folders(root, classes)
+    names = name_folders(root, list(label_of))
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
     skipped_files = SkippedFiles(os.path.join(root, folder) if folder else root)
     _count_outside_classes(skipped_files)
     batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = SkippedFiles(os.path.join(root, folder, class_name))
-        batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[class_name])
+        batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[compose(class_name)])
         if folder in (train_folder, WHOLE) and len(batch.labels) == 0:
             raise _empty("class folder ", in_class)
         skipped_files.merge(in_class)
@@ -99,12 +100,12 @@ def find_split_folders(root: str) -> dict[str, str]:
         exact = next((word for word in words if os.path.isdir(os.path.join(root, word))), None)
         if exact is not None:
             found[split] = exact
-            classes[exact] = set(_visible_folders(root, exact))
+            classes[exact] = set(map(compose, _visible_folders(root, exact)))
     for name in _visible_folders(root):
         split = split_in_name(name, is_whole=False)
         if split is not None and split not in found:
             similar.setdefault(split, []).append(name)
-            classes[name] = set(_visible_folders(root, name))
+            classes[name] = set(map(compose, _visible_folders(root, name)))
     candidates = {**similar, **{split: [name] for split, name in found.items()}}
     for split, names in similar.items():
         others = set[str]().union(*(classes[name] for own, rest in candidates.items() if own != split for name in rest))
@@ -138,12 +139,18 @@ def _split_folder(root: str, split: str, folders: Mapping[str, str]) -> str:
 
 
 def list_classes(root: str, folder: str) -> list[str]:
-    """Return the sorted names of the class folders in ``folder`` under ``root``.
+    """Return the names of the class folders in ``folder`` under ``root``, sorted by their composed form.
 
     Raises:
-        UserError: there are none, or the folder cannot be listed.
+        UserError: there are none, two differ only in their Unicode form, or the folder cannot be listed.
     """
-    names = _visible_folders(root, folder)
+    names = sorted(_visible_folders(root, folder), key=compose)
+    twice = next((name for name, following in zip(names, names[1:]) if compose(name) == compose(following)), None)
+    if twice is not None:
+        raise UserError(
+            f"{os.path.join(root, folder)} has two class folders {twice} that differ only in how Unicode spells them: "
+            "move the images of one to the other"
+        )
     if not names:
         path = os.path.join(root, folder) if folder else root
         is_trained = folder == WHOLE or split_in_name(folder) in SPLITS
@@ -158,7 +165,7 @@ def _visible_folders(root: str, folder: str = "") -> list[str]:
 
 
 def _check_known(present: list[str], classes: list[str], folder: str, train_folder: str) -> None:
-    extra = sorted(set(present) - set(classes))
+    extra = sorted(set(map(compose, present)) - set(map(compose, classes)))
     if extra:
         more = f" (and {len(extra) - 1} more)" if len(extra) > 1 else ""
         raise UserError(

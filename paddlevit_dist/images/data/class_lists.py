@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose
 from ...runtime.text_files import read_json, read_text
 from .annotated_files import readable
 from .label_pixels import pack_colors
@@ -120,6 +121,7 @@ def read_class_list(file: str) -> ClassList:
 
 
 def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
+    entries = [entry._replace(name=compose(entry.name)) for entry in entries]
     for field, values in zip(("name", "number", "color"), zip(*entries)):
         present = [value for value in values if value is not None]
         duplicate = next((value for value in present if present.count(value) > 1), None)

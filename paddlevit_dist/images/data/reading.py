@@ -13,6 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
+from ...runtime.spelling import find_spelling
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
@@ -69,7 +70,7 @@ def read_file(path: str) -> bytes:
         UnreadableImage: the file is missing or may not be read.
     """
     try:
-        return read_regular(path)
+        return read_regular(find_spelling(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise UnreadableImage(path, _reason(error)) from error
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text, read_yaml
 from ...tasks.dataset import require_split
 from .annotated_files import list_image_names, list_images_below, readable
@@ -45,8 +46,8 @@ def find_label_file(image: str) -> str:
     """
     stem = os.path.splitext(image)[0]
     before, folder, after = stem.rpartition(f"{os.sep}images{os.sep}")
-    label_file = f"{before}{os.sep}labels{os.sep}{after}.txt"
-    return label_file if folder and (os.path.isfile(label_file) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
+    label_file, beside = (find_spelling(f"{path}.txt") for path in (f"{before}{os.sep}labels{os.sep}{after}", stem))
+    return label_file if folder and (os.path.isfile(label_file) or not os.path.isfile(beside)) else beside
 
 
 def read_description(root: str) -> YoloDescription | None:
@@ -79,7 +80,7 @@ def read_description(root: str) -> YoloDescription | None:
     notices = (
         (f"{file}: nc is {num_classes}, but names has {len(names)} classes: names is used",) if is_different else ()
     )
-    names = {number: str(names[number]) for number in sorted(names)}
+    names = {number: compose(str(names[number])) for number in sorted(names)}
     return YoloDescription(file, names, places, base, notices, _count_keypoint_values(file, content))
 
 
@@ -192,4 +193,4 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
     with readable(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
     folder = os.path.dirname(path)
-    return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]
+    return [find_spelling(os.path.normpath(os.path.join(folder, _with_slashes(line)))) for line in lines if line]

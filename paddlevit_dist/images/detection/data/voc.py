@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
+from ....runtime.spelling import compose
 from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
 from ...data.annotated_files import list_image_names, map_images_by_stem, readable, stamp
@@ -237,8 +238,8 @@ def _read(
     found_labels: dict[str, int] = {}  # names of categories, in order of appearance
     odd = DataWarnings()
     images = {part.images: map_images_by_stem(part.images) for part in dict.fromkeys(part for part, _ in stems)}
-    positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
-    missing = set(positions).difference(annotated)
+    positions = {compose(os.path.join(part.annotations, f"{stem}.xml")): at for at, (part, stem) in enumerate(stems)}
+    missing = set(positions).difference(map(compose, annotated))
     if missing:
         total = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
         raise UserError(f"{min(missing)} is missing, but a list of the split names it{total}")
@@ -246,8 +247,8 @@ def _read(
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)
         _learn_names(file, tree, names, found_labels)
-        if file in positions:
-            position = positions[file]
+        position = positions.get(compose(file))
+        if position is not None:
             part, stem = stems[position]
             paths[position] = os.path.join(part.images, _image(stem, tree, images[part.images]))
             sizes[position] = _side(tree, "height"), _side(tree, "width")
@@ -284,7 +285,8 @@ def _tree(file: str) -> Element:
 def _image(stem: str, tree: Element, files: dict[str, str]) -> str:
     """Return the file of an image: by its name, else as its annotation gives it, else as in VOC."""
     annotated_name = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
-    return files.get(stem) or files.get(os.path.splitext(annotated_name)[0]) or annotated_name or f"{stem}.jpg"
+    stems = compose(stem), compose(os.path.splitext(annotated_name)[0])
+    return files.get(stems[0]) or files.get(stems[1]) or annotated_name or f"{stem}.jpg"
 
 
 def _learn_names(file: str, tree: Element, allowed_names: list[str] | None, found_labels: dict[str, int]) -> None:
@@ -319,7 +321,7 @@ def _objects(file: str, tree: Element, label_map: dict[str, int], first: int, od
 
 def _name(entry: Element) -> str:
     """Return the category of an object."""
-    return (entry.findtext("name") or "").strip()
+    return compose((entry.findtext("name") or "").strip())
 
 
 def _side(tree: Element, name: str) -> int:

@@ -17,5 +17,5 @@ def find_spelling(path: str) -> str:
     if not name:
         return path
     parent = find_spelling(parent)
-    spellings = (os.path.join(parent, unicodedata.normalize(form, name)) for form in ("NFC", "NFD"))
+    spellings = (os.path.join(parent, spelled) for spelled in (compose(name), unicodedata.normalize("NFD", name)))
     return next(filter(os.path.lexists, spellings), path)

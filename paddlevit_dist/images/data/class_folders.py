@@ -276,7 +276,7 @@ class ClassFolders(IndexedClassImages):
 
     Labels are the positions of the sorted class folders of ``train``. Other usual names of splits are accepted, see
     ``find_split_folders``; without ``train``, the classes are those in the split's folder. Without ``val``, the images
-    of ``test`` take its place, unless a part of ``train`` is held out.
+    of ``test`` are used instead, unless a part of ``train`` is held out.
     """
 
     layout = "with train/<class>/ and val/<class>/, with images of any format that Pillow opens"

@@ -171,7 +171,7 @@ def split_in_name(name: str, is_whole: bool = True) -> str | None:
         is_whole: whether the name may contain nothing but the split's word, numbers and words for a set of images.
 
     Returns:
-        A key of SPLIT_WORDS; None: the name contains no split's word, or those of several splits.
+        A key of SPLIT_WORDS; None: the name contains no split's word, or words of several splits.
     """
     words = {_SET_ENDING.sub("", word) for word in re.findall("[a-z]+", name.lower())} - _SET_WORDS
     found = [split for split, own in SPLIT_WORDS.items() if words & set(own)]

@@ -219,9 +219,7 @@ def list_outlines(kind: str, root: str, split: str) -> OutlineList:
     if kind == YOLO_TEXT:
         description = read_description(root)
         if description is not None and description.keypoint_values:
-            raise UserError(
-                f"{description.file}: labels with keypoints (kpt_shape) are boxes, which are no pixels' class"
-            )
+            raise UserError(f"{description.file}: labels with keypoints (kpt_shape) are boxes, not outlines")
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         return OutlineList(images, list(map(find_label_file, images)), list(names.values()), list(map(str, names)))

@@ -53,7 +53,7 @@ class ReplacementReader:
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
         self._next: dict[int, int] = {}  # unreadable index -> next index, as found by this process
-        self.num_told = 0  # images of the list when a log line last told of it
+        self.num_told = 0  # length of the list when it was last logged
 
     def __getstate__(self) -> Any:
         return {"folder": self.folder, "_next": {}, "num_told": self.num_told}

@@ -64,7 +64,7 @@ class DetectionView(NamedTuple):
         return visible
 
     def fit_to_masks(self, stored: Iterable[np.ndarray]) -> tuple["DetectionView", list[np.ndarray]]:
-        """Return the view with the objects of which a pixel is visible, and their masks in it.
+        """Return the view with its objects that have a visible pixel, and their masks in it.
 
         A box that was cut becomes the box of the mask. An object whose stored mask has no pixel keeps its box.
 

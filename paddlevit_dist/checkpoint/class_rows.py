@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
+from ..runtime.spelling import compose
 from ..runtime.text_files import read_json
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
@@ -95,6 +96,7 @@ def pair_names(their_names: Sequence[str], our_names: Sequence[str], model: Mode
     Returns:
         Pairs of a label in ``their_names`` and one in ``our_names``, ordered by the latter.
     """
+    their_names, our_names = list(map(compose, their_names)), list(map(compose, our_names))
     pairs, unmatched = [], []
     exact = _unique(their_names)
     for our_label, name in enumerate(our_names):

@@ -125,11 +125,11 @@ def _print_summary(skipped: list[Any]) -> None:
             print(one_line(line))
 
 
-def _note_deep(datasets: dict[str, Any]) -> None:
-    from ..images.data.inspection import note_deep
+def _note_pixels(datasets: dict[str, Any]) -> None:
+    from ..images.data.inspection import note_pixels
 
     for dataset in datasets.values():
-        for line in note_deep(len(dataset), dataset.encoded, dataset.describe):
+        for line in note_pixels(len(dataset), dataset.encoded, dataset.describe):
             print(one_line(f"note: {line}"))
 
 
@@ -138,7 +138,7 @@ def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     from ..images.prepare.source import check_images
 
     skipped = _find_skipped_files(datasets)
-    _note_deep(datasets)
+    _note_pixels(datasets)
     unreadable = check_images(datasets, options.workers)
     if options.quarantine:
         write_quarantine(Path(options.quarantine), unreadable)
@@ -172,7 +172,7 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
                 f"{group.summary()}, such as {group.example}: convert or remove them, "
                 "or add --on_bad_sample=skip to omit them"
             )
-    _note_deep(datasets)
+    _note_pixels(datasets)
     settings = ShardSettings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))

@@ -7,14 +7,15 @@ from typing import NamedTuple, TextIO
 
 from .errors import UserError
 from .files import open_regular
+from .spelling import compose
 
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
 _SEPARATORS = ",;\t"
 #: headings, in lower case, of a column with sample names, the most reliable first
 NAME_HEADINGS = (
-    "name file filename file_name filepath file_path path image image_id image_name img img_path image input id "
-    "sample case"
-).split()
+    *("name", "file", "filename", "file_name", "filepath", "file_path", "path"),
+    *("image", "image_id", "image_name", "img", "img_path", "picture", "input", "id", "sample", "case"),
+)
 
 
 class TableRow(NamedTuple):
@@ -25,7 +26,7 @@ class TableRow(NamedTuple):
 
 
 def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
-    """Yield the rows of a table that are not empty.
+    """Yield the rows of a table that are not empty, with text in composed Unicode form.
 
     Args:
         path: of the file.
@@ -38,7 +39,7 @@ def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
         reader = csv.reader(stream, delimiter=separator)
         for cells in reader:
             if any(cells):
-                yield TableRow(reader.line_num, cells)
+                yield TableRow(reader.line_num, [compose(cell) for cell in cells])
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..runtime.errors import UserError
+from ..runtime.spelling import compose
 
 _CASE = -1  # a depth: case names of volumes, whose first channel is CASE_0000.nii.gz in nnU-Net
 
@@ -66,7 +67,7 @@ class SampleNames:
 
 
 def _plain(name: str) -> str:
-    return os.path.normpath(name.strip().replace("\\", "/")) if name.strip() else ""
+    return os.path.normpath(compose(name.strip()).replace("\\", "/")) if name.strip() else ""
 
 
 def _end(path: str, depth: int) -> str:

@@ -9,7 +9,7 @@ from ...runtime.printing import one_line
 from ...tasks.dataset import dataset_class
 from ..data.held_out import DatasetPart, hold_out
 from ..data.image_dataset import ImageDataset
-from ..data.reading import ReadConfig
+from ..data.reading import SPLITS, ReadConfig
 from .settings import ClassificationSettings
 
 VAL_FILES = "val_files.txt"
@@ -24,7 +24,7 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
     data = config.DATA
     kind = dataset_class(config, ImageDataset)
     fraction = data.VAL_FRACTION
-    if fraction is None and data.DATA_PATH is not None and not kind.has_validation(data.DATA_PATH):
+    if fraction is None and split in SPLITS and data.DATA_PATH and not kind.has_validation(data.DATA_PATH):
         fraction = data.VAL_FRACTION_IF_MISSING
     dataset = kind.open(config, split, cache_folder) if fraction is None else kind.whole(data.DATA_PATH, cache_folder)
     dataset.read_with(ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS))

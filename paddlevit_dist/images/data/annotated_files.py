@@ -6,18 +6,19 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose
 from .formats import get_suffix, list_folders, list_names, readable_suffixes
 
 
 def map_images_by_stem(folder: str) -> dict[str, str]:
-    """List the images directly in a folder, in the order of their names: name without suffix -> name.
+    """List the images directly in a folder, in the order of their names: composed name without suffix -> name.
 
     Raises:
         UserError: the folder cannot be listed, or two images differ in their suffix only.
     """
     images: dict[str, str] = {}
     for name in list_image_names(folder):
-        stem = os.path.splitext(name)[0]
+        stem = compose(os.path.splitext(name)[0])
         if stem in images:
             raise UserError(
                 f"{folder} has {images[stem]} and {name}: an annotation file would be for both; rename one of them"

@@ -22,6 +22,7 @@ _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
+_KEYPOINTS = re.compile(rb"(?m)^kpt_shape\s*:")
 _LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
 _OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
 
@@ -135,7 +136,9 @@ def _find_yolo(root: str) -> str | None:
 
 
 def find_yolo_outlines(root: str) -> str | None:
-    """Return a YOLO label file whose first line is an outline, not a box; None if there is none."""
+    """Return a YOLO label file whose first line is an outline, not a box, perhaps with keypoints; None: none."""
+    if any(_KEYPOINTS.search(read_beginning(file)) for file in find_yolo_descriptions(root)):
+        return None
     return _find_yolo_labels(root, _OUTLINE)
 
 

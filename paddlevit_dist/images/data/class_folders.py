@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tqdm import tqdm
 from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
 from ...runtime.errors import UserError
 from ...runtime.files import is_folder
+from ...runtime.spelling import compose
 from ...tasks.dataset import require_split
 from .formats import (
     SPLIT_WORDS,
@@ -25,31 +26,29 @@ from .formats import (
     list_folders,
     read_head,
     readable_suffixes,
+    split_in_name,
     walk_files,
 )
 from .image_dataset import ImageDataset, name_folders
 from .prepared import FILE as PREPARED
 from .reading import SPLITS, ReadConfig, decode_image, require_folder
 
-TRAIN_FOLDER = "train"
-VAL_FOLDERS = (*SPLIT_WORDS["val"], "test")
-_TRAINED = ("", TRAIN_FOLDER, *VAL_FOLDERS[:-1])  # folders that training reads
 WHOLE = ""  # no split: the class folders are directly in the data path
 
 
 def index_class_folders(
-    root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str
+    root: str, split: str, folders: Mapping[str, str], cache_folder: Path, name: str
 ) -> tuple[PathIndex, SkippedFiles]:
     """List the images of ``split`` under ``root`` and open the index of that list, rebuilding it if it has changed.
 
-    Classes are the sorted subfolders of ``train``, or of the validation folder if there is no ``train``. An image is a
+    Classes are the sorted subfolders of the training folder, or of the split's folder if there is none. An image is a
     file with the suffix of a format this installation can open; other files are counted. Images may be nested inside
     a class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
 
     Args:
         root: absolute path of the dataset.
         split: "train", "val", another folder's name, or ``WHOLE``.
-        val_folders: accepted names of the validation folder; the first that exists is used.
+        folders: the folder of each split that has one, see ``find_split_folders``.
         cache_folder: folder of the index.
         name: name of the index.
 
@@ -60,23 +59,23 @@ def index_class_folders(
         UserError: a folder or its classes are missing, a validation class is not a training class, a training class is
             empty, or a folder cannot be listed.
     """
-    folder = _split_folder(root, split, val_folders)
+    folder, train_folder = _split_folder(root, split, folders), folders.get("train")
     present = list_classes(root, folder)
     classes = present
-    if folder != TRAIN_FOLDER and os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
-        classes = list_classes(root, TRAIN_FOLDER)
-        _check_known(present, classes, root, folder)
-    label_of = {class_name: label for label, class_name in enumerate(classes)}
+    if train_folder is not None and folder != train_folder:
+        classes = list_classes(root, train_folder)
+        _check_known(present, classes, os.path.join(root, folder), os.path.join(root, train_folder))
+    label_of = {compose(class_name): label for label, class_name in enumerate(classes)}
 
-    names = name_folders(root, classes)
+    names = name_folders(root, list(label_of))
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
     skipped_files = SkippedFiles(os.path.join(root, folder) if folder else root)
     _count_outside_classes(skipped_files)
     batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = SkippedFiles(os.path.join(root, folder, class_name))
-        batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[class_name])
-        if folder in (TRAIN_FOLDER, WHOLE) and len(batch.labels) == 0:
+        batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[compose(class_name)])
+        if folder in (train_folder, WHOLE) and len(batch.labels) == 0:
             raise _empty("class folder ", in_class)
         skipped_files.merge(in_class)
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
@@ -87,18 +86,52 @@ def index_class_folders(
     return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), skipped_files
 
 
-def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
+def find_split_folders(root: str) -> dict[str, str]:
+    """Return the folder of each split that has one in ``root``: split -> its name.
+
+    A folder with exactly the split's word as its name comes first, such as train or valid. A name that contains the
+    word, such as Train or seg_test, counts if classes below it are also below the folder of another split.
+
+    Raises:
+        UserError: two folders may be the same split, or a folder cannot be listed.
+    """
+    found, similar, classes = dict[str, str](), dict[str, list[str]](), dict[str, set[str]]()
+    for split, words in SPLIT_WORDS.items():
+        exact = next((word for word in words if os.path.isdir(os.path.join(root, word))), None)
+        if exact is not None:
+            found[split] = exact
+            classes[exact] = set(map(compose, _visible_folders(root, exact)))
+    for name in _visible_folders(root):
+        split = split_in_name(name, is_whole=False)
+        if split is not None and split not in found:
+            similar.setdefault(split, []).append(name)
+            classes[name] = set(map(compose, _visible_folders(root, name)))
+    candidates = {**similar, **{split: [name] for split, name in found.items()}}
+    for split, names in similar.items():
+        others = set[str]().union(*(classes[name] for own, rest in candidates.items() if own != split for name in rest))
+        names = [name for name in names if classes[name] & others]
+        if len(names) > 1:
+            raise UserError(
+                f"{root} has {' and '.join(names)}, which may all be the {split} images: name one of them {split}, and "
+                "move the others away"
+            )
+        if names:
+            found[split] = names[0]
+    return found
+
+
+def _split_folder(root: str, split: str, folders: Mapping[str, str]) -> str:
     if os.path.exists(os.path.join(root, PREPARED)):
         raise UserError(f"{root} contains the output of 'prepare images': add -dataset=tar")
     if split == WHOLE:
         return WHOLE
-    accepted = tuple(val_folders) if split == "val" else (split,)
-    for name in accepted:
-        if os.path.isdir(os.path.join(root, name)):
-            return name
+    if split in folders:
+        return folders[split]
     if split not in SPLITS:
+        if os.path.isdir(os.path.join(root, split)):
+            return split
         require_split(split, [name for name in _visible_folders(root) if _visible_folders(root, name)], root)
-    expected = " or ".join(f"{name}/<class>/" for name in accepted)
+    expected = " or ".join(f"{word}/<class>/" for word in SPLIT_WORDS[split])
     raise UserError(
         f"{root} has no folder {expected} with the {split} images; create it with one subfolder per class"
         ", or set DATA.VAL_FRACTION to split a single folder <class>/"
@@ -106,15 +139,22 @@ def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
 
 
 def list_classes(root: str, folder: str) -> list[str]:
-    """Return the sorted names of the class folders in ``folder`` under ``root``.
+    """Return the names of the class folders in ``folder`` under ``root``, sorted by their composed form.
 
     Raises:
-        UserError: there are none, or the folder cannot be listed.
+        UserError: there are none, two differ only in their Unicode form, or the folder cannot be listed.
     """
-    names = _visible_folders(root, folder)
+    names = sorted(_visible_folders(root, folder), key=compose)
+    twice = next((name for name, following in zip(names, names[1:]) if compose(name) == compose(following)), None)
+    if twice is not None:
+        raise UserError(
+            f"{os.path.join(root, folder)} has two class folders {twice} that differ only in how Unicode spells them: "
+            "move the images of one to the other"
+        )
     if not names:
         path = os.path.join(root, folder) if folder else root
-        remedy = "; for images without labels, use 'predict'" if folder not in _TRAINED else ""
+        is_trained = folder == WHOLE or split_in_name(folder) in SPLITS
+        remedy = "" if is_trained else "; for images without labels, use 'predict'"
         raise UserError(f"{path} has no class folders; expected its images in one subfolder per class{remedy}")
     return names
 
@@ -124,13 +164,13 @@ def _visible_folders(root: str, folder: str = "") -> list[str]:
     return list(map(os.path.basename, list_folders(path, may_be_absent=False)))
 
 
-def _check_known(present: list[str], classes: list[str], root: str, folder: str) -> None:
-    extra = sorted(set(present) - set(classes))
+def _check_known(present: list[str], classes: list[str], folder: str, train_folder: str) -> None:
+    extra = sorted(set(map(compose, present)) - set(map(compose, classes)))
     if extra:
         more = f" (and {len(extra) - 1} more)" if len(extra) > 1 else ""
         raise UserError(
-            f"class folder '{extra[0]}'{more} of {os.path.join(root, folder)} does not exist in "
-            f"{os.path.join(root, TRAIN_FOLDER)}; validation classes must be training classes"
+            f"class folder '{extra[0]}'{more} of {folder} does not exist in {train_folder}; validation classes must be "
+            "training classes"
         )
 
 
@@ -234,8 +274,9 @@ class IndexedClassImages(ImageDataset):
 class ClassFolders(IndexedClassImages):
     """Images stored in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
-    Labels are the positions of the sorted class folders of ``train``. ``valid``, ``validation`` and ``test`` are
-    accepted instead of ``val``; without ``train``, the classes are those in the validation folder.
+    Labels are the positions of the sorted class folders of ``train``. Other usual names of splits are accepted, see
+    ``find_split_folders``; without ``train``, the classes are those in the split's folder. Without ``val``, the images
+    of ``test`` are used instead, unless a part of ``train`` is held out.
     """
 
     layout = "with train/<class>/ and val/<class>/, with images of any format that Pillow opens"
@@ -248,10 +289,16 @@ class ClassFolders(IndexedClassImages):
         """
         self.split = split
         root = require_folder(data_path, "folder", self.layout)
-        if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
+        folders = find_split_folders(root)
+        if whole and "train" not in folders:
             split = WHOLE
-        index, skipped_files = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
+        if "val" not in folders and "test" in folders:
+            folders["val"] = folders["test"]
+        index, skipped_files = index_class_folders(root, split, folders, cache_folder, f"folder-{split or 'whole'}")
         super().__init__(root, index, len(index.class_names), skipped_files)
+        folder = folders.get(split, split)
+        if folder not in (split, *SPLIT_WORDS.get(split, ())):
+            self.notices = [f"note: the {split} images are those in {os.path.join(root, folder)}"]
 
     @classmethod
     def whole(cls, data_path: str | None, cache_folder: Path) -> "ClassFolders":
@@ -260,5 +307,8 @@ class ClassFolders(IndexedClassImages):
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
-        """Return whether there is a folder of validation images."""
-        return data_path is not None and any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)
+        """Return whether there is a folder of validation images, or one of test images only."""
+        if data_path is None or not os.path.isdir(data_path):
+            return False
+        folders = find_split_folders(data_path)
+        return "val" in folders or ("test" in folders and "train" not in folders)

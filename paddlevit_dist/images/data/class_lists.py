@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose
 from ...runtime.text_files import read_json, read_text
 from .annotated_files import readable
 from .label_pixels import pack_colors
@@ -19,7 +20,7 @@ FILES = (
     *("classes.json", "labels.json", "id2label.json", "class_dict.json", "meta.json"),
 )
 _PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
-_NOT_LEARNED = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabeled")
+_NOT_LEARNED = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabelled")
 _BETWEEN = r"\s*[,;\t ]\s*"
 _COLOR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
 # Patterns of a line; the first pattern that fits all lines of a file is used.
@@ -120,6 +121,7 @@ def read_class_list(file: str) -> ClassList:
 
 
 def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
+    entries = [entry._replace(name=compose(entry.name)) for entry in entries]
     for field, values in zip(("name", "number", "color"), zip(*entries)):
         present = [value for value in values if value is not None]
         duplicate = next((value for value in present if present.count(value) > 1), None)
@@ -190,7 +192,7 @@ def _parse_json(content: Any) -> list[ListedClass]:
 def _parse_object(value: Any) -> ListedClass:
     if not isinstance(value, dict):
         raise ValueError(f"expected a class name, or an object with a name, found {value!r}")
-    alternatives = (("name", "title", "label"), ("color", "color", "rgb"), ("id", "value"))
+    alternatives = (("name", "title", "label"), ("color", "colour", "rgb"), ("id", "value"))
     name, color, number = (next((value[key] for key in keys if key in value), None) for keys in alternatives)
     if not isinstance(name, str):
         raise ValueError(f"expected a name in {value!r}")

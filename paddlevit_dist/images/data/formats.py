@@ -16,6 +16,9 @@ from ...runtime.files import is_folder, open_regular
 
 # Names of the folders and files of each split.
 SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
+# Words that folders of splits have in addition, such as seg_train and "Train images".
+_SET_WORDS = frozenset(("set", "sets", "data", "dataset", "images", "image", "imgs", "img", "seg", "split", "samples"))
+_SET_ENDING = re.compile(r"(?<=[a-z])(?:sets?|data|images?|imgs?)$")
 PACKED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
 # Registered with Pillow, but not read from datasets: EPS starts Ghostscript on the file, MPEG has no decoder.
@@ -158,6 +161,23 @@ def list_names(folder: str, may_be_absent: bool = False, most: int | None = None
 def list_folders(folder: str, may_be_absent: bool = True, most: int | None = None) -> list[str]:
     """Return the sorted paths of the folders among ``iterate_entries``."""
     return sorted(entry.path for entry in iterate_entries(folder, may_be_absent, most) if is_folder(entry))
+
+
+def split_in_name(name: str, is_whole: bool = True) -> str | None:
+    """Return the split that a folder's name contains, in any case: Train, TestSet, seg_train, training2017.
+
+    Args:
+        name: name of the folder.
+        is_whole: whether the name may contain nothing but the split's word, numbers and words for a set of images.
+
+    Returns:
+        A key of SPLIT_WORDS; None: the name contains no split's word, or words of several splits.
+    """
+    words = {_SET_ENDING.sub("", word) for word in re.findall("[a-z]+", name.lower())} - _SET_WORDS
+    found = [split for split, own in SPLIT_WORDS.items() if words & set(own)]
+    if len(found) != 1 or (is_whole and words - set(SPLIT_WORDS[found[0]])):
+        return None
+    return found[0]
 
 
 def stems(names: Iterable[str]) -> list[str]:

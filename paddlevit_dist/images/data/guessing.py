@@ -15,7 +15,7 @@ from ...runtime.printing import one_line
 from ...runtime.text_files import read_json
 from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
-from .class_folders import VAL_FOLDERS
+from .class_folders import find_split_folders
 from .formats import find_hint, get_suffix, readable_suffixes
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
@@ -106,7 +106,7 @@ def _detect_images(root: str, shown: str) -> DatasetGuess | None:
 
 
 def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
-    splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
+    splits = [name for name in find_split_folders(root).values() if _has_class_folders(os.path.join(root, name))]
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in splits else ""
         return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text
 from ...tasks.dataset import Dataset
 from ...tasks.sample_groups import SUBJECT
@@ -74,7 +75,7 @@ class ImageDataset(Dataset):
     def num_bytes(self, index: int) -> int:
         """Return the file size of image ``index``, for datasets of image files; -1 if it is missing."""
         try:
-            return os.stat(self.describe(index)).st_size
+            return os.stat(find_spelling(self.describe(index))).st_size
         except (OSError, ValueError):
             return -1
 
@@ -103,7 +104,7 @@ def names_in_file(path: str) -> list[str]:
         UserError: it does not exist or cannot be read, is empty, or has a blank line or a duplicate name.
     """
     try:
-        names = [line.strip() for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
+        names = [compose(line.strip()) for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
     except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read: it is not UTF-8") from error
     except (OSError, ValueError) as error:

@@ -78,7 +78,8 @@ class ImageNet2012(IndexedClassImages):
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
             index = _index_by_kit(root, cache_folder, name)
         elif os.path.isdir(os.path.join(root, split)):
-            index, skipped_files = index_class_folders(root, split, ("val",), cache_folder, name)
+            folders = {name: name for name in ("train", split) if os.path.isdir(os.path.join(root, name))}
+            index, skipped_files = index_class_folders(root, split, folders, cache_folder, name)
             num_classes = len(index.class_names)
         else:
             raise UserError(f"{root} has no {split} images of imagenet2012; expected a folder {self.layout}")

@@ -17,7 +17,7 @@ from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import InputSamples, output_names
 from ...tasks.sample_checks import BadSample
 from .formats import stems
-from .inspection import note_deep
+from .inspection import note_pixels
 from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video
 from .reading import ReadConfig, UnreadableImage, convert, decode_image, read_file
 from .tar_files import OpenFiles
@@ -102,7 +102,7 @@ class ImageInputs(InputImages):
         self._locations: np.ndarray | None = None
         self._files = OpenFiles()
         self._videos: dict[tuple[int, int], VideoFile] = {}
-        self.notices = [*listing.notices, *note_deep(len(self.names), self._encode, self.names.__getitem__)]
+        self.notices = [*listing.notices, *note_pixels(len(self.names), self._encode, self.names.__getitem__)]
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_locations": None, "_videos": {}}

@@ -21,7 +21,7 @@ from ...launch.devices import cpu_cores
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from .formats import SkippedFiles, readable_formats
-from .reading import UnreadableImage, count_labels, examine_image, open_image
+from .reading import UnreadableImage, count_labels, examine_image, is_transparent, open_image, raise_as_unreadable
 
 ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
@@ -30,6 +30,10 @@ SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing t
 _MOST_THREADS = 16
 _MOST_EXAMINED, _EXAMINE_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
 _DEEP = "stored with more than 8 bits a pixel, such as {}; levels above 255 become white: scale them if they use more"
+_TRANSPARENT = (
+    "transparent in part, such as {}; transparency is not used, so that the colors stored there are seen, often black: "
+    "paint such images on a ground"
+)
 _NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
 
@@ -43,6 +47,7 @@ class DecodeResult(NamedTuple):
         digest: of its content, 16 bytes; empty if it cannot be read.
         orientation: EXIF orientation, 1 for upright.
         mode: Pillow's mode of the stored pixels.
+        is_transparent: whether a pixel is not opaque.
         error: why it cannot be read.
     """
 
@@ -51,6 +56,7 @@ class DecodeResult(NamedTuple):
     digest: bytes = b""
     orientation: int = 1
     mode: str = ""
+    is_transparent: bool = False
     error: UnreadableImage | None = None
 
 
@@ -118,6 +124,9 @@ class DecodedSplit(NamedTuple):
         deep = [result.index for result in self.results if _is_deep(result.mode)]
         if deep:
             lines.append(f"{self._count(deep)} {_DEEP.format(dataset.describe(deep[0]))}")
+        transparent = [result.index for result in self.results if result.is_transparent]
+        if transparent:
+            lines.append(f"{self._count(transparent)} {_TRANSPARENT.format(dataset.describe(transparent[0]))}")
         return lines
 
     def _count(self, indices: list[int]) -> str:
@@ -143,36 +152,39 @@ def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> DecodedSpl
 def _examine(dataset: Any, index: int) -> DecodeResult:
     try:
         encoded = dataset.encoded(index)
-        turned, mode, size = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
-        dataset.require_size(index, size)
+        image = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
+        dataset.require_size(index, image.size)
     except UnreadableImage as error:
         return DecodeResult(index, error=error)
-    return DecodeResult(index, len(encoded), compute_digest(encoded), turned, mode)
+    digest = compute_digest(encoded)
+    return DecodeResult(index, len(encoded), digest, image.orientation, image.mode, image.is_transparent)
 
 
-def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
-    """Return a line about images with more than 8 bits a pixel, from as many images as time allows.
+def note_pixels(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> list[str]:
+    """Return lines about images with more than 8 bits a pixel or transparency, from as many images as time allows.
 
     Args:
         total: number of images.
         encoded: returns the file of an image by its index.
         describe: returns the name of an image by its index.
     """
-    opened, deep = 0, []
+    opened, deep, transparent = 0, list[int](), list[int]()
     end = time.monotonic() + _EXAMINE_SECONDS
     for index in np.random.default_rng(0).permutation(total)[:_MOST_EXAMINED].tolist():
         if time.monotonic() > end:
             break
         opened += 1
         try:
-            with open_image(encoded(index), describe(index)) as image:
+            with open_image(encoded(index), describe(index)) as image, raise_as_unreadable(describe(index)):
                 deep += [index] if _is_deep(image.mode) else []
+                transparent += [index] if is_transparent(image) else []
         except UnreadableImage:  # reported when it is decoded
             continue
-    if not deep:
-        return []
-    are = "is" if len(deep) == 1 else "are"
-    return [f"{len(deep):,} of {opened:,} images {are} {_DEEP.format(describe(min(deep)))}"]
+    return [
+        f"{len(found):,} of {opened:,} images {'is' if len(found) == 1 else 'are'} {text.format(describe(min(found)))}"
+        for found, text in ((deep, _DEEP), (transparent, _TRANSPARENT))
+        if found
+    ]
 
 
 def _is_deep(mode: str) -> bool:

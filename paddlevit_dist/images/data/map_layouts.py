@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text
 from ...tasks.dataset import require_split
 from .annotated_files import readable
@@ -368,7 +369,10 @@ def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     ]
     if any(len(row) != 2 or not _is_image(row[1]) for row in rows):
         return []
-    return [(os.path.join(top, row[0].strip()), os.path.join(top, row[1].strip())) for row in rows]
+    return [
+        (find_spelling(os.path.join(top, row[0].strip())), find_spelling(os.path.join(top, row[1].strip())))
+        for row in rows
+    ]
 
 
 def _has_split(match: MatchedLayout, split: str) -> bool:
@@ -389,7 +393,7 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
         name = os.fsdecode(path).removeprefix(f"{folder}{os.sep}")
         if not (name.lower().endswith(end.lower()) if end else _is_image(name)):
             continue
-        stem = name[: -len(end)] if end else os.path.splitext(name)[0]
+        stem = compose(name[: -len(end)] if end else os.path.splitext(name)[0])
         if stem in paths:
             raise UserError(f"{folder} has {paths[stem]} and {name} of the same name; rename one of them")
         paths[stem] = name
@@ -407,7 +411,7 @@ def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_sha
 def _read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
     """Read the names in a list, in its order."""
     with readable(file):
-        lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
+        lines = [compose(line).split() for line in read_text(file, "utf-8-sig").splitlines()]
     stems = list(dict.fromkeys(words[0].lstrip("/") for words in lines if words))
     stems = [str(Path(stem).with_suffix("")) if _is_image(stem) else stem for stem in stems]
     for names, folder, kind in zip((images, labels), folders, ("image", "label map")):

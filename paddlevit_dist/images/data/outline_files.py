@@ -17,11 +17,12 @@ from tqdm import tqdm
 
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_bytes
 from ..run_lengths import parse_segmentation
 from .annotated_files import map_images_by_stem, readable
 from .class_lists import FILES
-from .formats import SPLIT_WORDS
+from .formats import split_in_name
 from .label_pixels import read_label_pixels
 from .map_layouts import LABELME_JSON, YOLO_TEXT
 from .yolo_files import find_label_file, list_images, parse_names, read_description
@@ -154,7 +155,7 @@ def _parse_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
             corners = _circle(corners[0], math.dist(*corners.tolist()))
         elif kind == "mask" and shape.mask:
             mask = read_label_pixels(base64.b64decode(shape.mask), file).values > 0
-        shapes.append(ObjectOutline(shape.label, corners, mask))
+        shapes.append(ObjectOutline(compose(shape.label), corners, mask))
     has_size = content.image_height and content.image_width
     return ImageOutlines(shapes, (content.image_height or 0, content.image_width or 0) if has_size else None)
 
@@ -217,6 +218,8 @@ def list_outlines(kind: str, root: str, split: str) -> OutlineList:
     """
     if kind == YOLO_TEXT:
         description = read_description(root)
+        if description is not None and description.keypoint_values:
+            raise UserError(f"{description.file}: labels with keypoints (kpt_shape) are boxes, not outlines")
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         return OutlineList(images, list(map(find_label_file, images)), list(names.values()), list(map(str, names)))
@@ -238,8 +241,8 @@ def find_labelme_files(root: str) -> dict[str, str]:
     split_of_file = {}
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        words = os.path.relpath(place, root).lower().split(os.sep)
-        split = next((name for name, split_words in SPLIT_WORDS.items() if set(split_words) & set(words)), "train")
+        splits = map(split_in_name, os.path.relpath(place, root).split(os.sep))
+        split = next(filter(None, splits), "train")
         for name in sorted(names):
             if name.lower().endswith(".json") and not name.startswith(".") and name not in FILES:
                 split_of_file[os.path.join(place, name)] = split
@@ -255,7 +258,9 @@ def read_labelme_names(files: Iterable[str]) -> list[str]:
     names: set[str] = set()
     for file in tqdm(files, desc="reading classes", unit="file", delay=1.0, disable=None, leave=False):
         with readable(file):
-            names.update(shape.label for shape in read_labelme(file).shapes if shape.shape_type not in _NOT_AREAS)
+            names.update(
+                compose(shape.label) for shape in read_labelme(file).shapes if shape.shape_type not in _NOT_AREAS
+            )
     return sorted(names - {"__ignore__"})
 
 
@@ -265,7 +270,7 @@ def _find_image(file: str, root: str, images_of_folder: dict[str, dict[str, str]
     It is next to the file or in a folder of images, under the same name; else at the path in the file, within ``root``.
     ``images_of_folder`` caches the images of folders by their names without suffix.
     """
-    folder, stem = os.path.dirname(file), os.path.splitext(os.path.basename(file))[0]
+    folder, stem = os.path.dirname(file), compose(os.path.splitext(os.path.basename(file))[0])
     for place in (folder, *(os.path.join(os.path.dirname(folder), name) for name in ("images", "imgs", "JPEGImages"))):
         if place not in images_of_folder:
             images_of_folder[place] = map_images_by_stem(place) if os.path.isdir(place) else {}
@@ -273,7 +278,7 @@ def _find_image(file: str, root: str, images_of_folder: dict[str, dict[str, str]
             return os.path.join(place, images_of_folder[place][stem])
     with readable(file):
         path_in_file = (read_labelme(file).image_path or "").replace("\\", "/")
-    path = os.path.normpath(os.path.join(folder, path_in_file))
+    path = find_spelling(os.path.normpath(os.path.join(folder, path_in_file)))
     if path_in_file and path.startswith(root + os.sep) and os.path.isfile(path):
         return path
     raise UserError(f"{file}: its image {path_in_file or stem} is missing; put it next to the file, with the same name")

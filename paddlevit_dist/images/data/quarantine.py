@@ -53,9 +53,10 @@ class ReplacementReader:
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
         self._next: dict[int, int] = {}  # unreadable index -> next index, as found by this process
+        self.num_told = 0  # length of the list when it was last logged
 
     def __getstate__(self) -> Any:
-        return {"folder": self.folder, "_next": {}}
+        return {"folder": self.folder, "_next": {}, "num_told": self.num_told}
 
     def read(self, read: Callable[[int], _Read], index: int, dataset: Any) -> _Read:
         """Return ``read(index)``, or the result for the next readable index of ``dataset``.
@@ -99,15 +100,16 @@ class ReplacementReader:
 
 
 def merge_quarantine(replacements: ReplacementReader | None, folder: Path) -> list[str]:
-    """Merge the unreadable images of all ranks so far into one list in ``folder``; return its log line, if any.
+    """Merge the unreadable images of all ranks so far into one list in ``folder``; return a log line if it has grown.
 
     Every rank must call this.
     """
     if replacements is None:
         return []
     files = sorted({line for lines in distributed.all_gather(replacements.collect()) for line in lines})
-    if not files:
+    if len(files) == replacements.num_told:
         return []
+    replacements.num_told = len(files)
     file = folder / QUARANTINE_FILE
     if distributed.is_main():
         write_quarantine(file, files)

@@ -13,6 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
+from ...runtime.spelling import find_spelling
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
@@ -69,7 +70,7 @@ def read_file(path: str) -> bytes:
         UnreadableImage: the file is missing or may not be read.
     """
     try:
-        return read_regular(path)
+        return read_regular(find_spelling(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise UnreadableImage(path, _reason(error)) from error
 
@@ -90,8 +91,24 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: ReadConfig = Rea
         return convert(image, mode, reading)
 
 
-def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> tuple[int, str, tuple[int, int]]:
-    """Decode an image and return its EXIF orientation, the file's Pillow mode, and (height, width).
+class DecodedImage(NamedTuple):
+    """What decoding an image shows.
+
+    Attributes:
+        orientation: EXIF orientation, 1 for upright.
+        mode: Pillow's mode of the stored pixels.
+        is_transparent: see ``is_transparent``.
+        size: height and width, which some formats have only after decoding.
+    """
+
+    orientation: int
+    mode: str
+    is_transparent: bool
+    size: tuple[int, int]
+
+
+def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> DecodedImage:
+    """Decode an image and return what it shows.
 
     Raises:
         UnreadableImage: empty, truncated, corrupt, too large, or not an image.
@@ -99,7 +116,17 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> 
     with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
         stored_mode = image.mode
         width, height = convert(image, mode, reading).size
-        return orientation(image), stored_mode, (height, width)  # some formats have it only after decoding
+        return DecodedImage(orientation(image), stored_mode, is_transparent(image), (height, width))
+
+
+def is_transparent(image: Image.Image) -> bool:
+    """Return whether a pixel of an opened image is not opaque: in "RGB" and "L" it has the color that is stored there.
+
+    Raises:
+        Exception: the image cannot be decoded.
+    """
+    has_alpha = image.mode in ("RGBA", "LA", "PA") or (image.mode in _CAN_BE_KEYED and "transparency" in image.info)
+    return has_alpha and int(image.convert("RGBA").getchannel("A").getextrema()[0]) < 255  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -191,6 +218,7 @@ def _reason(error: BaseException) -> str:
 
 
 SPLITS = ("train", "val")
+_CAN_BE_KEYED = ("P", "RGB", "L", "1")  # modes with a transparent color or entry of the palette
 _LABELS_AT_ONCE = 1 << 22
 _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpacked archive
 

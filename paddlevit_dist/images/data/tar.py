@@ -18,6 +18,7 @@ from ...data.checked_files import DamagedCacheError, map_verified, write_array
 from ...data.path_index import PathBatch, PathIndex, ensure_path_index
 from ...runtime.errors import UserError
 from ...runtime.files import is_address, map_array, read_regular
+from ...runtime.spelling import compose
 from .class_folders import IndexedClassImages
 from .formats import SPLIT_WORDS, SkippedFiles, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
@@ -229,11 +230,11 @@ def _resolve_classes(
             f"the training tar files of {tars.root} number their classes in label files, the validation files name "
             f"them ('{found.groups[0]}'); pack both in the same way"
         )
-    unknown = sorted(set(found.groups) - set(groups))
+    position = {name: number for number, name in enumerate(dict.fromkeys(map(compose, groups)))}
+    unknown = sorted(set(map(compose, found.groups)) - set(position))
     if unknown:
         raise UserError(
             f"class '{unknown[0]}' of {os.path.join(tars.root, shard)} does not exist in the training files"
         )
-    classes.update(names=name_folders(tars.folder, groups), groups=groups, count=len(groups))
-    position = {group: number for number, group in enumerate(groups)}
-    return np.array([position[group] for group in found.groups], np.int64)[found.labels]
+    classes.update(names=name_folders(tars.folder, list(position)), groups=groups, count=len(position))
+    return np.array([position[compose(group)] for group in found.groups], np.int64)[found.labels]

@@ -2,14 +2,15 @@
 
 import os
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
+from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text, read_yaml
 from ...tasks.dataset import require_split
 from .annotated_files import list_image_names, list_images_below, readable
 from .box_layouts import find_yolo_descriptions
-from .formats import SPLIT_WORDS, list_folders
+from .formats import SPLIT_WORDS, list_folders, split_in_name
 from .image_dataset import read_class_names
 
 LAYOUT = (
@@ -27,6 +28,7 @@ class YoloDescription(NamedTuple):
         places: folders or lists of images of each split, as written in the file.
         base: the folder that ``places`` are relative to.
         notices: lines about inconsistencies.
+        keypoint_values: numbers of each object's keypoints, which follow its box (kpt_shape); 0: labels have none.
     """
 
     file: str
@@ -34,6 +36,7 @@ class YoloDescription(NamedTuple):
     places: dict[str, list[str]]
     base: str
     notices: tuple[str, ...] = ()
+    keypoint_values: int = 0
 
 
 def find_label_file(image: str) -> str:
@@ -43,8 +46,8 @@ def find_label_file(image: str) -> str:
     """
     stem = os.path.splitext(image)[0]
     before, folder, after = stem.rpartition(f"{os.sep}images{os.sep}")
-    label_file = f"{before}{os.sep}labels{os.sep}{after}.txt"
-    return label_file if folder and (os.path.isfile(label_file) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
+    label_file, beside = (find_spelling(f"{path}.txt") for path in (f"{before}{os.sep}labels{os.sep}{after}", stem))
+    return label_file if folder and (os.path.isfile(label_file) or not os.path.isfile(beside)) else beside
 
 
 def read_description(root: str) -> YoloDescription | None:
@@ -77,7 +80,21 @@ def read_description(root: str) -> YoloDescription | None:
     notices = (
         (f"{file}: nc is {num_classes}, but names has {len(names)} classes: names is used",) if is_different else ()
     )
-    return YoloDescription(file, {number: str(names[number]) for number in sorted(names)}, places, base, notices)
+    names = {number: compose(str(names[number])) for number in sorted(names)}
+    return YoloDescription(file, names, places, base, notices, _count_keypoint_values(file, content))
+
+
+def _count_keypoint_values(file: str, content: dict[str, Any]) -> int:
+    """Return how many numbers the keypoints of an object are: K points of 2 or 3 values; 0 without kpt_shape."""
+    shape = content.get("kpt_shape")
+    if shape is None:
+        return 0
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(number) is int for number in shape):
+        raise UserError(f"{file}: kpt_shape {shape}: expected the number of keypoints and 2 or 3 values: [17, 3]")
+    points, values = shape
+    if points < 1 or values not in (2, 3):
+        raise UserError(f"{file}: kpt_shape {shape}: expected the number of keypoints and 2 or 3 values: [17, 3]")
+    return int(points * values)
 
 
 def _with_slashes(path: str) -> str:
@@ -123,14 +140,31 @@ def find_folder(root: str, split: str) -> str | None:
         for parts in (("images", word), (word, "images"), (word,)):
             if os.path.isdir(folder := os.path.join(root, *parts)):
                 return folder
-    return None
+    return next(iter(_find_similar_folders(root, split)), None)
+
+
+def _find_similar_folders(root: str, split: str) -> list[str]:
+    """Return the folders whose name contains the split's word, such as images/Train and images/train2017."""
+    below, beside = list_folders(os.path.join(root, "images")), list_folders(root)
+    for folders in (below, beside):
+        similar = [path for path in folders if split_in_name(os.path.basename(path)) == split]
+        if similar:
+            return [
+                os.path.join(path, "images") if folders is beside and _has_images(path) else path for path in similar
+            ]
+    return []
+
+
+def _has_images(folder: str) -> bool:
+    return os.path.isdir(os.path.join(folder, "images"))
 
 
 def _find_split_folders(root: str, split: str) -> list[str]:
     """Return the folders of a split without a data.yaml."""
     images = os.path.join(root, "images")
     if (folder := find_folder(root, split)) is not None:
-        return [folder]
+        similar = _find_similar_folders(root, split)
+        return similar if folder in similar else [folder]
     if split == "train" and os.path.isdir(images):
         return [images]  # one folder, which DATA.VAL_FRACTION may split
     if split == "train" and list_image_names(root):  # with labels next to them, as labelImg writes them
@@ -159,4 +193,4 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
     with readable(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
     folder = os.path.dirname(path)
-    return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]
+    return [find_spelling(os.path.normpath(os.path.join(folder, _with_slashes(line)))) for line in lines if line]

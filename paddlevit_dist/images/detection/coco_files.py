@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_regular
+from ...runtime.spelling import compose
 from ..data.data_warnings import DataWarnings, count
 
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
@@ -255,6 +256,8 @@ class CocoFile:
             entry.name = f"category {id_}"
             self.unnamed.add(id_)
             self.odd.note("category", "without a name: its id is used", id_)
+        if isinstance(entry.name, str):
+            entry.name = compose(entry.name)
         if not isinstance(entry.name, str) or not entry.name.strip():
             raise self.error(number, entry, "name", "expected text")
         if id_ in self.categories:

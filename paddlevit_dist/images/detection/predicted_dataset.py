@@ -103,8 +103,9 @@ class PredictedDataset:
             content = {"images": images, "annotations": annotations, "categories": categories}
             self._write("annotations/instances_train.json", json.dumps(content).encode())
         elif self.layout == YOLO:
+            # Without a path, programs search the images from the folder of this file, wherever they run.
             names = "".join(f"  {label}: {json.dumps(name)}\n" for label, name in enumerate(self.class_names))
-            self._write("data.yaml", f"path: .\ntrain: images/train\nval: images/train\nnames:\n{names}".encode())
+            self._write("data.yaml", f"train: images/train\nval: images/train\nnames:\n{names}".encode())
         else:
             self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())
             stems = "".join(f"{image['file_name'].rpartition('.')[0]}\n" for image in images)

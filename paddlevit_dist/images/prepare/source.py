@@ -7,7 +7,7 @@ from typing import Any
 from ...data.prepare_workers import check_stop, spans, work
 from ...registry import resolve
 from ...runtime.errors import UserError
-from ..data.class_folders import ClassFolders
+from ..data.class_folders import ClassFolders, find_split_folders
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS
 from ..data.quarantine import UnreadableFile
@@ -35,7 +35,7 @@ def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> d
             f"data path {root} is not a folder; expected a folder of images in class folders, lists or tar files"
         )
     name = layout or find_layout(root)
-    if name == "folder" and not os.path.isdir(os.path.join(root, "train")):
+    if name == "folder" and "train" not in find_split_folders(root):
         datasets: dict[str, ImageDataset] = {"train": ClassFolders.whole(root, cache)}
     else:
         datasets = {split: resolve("dataset", name)(root, split, cache) for split in find_splits(root, name)}
@@ -57,7 +57,8 @@ def find_splits(root: str, name: str) -> list[str]:
     if name == "tar":
         splits = [split for split in LISTS if find_shards(root, split)]
     elif name == "folder":
-        splits = ["train", *(["val"] if ClassFolders.has_validation(root) else [])]
+        folders = find_split_folders(root)
+        splits = ["train", *[split for split in ("val", "test") if split in folders][:1]]
     else:
         splits = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
         splits = splits or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]

@@ -18,9 +18,12 @@ from ...runtime.printing import shorten
 from ...runtime.text_files import read_yaml
 from ...tasks.sample_checks import BadSample
 from .described import draw_image
+from .visible_objects import find_visible_box
 
 KEY = "DATA.ALBUMENTATIONS"
 _TRIED_SIZE = 480, 640  # height and width of the image that a file is tried with
+_OTHER_SCALES = 0.125, 2.0  # of further ones, for crops and limits of boxes in pixels that are for other images
+_DRAWS = 10  # of random numbers, in which a file has to leave a box
 _NAME = "__class_fullname__"  # key of a transform in the file
 
 
@@ -66,7 +69,7 @@ class AlbumentationsFile:
 
     Raises:
         UserError: Albumentations is not installed, or the file is not one that it can apply to a color image with an
-            RGB image of integer levels as the result.
+            RGB image of integer levels as the result, or it removes every box.
     """
 
     def __init__(self, path: str, has_boxes: bool = False) -> None:
@@ -74,15 +77,37 @@ class AlbumentationsFile:
         self.content = _read(path, has_boxes)
         self._pipeline: Any = None
         self.has_boxes = has_boxes
-        example = draw_image(*_TRIED_SIZE)
         try:
-            arguments = {"bboxes": np.zeros((0, 4)), "objects": np.zeros(0, np.int64)} if has_boxes else {}
-            self._apply(np.random.default_rng(0), image=example, **arguments)
+            if not has_boxes:
+                self._apply(np.random.default_rng(0), image=draw_image(*_TRIED_SIZE))
+            elif not self._keeps_a_box(1.0):
+                self._require_box_at_other_scales()
         except BadSample as error:
             raise UserError(f"{KEY}: tried with an image of 640 x 480 pixels, {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pipeline": None}
+
+    def _keeps_a_box(self, scale: float) -> bool:
+        """Return whether a box of the image that is tried, at this scale, is left in one of several draws."""
+        height, width = (round(scale * side) for side in _TRIED_SIZE)
+        image, boxes, generator = draw_image(height, width), _lay_boxes(height, width), np.random.default_rng(0)
+        arguments = {"image": image, "bboxes": boxes, "objects": np.arange(len(boxes))}
+        return any(len(self._apply(generator, **arguments)["bboxes"]) for _ in range(_DRAWS))
+
+    def _require_box_at_other_scales(self) -> None:
+        """Raise UserError if the file leaves no box of smaller and larger images either."""
+        for scale in _OTHER_SCALES:
+            try:
+                if self._keeps_a_box(scale):
+                    return
+            except BadSample:  # such as a crop that is larger than the small image: says nothing of boxes
+                continue
+        raise UserError(
+            f"{KEY}: {self.path} removes every box of the images that it was tried with, so that nothing would be "
+            "learned: lower min_area, min_visibility, min_width and min_height of its bbox_params, or let its crops "
+            "keep more of the image"
+        )
 
     def augment_image(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
         """Augment an image in mode "RGB" or "L".
@@ -112,6 +137,9 @@ class AlbumentationsFile:
     ) -> AugmentedObjects:
         """Augment an RGB image together with its n objects.
 
+        Where an object's mask changes, its box becomes that of the mask, and without a visible pixel it is removed.
+        Borders that mirror or repeat the image show an object several times: each is an object.
+
         Args:
             image: the image.
             boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty or outside.
@@ -126,14 +154,28 @@ class AlbumentationsFile:
             arguments["masks"] = np.stack(masks)
         result = self._apply(generator, image=np.array(image), **arguments)
         objects = np.asarray(result["objects"], np.int64).reshape(-1)
-        boxes = np.asarray(result["bboxes"], np.float64).reshape(-1, 4)
-        visible = None if masks is None else [np.ascontiguousarray(result["masks"][index]) for index in objects]
-        return AugmentedObjects(Image.fromarray(result["image"]), boxes, objects, visible)
+        boxes = np.array(result["bboxes"], np.float64).reshape(-1, 4)
+        pixels = Image.fromarray(result["image"])
+        if masks is None:
+            return AugmentedObjects(pixels, boxes, objects, None)
+        visible, seen_masks = [], []
+        is_repeated = np.bincount(objects, minlength=len(masks)) > 1
+        for row, index in enumerate(objects.tolist()):
+            before, after = masks[index], np.ascontiguousarray(result["masks"][index])
+            if is_repeated[index]:
+                after = _keep_inside(after, boxes[row])
+            box = find_visible_box(boxes[row], before, after, not np.array_equal(before, after))
+            if box is None:
+                continue
+            boxes[row] = box
+            visible.append(row)
+            seen_masks.append(after)
+        return AugmentedObjects(pixels, boxes[visible], objects[visible], seen_masks)
 
     def _apply(self, generator: np.random.Generator, **arguments: Any) -> dict[str, Any]:
         """Apply the transforms and check the image; any error inside Albumentations is an error of the file."""
         if self._pipeline is None:
-            self._pipeline = require_albumentations().from_dict(self.content)
+            self._pipeline = _build(self.content)
         self._pipeline.set_random_state(generator, random.Random(int(generator.integers(2**63))))
         try:
             result = self._pipeline(**arguments)
@@ -148,6 +190,24 @@ class AlbumentationsFile:
                 "and ToTensorV2 from the file, because the model's input is normalized on the device"
             )
         return dict(result, image=np.ascontiguousarray(after))
+
+
+def _lay_boxes(height: int, width: int) -> np.ndarray:
+    """Return boxes of an image, float64 (n, 4): the whole image, its quarters, and a small box in each sixteenth."""
+    boxes = [(0.0, 0.0, width, height)]
+    for parts, share in ((2, 1.0), (4, 0.5)):
+        down, across = height / parts, width / parts
+        corners = [(row * down, column * across) for row in range(parts) for column in range(parts)]
+        boxes += [(left, top, left + share * across, top + share * down) for top, left in corners]
+    return np.array(boxes, np.float64)
+
+
+def _keep_inside(mask: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Return the part of a mask in a box, whose sides are rounded outwards."""
+    (left, top), (right, low) = np.floor(box[:2]).astype(int), np.ceil(box[2:]).astype(int)
+    inside = np.zeros_like(mask)
+    inside[top:low, left:right] = mask[top:low, left:right]
+    return inside
 
 
 def _read(path: str, has_boxes: bool) -> dict[str, Any]:
@@ -173,16 +233,14 @@ def _read(path: str, has_boxes: bool) -> dict[str, Any]:
         raise UserError(f"{KEY} {path}: bbox_params is not a mapping, as albumentations.save writes it")
     boxes = {**given, "format": "pascal_voc", "label_fields": ["objects"], "clip": True, "filter_invalid_bboxes": True}
     top = {
-        **_replace_always_apply(top),
+        **_adapt(top, has_boxes),
         "bbox_params": boxes if has_boxes else None,
         "keypoint_params": None,
         "additional_targets": {},
     }
     content = {"transform": top}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # it only warns of unknown arguments
-            library.from_dict(content)
+        _build(content)
     except Exception as error:  # unknown names, bad arguments: pydantic's errors and others
         text = shorten(" ".join(str(error).split()), 300)
         raise UserError(
@@ -191,12 +249,26 @@ def _read(path: str, has_boxes: bool) -> dict[str, Any]:
     return content
 
 
-def _replace_always_apply(transform: dict[str, Any]) -> dict[str, Any]:
-    """Return a transform without ``always_apply``, which files of older versions have: true means p = 1."""
+def _build(content: dict[str, Any]) -> Any:
+    """Build the transforms, and raise an error for what Albumentations only warns of, such as unknown arguments."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", "Got processor for bboxes, but no transform")  # a file may change colors only
+        return require_albumentations().from_dict(content)
+
+
+def _adapt(transform: dict[str, Any], has_boxes: bool) -> dict[str, Any]:
+    """Return a transform as the installed version reads it, which fills the masks of objects with 0.
+
+    Files of older versions have ``always_apply``: true means p = 1. The label of filled pixels, such as 255, is for
+    label maps: in an object's mask it would be a part of the object.
+    """
     plain = {name: value for name, value in transform.items() if name != "always_apply"}
     if transform.get("always_apply"):
         plain["p"] = 1.0
+    if has_boxes and plain.get("fill_mask") is not None:
+        plain["fill_mask"] = 0
     inner = plain.get("transforms")
     if isinstance(inner, list):
-        plain["transforms"] = [_replace_always_apply(item) if isinstance(item, dict) else item for item in inner]
+        plain["transforms"] = [_adapt(item, has_boxes) if isinstance(item, dict) else item for item in inner]
     return plain

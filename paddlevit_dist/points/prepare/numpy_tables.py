@@ -9,7 +9,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import read_content
 
 _POINTS = ("xyz", "coord", "coords", "points", "point", "pos", "positions")
-_COLORS = ("rgb", "color", "colors", "color", "colors")
+_COLORS = ("rgb", "color", "colors", "colour", "colours")
 # Column names of arrays with three columns, by the arrays' names.
 _COLUMN_NAMES = {**dict.fromkeys(_POINTS, "x y z"), **dict.fromkeys(_COLORS, "red green blue")}
 _COLUMN_NAMES |= {"normal": "nx ny nz", "normals": "nx ny nz"}

@@ -42,7 +42,7 @@ def test_unreadable_images_are_replaced_and_listed_the_same_for_any_processes(im
         ended = well(run_main(f"-output={output}", *IMAGES, f"-data_path={images}", *SKIP, *arguments))
         assert listed(output) == bad
         told = "3 unreadable images so far replaced by the next readable one, listed in"
-        assert ended.out.count(f"{told} {output / 'quarantine.tsv'}") == 2
+        assert ended.out.count(f"{told} {output / 'quarantine.tsv'}") == 1  # not every epoch
         losses.append([event["loss"] for event in events(output) if event["kind"] == "epoch"])
     assert losses[1] == losses[0] and losses[2] == pytest.approx(losses[0], rel=1e-5)
 

@@ -22,6 +22,7 @@ def written(folder, text: str, name: str = "groups.csv") -> str:
     [
         ("sample,group\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "groups.csv"),
         ("image,video\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "video"),
+        ("video,picture\nx,a/1.png\nx,a/2.png\ny,b/3.png\nz,c/4.png\n", "", "video"),
         ("val/a/1.png,x\nval/a/2.png,x\nval/b/3.png,y\nval/c/4.png,z\n", "", "groups.csv"),  # no headings
         ("group;name\nx;1\nx;2\n\ny;3\nq;of_another_split\nz;4\n", "", "groups.csv"),
         ("age\tpatient\tname\n7\tx\t1\n8\tx\t2\n9\ty\t3\n9\tz\t4\n", ":patient", "patient"),

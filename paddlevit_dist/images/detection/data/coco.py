@@ -11,6 +11,7 @@ import numpy as np
 
 from ....runtime.errors import UserError
 from ....runtime.files import open_regular
+from ....runtime.spelling import compose, find_spelling
 from ....tasks.dataset import require_split
 from ...data.annotated_files import list_image_names
 from ...data.box_layouts import is_coco, list_json_files, names_split
@@ -109,8 +110,8 @@ class Coco(IndexedDetectionImages):
 
     def list_unannotated(self) -> list[str]:
         """Return the images in the folder that the annotations do not name."""
-        annotated = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
-        return [name for name in list_image_names(self.root) if name not in annotated]
+        annotated = {compose(os.path.normpath(self._index.paths.path(index))) for index in range(len(self))}
+        return [name for name in list_image_names(self.root) if compose(name) not in annotated]
 
     def masks(self, index: int) -> list[Any]:
         """Return the masks of image ``index``, read from the annotation file."""
@@ -217,7 +218,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
     folders = [folder for folder in dict.fromkeys(map(os.path.normpath, folders)) if os.path.isdir(folder)]
-    hits = [sum(os.path.isfile(os.path.join(folder, name)) for name in names) for folder in folders]
+    hits = [sum(os.path.isfile(find_spelling(os.path.join(folder, name))) for name in names) for folder in folders]
     if not names:
         return folders[0]
     if not any(hits):

@@ -17,6 +17,7 @@ from PIL import Image
 
 from ....runtime.errors import UserError
 from ...transforms.albumentations_file import AlbumentationsFile
+from ...transforms.visible_objects import box_of_mask
 from ..settings import DetectionDataSection
 from .transforms import DetectionView, crop, flip, is_plain, resize, whole_view
 
@@ -49,8 +50,10 @@ class ImageObjects(NamedTuple):
         return whole_view(self.image, boxes, np.arange(len(boxes)))
 
     def seen(self, view: DetectionView) -> "ImageObjects":
-        """Return image, boxes, labels and masks of a view of this image."""
-        masks = None if self.masks is None else [view.mask(self.masks[index]) for index in view.objects]
+        """Return image, boxes, labels and masks of a view of this image; masks decide what is visible."""
+        masks = None
+        if self.masks is not None:
+            view, masks = view.fit_to_masks(self.masks[index] for index in view.objects)
         return ImageObjects(view.image, view.boxes, self.labels[view.objects], masks)
 
     def only(self, chosen: np.ndarray) -> "ImageObjects":
@@ -76,6 +79,11 @@ class ImageComposition:
     side: int
     plain_epochs: int
     augmentation: AlbumentationsFile | None = None
+
+    @property
+    def uses_masks(self) -> bool:
+        """Whether it reads the masks that the data have, also for a network that learns boxes only."""
+        return bool(self.copy_paste) or self.augmentation is not None
 
     def compose(
         self, read: Callable[[int], ImageObjects], index: int, number: int, generator: np.random.Generator
@@ -124,8 +132,8 @@ def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageCompo
 def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.Generator) -> ImageObjects:
     """Join four images around a random point of a square of ``side`` pixels.
 
-    The longer side of each image becomes 0.5 to 1.5 times ``side``. Objects are kept if a tenth of their box and more
-    than two pixels of each side are visible.
+    The longer side of each image becomes 0.5 to 1.5 times ``side``. Objects are kept if a tenth of their box, more than
+    two pixels of each side and, with masks, a pixel of theirs are visible.
     """
     column, row = (int(side * value) for value in generator.uniform(*_POINT, size=2))
     canvas = Image.new("RGB", (side, side), _GRAY)
@@ -141,12 +149,11 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
         size = min(height, room[0]), min(width, room[1])
         corner = (0 if is_low else height - size[0]), (0 if is_right else width - size[1])
         view = crop(view, *corner, size)
-        share = _areas(view.boxes) / areas[view.objects]
-        is_seen = (share > _VISIBLE_SHARE) & (view.boxes[:, 2:] - view.boxes[:, :2] > _VISIBLE_PIXELS).all(axis=1)
-        view = view._replace(boxes=view.boxes[is_seen], objects=view.objects[is_seen])
+        part = stored.seen(view.only(_areas(view.boxes) / areas[view.objects] > _VISIBLE_SHARE))
+        part = part.only((part.boxes[:, 2:] - part.boxes[:, :2] > _VISIBLE_PIXELS).all(axis=1))
         top, left = (row if is_low else row - size[0]), (column if is_right else column - size[1])
         canvas.paste(view.image, (left, top))
-        parts.append(_move(stored.seen(view), top, left, (side, side)))
+        parts.append(_move(part, top, left, (side, side)))
     masks = None if images[0].masks is None else [mask for part in parts for mask in part.masks or ()]
     boxes, labels = (np.concatenate(arrays) for arrays in ([p.boxes for p in parts], [p.labels for p in parts]))
     return ImageObjects(canvas, boxes, labels, masks)
@@ -167,8 +174,7 @@ def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random
     whole = image.image.size[::-1]
     top, left = (int(generator.integers(0, total - length, endpoint=True)) for total, length in zip(whole, size))
     is_chosen = generator.random(len(view.objects)) < 0.5
-    view = view._replace(boxes=view.boxes[is_chosen], objects=view.objects[is_chosen])
-    pasted = _move(other.seen(view), top, left, (whole[0], whole[1]))
+    pasted = _move(other.seen(view.only(is_chosen)), top, left, (whole[0], whole[1]))
     pasted = pasted.only(np.array([mask.any() for mask in pasted.masks or ()], bool))
     if not pasted.masks or image.masks is None:
         return image
@@ -183,7 +189,7 @@ def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random
             continue  # also an object with an empty mask
         is_visible[index] = mask.sum() > _VISIBLE_SHARE * before.sum()
         if is_visible[index]:
-            boxes[index] = _mask_box(mask)
+            boxes[index] = box_of_mask(mask)
     rest = image._replace(boxes=boxes, masks=masks).only(is_visible)
     boxes, labels = np.concatenate([rest.boxes, pasted.boxes]), np.concatenate([rest.labels, pasted.labels])
     return ImageObjects(pixels, boxes, labels, [*(rest.masks or ()), *pasted.masks])
@@ -201,8 +207,3 @@ def _move(part: ImageObjects, top: int, left: int, size: tuple[int, int]) -> Ima
 
 def _areas(boxes: np.ndarray) -> np.ndarray:
     return (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
-
-
-def _mask_box(mask: np.ndarray) -> np.ndarray:
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], np.float64)

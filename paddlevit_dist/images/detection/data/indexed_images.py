@@ -19,6 +19,7 @@ from ....data.checked_files import DamagedCacheError, checked_file, map_verified
 from ....data.path_index import PathIndex, ensure_path_index, make_batch
 from ....runtime.errors import UserError
 from ....runtime.files import map_array
+from ....runtime.spelling import compose, find_spelling
 from ...data.data_warnings import DataWarnings
 from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
@@ -284,7 +285,7 @@ class IndexedDetectionImages(DetectionDataset):
         """Return the positions of images whose file does not exist."""
         list_names = functools.cache(_list_names)
         paths = (os.path.split(self.describe(index)) for index in range(len(self)))
-        return [index for index, (folder, name) in enumerate(paths) if name not in list_names(folder)]
+        return [index for index, (folder, name) in enumerate(paths) if compose(name) not in list_names(folder)]
 
     def object_counts(self) -> np.ndarray:
         """Count the learnable objects of each image, all and of its most frequent category."""
@@ -338,9 +339,9 @@ class IndexedDetectionImages(DetectionDataset):
 
 
 def _list_names(folder: str) -> set[str]:
-    """Return the names in a folder; empty if it cannot be listed."""
+    """Return the composed names in a folder; empty if it cannot be listed."""
     try:
-        return set(os.listdir(folder))
+        return set(map(compose, os.listdir(find_spelling(folder))))
     except OSError:
         return set()
 

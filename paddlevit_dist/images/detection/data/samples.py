@@ -247,41 +247,34 @@ class DetectionSamples(ImageSamples):
         if self.window_plan is not None:
             sample = see_stored(self.dataset.read(index)[0], self.window_plan, self.transform, generator)
             return sample._replace(index=index, seconds=time.perf_counter() - started)
-        view, labels, masks, original_size = self._draw(index, generator)
+        drawn, original_size = self._draw(index, generator)
+        pixels = np.ascontiguousarray(np.asarray(drawn.image).transpose(2, 0, 1))
         return DetectionSample(
             index,
             self.is_training,
-            np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1)),
+            pixels,
             original_size,
-            view.boxes.astype(np.float32),
-            labels,
-            masks,
-            None if self.noise is None else self.noise.draw(view.boxes, labels, view.size, generator),
+            drawn.boxes.astype(np.float32),
+            drawn.labels,
+            np.array(drawn.masks or np.zeros((0, *pixels.shape[1:]), np.uint8)) if self.with_masks else None,
+            None if self.noise is None else self.noise.draw(drawn.boxes, drawn.labels, pixels.shape[1:], generator),
             time.perf_counter() - started,
         )
 
-    def _draw(
-        self, index: int, generator: np.random.Generator
-    ) -> tuple[DetectionView, np.ndarray, np.ndarray | None, Size]:
-        """Return the transformed image, labels and masks of its objects, and the size before the transform."""
+    def _draw(self, index: int, generator: np.random.Generator) -> tuple[ImageObjects, Size]:
+        """Return the transformed image with its visible objects, and the size before the transform."""
         if self.composition is not None:
             composed = self.composition.compose(self._read_objects, index, len(self.dataset), generator)
             view = self.transform(composed.view(), generator)
-            seen, masks = composed.seen(view), None
-            if self.with_masks:
-                masks = np.zeros((len(view.objects), *view.size), np.uint8)
-                for row, mask in enumerate(seen.masks or ()):
-                    masks[row] = mask
-            return view, seen.labels, masks, (composed.image.size[1], composed.image.size[0])
+            return composed.seen(view), (composed.image.size[1], composed.image.size[0])
         image, annotations = self.dataset.read(index)
         learnable = np.flatnonzero(annotations.is_learnable) if self.is_training else np.empty(0, np.int64)
-        view, size = whole_view(image, annotations.boxes[learnable], learnable), (image.size[1], image.size[0])
-        view, masks = self.transform(view, generator), None
+        size, masks = (image.size[1], image.size[0]), None
+        view = self.transform(whole_view(image, annotations.boxes[learnable], learnable), generator)
         if self.with_masks:
-            masks = np.zeros((len(view.objects), *view.size), np.uint8)
-            for row, number in enumerate(view.objects.tolist()):
-                masks[row] = view.mask(_decode_mask(annotations, number, size))
-        return view, annotations.labels[view.objects], masks, size
+            numbers = view.objects.tolist()
+            view, masks = view.fit_to_masks(_decode_mask(annotations, number, size) for number in numbers)
+        return ImageObjects(view.image, view.boxes, annotations.labels[view.objects], masks), size
 
     def _read_objects(self, index: int) -> ImageObjects:
         """Read a stored image with its learnable objects, or a replacement of an unreadable image."""
@@ -291,7 +284,8 @@ class DetectionSamples(ImageSamples):
             image, annotations = self.replacements.read(self.dataset.read, index, self.dataset)
         chosen, size = np.flatnonzero(annotations.is_learnable), (image.size[1], image.size[0])
         masks = None
-        if self.with_masks or (self.composition is not None and self.composition.copy_paste):
+        is_used = self.with_masks or (self.composition is not None and self.composition.uses_masks)
+        if is_used and self.dataset.has_masks:
             masks = [_decode_mask(annotations, number, size) for number in chosen.tolist()]
         boxes = annotations.boxes[chosen]
         corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)

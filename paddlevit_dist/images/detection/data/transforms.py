@@ -5,9 +5,11 @@ The sample's generator is the only source of randomness. The recipe is from DETR
 half of the images; resize to one of several sizes; half of the images are cropped before that, at a separate size.
 
 Masks follow from the source of each row and column of the view: crops and nearest-neighbor resizing treat rows and
-columns separately, so any number of steps is one choice of rows and one of columns, made once at the end.
+columns separately, so any number of steps is one choice of rows and one of columns, made once at the end. They then
+decide which objects are visible, and the boxes of objects that were cut, see ``DetectionView.fit_to_masks``.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ...transforms.resizing import interpolate_axis
+from ...transforms.visible_objects import find_visible_box
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
 from ..windows import ImagePart, WindowPlan
 
@@ -23,6 +26,7 @@ Size = tuple[int, int]  # height, width
 _MAX_ZOOM = 4.0
 _OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 _TRIALS = 40
+_ROUNDING_PX = 1e-6  # by which a box may leave a view without being cut
 _COLOR_SPREADS = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
 _CROP_BY_OVERLAP_PROBABILITY = 0.8
 
@@ -36,6 +40,7 @@ class DetectionView(NamedTuple):
         objects: int64 (n,), index of each object in the stored image's annotations.
         rows: int64 (height,), the row of the stored image that each row of a mask comes from; -1: none.
         columns: int64 (width,), the column of the stored image that each column of a mask comes from; -1: none.
+        is_cut: bool (n,), whether a transform cut off a part of the object's box.
 
     """
 
@@ -44,6 +49,7 @@ class DetectionView(NamedTuple):
     objects: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
+    is_cut: np.ndarray
 
     @property
     def size(self) -> Size:
@@ -57,6 +63,30 @@ class DetectionView(NamedTuple):
             visible = visible * ((self.rows >= 0)[:, None] & (self.columns >= 0))
         return visible
 
+    def fit_to_masks(self, stored: Iterable[np.ndarray]) -> tuple["DetectionView", list[np.ndarray]]:
+        """Return the view with its objects that have a visible pixel, and their masks in it.
+
+        A box that was cut becomes the box of the mask. An object whose stored mask has no pixel keeps its box.
+
+        Args:
+            stored: mask of each object of the view, uint8 (height, width) of the stored image.
+
+        """
+        boxes, masks, visible = self.boxes.copy(), [], []
+        for row, whole in enumerate(stored):
+            mask = self.mask(whole)
+            box = find_visible_box(boxes[row], whole, mask, bool(self.is_cut[row]))
+            if box is None:
+                continue
+            boxes[row] = box
+            masks.append(mask)
+            visible.append(row)
+        return self._replace(boxes=boxes).only(np.array(visible, np.int64)), masks
+
+    def only(self, chosen: np.ndarray) -> "DetectionView":
+        """Return the view with the chosen objects: bool (n,), or int64 positions."""
+        return self._replace(boxes=self.boxes[chosen], objects=self.objects[chosen], is_cut=self.is_cut[chosen])
+
 
 def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> DetectionView:
     """Return a view of the whole stored image, with boxes clipped to it and without boxes outside.
@@ -69,7 +99,9 @@ def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> De
     """
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
     width, height = image.size
-    return _inside(DetectionView(image, corners, objects, np.arange(height), np.arange(width)))
+    is_cut = np.zeros(len(objects), bool)
+    view = _inside(DetectionView(image, corners, objects, np.arange(height), np.arange(width), is_cut))
+    return view._replace(is_cut=is_cut[: len(view.objects)])  # a label that leaves its image is not cut by a transform
 
 
 def flip(view: DetectionView) -> DetectionView:
@@ -104,12 +136,11 @@ def resize_as_torchvision(view: DetectionView, size: Size) -> DetectionView:
 def _scale(view: DetectionView, size: Size, image: Any) -> DetectionView:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
-    return DetectionView(
-        image,
-        view.boxes * scale,
-        view.objects,
-        view.rows[np.arange(new_height) * height // new_height],
-        view.columns[np.arange(new_width) * width // new_width],
+    return view._replace(
+        image=image,
+        boxes=view.boxes * scale,
+        rows=view.rows[np.arange(new_height) * height // new_height],
+        columns=view.columns[np.arange(new_width) * width // new_width],
     )
 
 
@@ -120,12 +151,11 @@ def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
     """
     height, width = size
     return _inside(
-        DetectionView(
-            view.image.crop((left, top, left + width, top + height)),
-            view.boxes - (left, top, left, top),
-            view.objects,
-            view.rows[top : top + height],
-            view.columns[left : left + width],
+        view._replace(
+            image=view.image.crop((left, top, left + width, top + height)),
+            boxes=view.boxes - (left, top, left, top),
+            rows=view.rows[top : top + height],
+            columns=view.columns[left : left + width],
         )
     )
 
@@ -141,7 +171,7 @@ def zoom_out(view: DetectionView, generator: np.random.Generator) -> DetectionVi
         np.pad(side, (before, total - before - len(side)), constant_values=-1)
         for side, before, total in zip((view.rows, view.columns), (top, left), size)
     )
-    return DetectionView(image, view.boxes + (left, top, left, top), view.objects, rows, columns)
+    return view._replace(image=image, boxes=view.boxes + (left, top, left, top), rows=rows, columns=columns)
 
 
 def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> DetectionView:
@@ -171,7 +201,7 @@ def crop_by_overlap(view: DetectionView, generator: np.random.Generator) -> Dete
             )
             unions = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) + size[0] * size[1] - intersections
             if is_inside.any() and (intersections / unions).max() >= least:
-                return crop(view._replace(boxes=boxes, objects=view.objects[is_inside]), top, left, size)
+                return crop(view.only(is_inside), top, left, size)
     return view
 
 
@@ -205,8 +235,9 @@ def _inside(view: DetectionView) -> DetectionView:
     """Clip the boxes of a view to it, and remove objects outside."""
     height, width = view.size
     boxes = np.clip(view.boxes, 0, (width, height, width, height))
+    is_cut = view.is_cut | (np.abs(boxes - view.boxes) > _ROUNDING_PX).any(axis=1)
     is_visible = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
-    return view._replace(boxes=boxes[is_visible], objects=view.objects[is_visible])
+    return view._replace(boxes=boxes, is_cut=is_cut).only(is_visible)
 
 
 def fitted_size(size: Size, shortest: int, longest: int) -> Size:

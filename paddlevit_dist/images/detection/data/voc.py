@@ -11,12 +11,13 @@ import numpy as np
 from tqdm import tqdm
 
 from ....runtime.errors import UserError
+from ....runtime.spelling import compose
 from ....runtime.text_files import read_bytes, read_text
 from ....tasks.dataset import require_split
 from ...data.annotated_files import list_image_names, map_images_by_stem, readable, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
 from ...data.data_warnings import DataWarnings, count
-from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
+from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes, split_in_name
 from ...data.image_dataset import read_class_names
 from ...data.reading import require_folder
 from ..settings import EDGES, PIXELS, DetectionSettings
@@ -180,10 +181,14 @@ def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
     if listed:
         return [(part, stem) for part, file in listed for stem in _read_list(file)]
-    folder_parts = [part for part in parts if part.name.lower() in words and not part.lists]
+    folder_parts = [part for part in parts if not part.lists and _is_of_split(part, split, words)]
     if not folder_parts and split == "train" and len(parts) == 1 and not parts[0].lists:
         folder_parts = parts  # one folder of images, which DATA.VAL_FRACTION may divide
     return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)]
+
+
+def _is_of_split(part: VocPart, split: str, words: tuple[str, ...]) -> bool:
+    return part.name.lower() in words or split_in_name(part.name) == split
 
 
 def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
@@ -233,8 +238,8 @@ def _read(
     found_labels: dict[str, int] = {}  # names of categories, in order of appearance
     odd = DataWarnings()
     images = {part.images: map_images_by_stem(part.images) for part in dict.fromkeys(part for part, _ in stems)}
-    positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
-    missing = set(positions).difference(annotated)
+    positions = {compose(os.path.join(part.annotations, f"{stem}.xml")): at for at, (part, stem) in enumerate(stems)}
+    missing = set(positions).difference(map(compose, annotated))
     if missing:
         total = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
         raise UserError(f"{min(missing)} is missing, but a list of the split names it{total}")
@@ -242,8 +247,8 @@ def _read(
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)
         _learn_names(file, tree, names, found_labels)
-        if file in positions:
-            position = positions[file]
+        position = positions.get(compose(file))
+        if position is not None:
             part, stem = stems[position]
             paths[position] = os.path.join(part.images, _image(stem, tree, images[part.images]))
             sizes[position] = _side(tree, "height"), _side(tree, "width")
@@ -280,7 +285,8 @@ def _tree(file: str) -> Element:
 def _image(stem: str, tree: Element, files: dict[str, str]) -> str:
     """Return the file of an image: by its name, else as its annotation gives it, else as in VOC."""
     annotated_name = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
-    return files.get(stem) or files.get(os.path.splitext(annotated_name)[0]) or annotated_name or f"{stem}.jpg"
+    stems = compose(stem), compose(os.path.splitext(annotated_name)[0])
+    return files.get(stems[0]) or files.get(stems[1]) or annotated_name or f"{stem}.jpg"
 
 
 def _learn_names(file: str, tree: Element, allowed_names: list[str] | None, found_labels: dict[str, int]) -> None:
@@ -315,7 +321,7 @@ def _objects(file: str, tree: Element, label_map: dict[str, int], first: int, od
 
 def _name(entry: Element) -> str:
     """Return the category of an object."""
-    return (entry.findtext("name") or "").strip()
+    return compose((entry.findtext("name") or "").strip())
 
 
 def _side(tree: Element, name: str) -> int:

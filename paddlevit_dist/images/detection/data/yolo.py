@@ -35,7 +35,8 @@ class Yolo(IndexedDetectionImages):
     """Images whose labels are lines of text files in YOLO's format.
 
     A line is ``class x y width height`` for a box, in fractions of the image from 0 to 1, with x and y of the box's
-    center; or ``class x1 y1 x2 y2 ...`` for an outline, whose mask is a polygon.
+    center; or ``class x1 y1 x2 y2 ...`` for an outline, whose mask is a polygon. If data.yaml has ``kpt_shape``, each
+    line is a box with keypoints, which are not read.
 
     The labels of images/train/a.jpg are in labels/train/a.txt; an image without such a file has no boxes. Classes are
     listed in data.yaml or classes.txt; their numbers are the category ids.
@@ -62,8 +63,11 @@ class Yolo(IndexedDetectionImages):
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         labels = [find_label_file(image) for image in images]
-        key = stamp(f"yolo {VERSION} {names} {turned}\n", [*images, *labels])
-        index = ensure_annotation_index(cache_folder, f"yolo-{split}", key, lambda: _read(root, images, names, turned))
+        keypoints = description.keypoint_values if description else 0
+        key = stamp(f"yolo {VERSION} {names} {turned} {keypoints}\n", [*images, *labels])
+        index = ensure_annotation_index(
+            cache_folder, f"yolo-{split}", key, lambda: _read(root, images, names, turned, keypoints)
+        )
         super().__init__(root, index, "its labels' index", turned)
         source = description.file if description else root
         self.notices = [
@@ -101,8 +105,8 @@ class Yolo(IndexedDetectionImages):
         return masks
 
 
-def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> AnnotationSource:
-    """Read the labels of all images."""
+def _read(root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int = 0) -> AnnotationSource:
+    """Read the labels of all images, whose objects have this many numbers of keypoints."""
     sizes = measure(images, turned)
     label_map = {number: label for label, number in enumerate(names)}
     odd = DataWarnings()
@@ -114,13 +118,15 @@ def _read(root: str, images: list[str], names: dict[int, str], turned: bool) -> 
         if not os.path.isfile(file):
             odd.note("image", "without a label file, taken as without boxes", image)
             continue
-        objects[position] = np.array(_rows(file, sizes[position].tolist(), label_map, odd), OBJECT)
+        objects[position] = np.array(_rows(file, sizes[position].tolist(), label_map, odd, keypoints), OBJECT)
     has_masks = any((rows["bytes"] > 0).any() for rows in objects)
     about = SourceFacts(list(names.values()), list(names), has_masks, True, odd.lines())
     return AnnotationSource.from_files(about, root, images, stems(images), sizes, objects)
 
 
-def _rows(file: str, size: Sequence[int], label_map: dict[int, int], odd: DataWarnings) -> list[tuple[Any, ...]]:
+def _rows(
+    file: str, size: Sequence[int], label_map: dict[int, int], odd: DataWarnings, keypoints: int = 0
+) -> list[tuple[Any, ...]]:
     """Return the objects in the label file of an image of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)
@@ -136,6 +142,11 @@ def _rows(file: str, size: Sequence[int], label_map: dict[int, int], odd: DataWa
             values = [float(word) for word in words]
         except ValueError:
             raise _wrong(file, number, line, "expected numbers: class x y width height") from None
+        if keypoints and len(values) not in (5, 5 + keypoints):
+            expected = f"expected class x y width height and {keypoints} numbers of keypoints, as kpt_shape says"
+            raise _wrong(file, number, line, f"{len(values)} numbers; {expected}")
+        if keypoints:
+            values = values[:5]
         if len(values) != 5 and (len(values) < 7 or len(values) % 2 == 0):
             advice = " as in results; remove the last one, the score" if len(values) == 6 else ""
             raise _wrong(file, number, line, f"{len(values)} numbers{advice}; expected class x y width height")

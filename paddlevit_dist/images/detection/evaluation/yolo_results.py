@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
+from ....runtime.spelling import compose
 from ....runtime.text_files import read_bytes
 from ...data.data_warnings import count
 from ...data.formats import list_names, stems
@@ -107,8 +108,8 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, 
         return read_yolo(inner, annotations, label_map, kind)
     if not names:
         raise UserError(f"{folder} has no {_SUFFIX} files; {_EXPECTED}")
-    files = dict(zip(stems(names), names))
-    images = stems(annotations.file_names)
+    files = dict(zip(map(compose, stems(names)), names))
+    images = list(map(compose, stems(annotations.file_names)))
     _require_known(folder, files, images, annotations)
     rows, first = _DetectionRows(array("d"), array("d"), array("q"), []), [0]
     for image, stem in enumerate(tqdm(images, desc="reading", unit="file", delay=1.0, disable=None, leave=False)):

@@ -139,3 +139,50 @@ def test_a_thousand_class_names_do_not_grow_the_pickle(tmp_path, cache):
     pickled = pickle.dumps(dataset)
     assert len(pickled) <= 1000
     assert pickle.loads(pickled).class_names == dataset.class_names
+
+
+NAMES = [
+    ("Train", "Val"),
+    ("TRAIN", "VALID"),
+    ("Training", "Validation"),
+    ("train_set", "val_set"),
+    ("TrainSet", "ValSet"),
+]
+NAMES += [("seg_train", "seg_val"), ("train_images", "validation_images"), ("asl_alphabet_train", "asl_alphabet_valid")]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_names_that_contain_a_split_are_splits(root, cache, names):
+    for old, new in zip(("train", "val"), names):
+        (root / old).rename(root / f"{new}_")
+        (root / f"{new}_").rename(root / new)
+    for split, name, number in zip(("train", "val"), names, (4, 2)):
+        dataset = ClassFolders.whole(str(root), cache) if split == "train" else ClassFolders(str(root), split, cache)
+        assert len(dataset) == number and dataset.class_names == ["cat", "dog"]
+        assert dataset.notices == [f"note: the {split} images are those in {root / name}"]
+        assert {file.split("/")[0] for file, _ in files(dataset)} == {name}
+    assert ClassFolders.has_validation(str(root))
+
+
+@pytest.mark.parametrize("name", ["test", "Testing", "test_set"])
+def test_a_folder_of_test_images_is_no_validation(root, cache, name):
+    (root / "val").rename(root / name)
+    assert not ClassFolders.has_validation(str(root))  # so that a part of train is held out
+    assert len(ClassFolders(str(root), "test", cache)) == 2
+    assert ClassFolders(str(root), "val", cache).notices == [f"note: the val images are those in {root / name}"]
+    if name == "test":
+        shutil.rmtree(root / "train")
+        assert ClassFolders.has_validation(str(root))
+
+
+def test_classes_with_a_split_s_word_in_their_name_stay_classes(root, cache):
+    (root / "train").rename(root / "bullet_train")
+    (root / "val").rename(root / "bus")
+    assert ClassFolders.whole(str(root), cache).class_names == ["bullet_train", "bus"]
+
+
+def test_two_folders_for_one_split_are_refused(root, cache):
+    (root / "train").rename(root / "seg_train")
+    shutil.copytree(root / "seg_train", root / "Training_2")
+    with pytest.raises(UserError, match="has Training_2 and seg_train, which may all be the train images"):
+        ClassFolders(str(root), "train", cache)

@@ -173,6 +173,36 @@ def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(roo
     assert not open_image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
 
 
+GROUND, CLEAR = (9, 9, 9, 255), (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "color", "saved", "is_told"),
+    [
+        ("RGBA", CLEAR, {}, True),
+        ("RGBA", GROUND, {}, False),
+        ("LA", (9, 254), {}, True),
+        ("P", 0, {"transparency": 0}, True),
+        ("P", 0, {"transparency": bytes([200])}, True),
+        ("P", 3, {"transparency": bytes([0, 255])}, False),  # a transparent color that no pixel has
+        ("RGB", (1, 2, 3), {"transparency": (1, 2, 3)}, True),
+        ("L", 7, {"transparency": 7}, True),
+        ("L", 7, {"transparency": 8}, False),
+    ],
+)
+def test_transparent_images_are_counted_also_before_a_prediction(root, tmp_path, mode, color, saved, is_told):
+    file = root / "train" / "ant" / "icon.png"
+    Image.new(mode, (8, 6), color).save(file, **saved)
+    said = f"transparent in part, such as {file}; transparency is not used"
+    lines = [line for line in looked(folders, root) if "transparent" in line]
+    assert len(lines) == is_told and all(
+        line.startswith(f"1 of the 13 opened images of train is {said}") for line in lines
+    )
+    inputs = open_image_inputs([str(root / "train")], tmp_path, lambda image, _: image, "RGB", ReadConfig())
+    lines = [line for line in inputs.notices if "transparent" in line]
+    assert len(lines) == is_told and all(line.startswith(f"1 of 13 images is {said}") for line in lines)
+
+
 @every_dataset
 @pytest.mark.parametrize("sample", [100, 3])
 def test_identical_images_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, monkeypatch):

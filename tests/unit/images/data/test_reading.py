@@ -10,7 +10,13 @@ import pytest
 from PIL import Image, ImageOps
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.quarantine import ReplacementReader, UnreadableFile, read_quarantine, write_quarantine
+from paddlevit_dist.images.data.quarantine import (
+    ReplacementReader,
+    UnreadableFile,
+    merge_quarantine,
+    read_quarantine,
+    write_quarantine,
+)
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage, decode_image
 from paddlevit_dist.runtime.errors import UserError
 
@@ -184,3 +190,20 @@ def test_nothing_but_unreadable_images_is_another_mistake(images, tmp_path):
         ReplacementReader(tmp_path).read(images.read, 4, images)
     with pytest.raises(ZeroDivisionError):  # a mistake in the program
         ReplacementReader(tmp_path).read(lambda index: 1 // 0, 0, images)
+
+
+def test_the_list_of_unreadable_images_is_told_when_it_grows(tmp_path):
+    def read_damaged(index):
+        if index in damaged:
+            raise UnreadableImage(f"{index}.jpg", "truncated")
+        return index
+
+    replacements = ReplacementReader(tmp_path)
+    told, damaged = [], set()
+    for more in ([], [2], [], [5], []):
+        damaged.update(more)
+        for index in range(8):
+            replacements.read(read_damaged, index, range(8))
+        told.append(merge_quarantine(replacements, tmp_path))
+    assert [len(lines) for lines in told] == [0, 1, 0, 1, 0]
+    assert told[3][0].startswith("2 unreadable images so far replaced")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 from support import small_detections
 
@@ -86,6 +87,10 @@ def test_the_reader_of_the_layout_reads_the_same_images_and_boxes(opened, tmp_pa
         content = json.loads((root / "annotations" / "instances_train.json").read_text())
         assert [one["category_id"] for one in content["annotations"]] == [8, 3, 7]
         assert [one["score"] for one in content["annotations"]] == [0.9, 0.6, 0.5]
+    if layout == "yolo":  # a relative path would be taken from the folder in which a program runs
+        described = yaml.safe_load((root / "data.yaml").read_text(encoding="utf-8"))
+        assert described.pop("names") == dict(enumerate(NAMES))
+        assert described == {"train": "images/train", "val": "images/train"}
     is_stored = [(root / folder / "1.jpg").is_file() for folder in ("train", "images/train", "JPEGImages")]
     assert sum(is_stored) == 1 and len(list(root.rglob("1_2.png"))) == 1  # a turned image is stored as it was seen
 

@@ -77,6 +77,59 @@ def test_a_file_of_an_older_version_means_the_same(tmp_path):
     assert np.array_equal(np.asarray(flipped), np.asarray(image)[:, ::-1])
 
 
+BOXES = "transform: {__class_fullname__: Compose, transforms: [%s], bbox_params: %s}"
+ROTATION = "{__class_fullname__: Rotate, limit: [30, 30], fill_mask: 255, border_mode: %d, p: 1.0}"
+
+
+def require_fitting(boxes, masks, count):
+    assert len(boxes) == len(masks) == count
+    for box, mask in zip(boxes, masks):
+        rows, columns = np.nonzero(mask)
+        assert box.tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        assert set(np.unique(mask)) <= {0, 1}
+
+
+def test_masks_decide_the_boxes_of_turned_objects(tmp_path):
+    rows, columns = np.mgrid[:100, :100] + 0.5
+    disk = ((rows - 50) ** 2 + (columns - 50) ** 2 <= 400).astype(np.uint8)
+    bar = ((abs(rows - columns) < 4) & (rows > 2) & (rows < 20)).astype(np.uint8)  # leaves the image; not its box
+    stored = np.array([[30.0, 30, 70, 70], [0.5, 2.5, 24.5, 20.5]])
+    image = Image.new("RGB", (100, 100))
+    file = AlbumentationsFile(write(tmp_path, BOXES % (ROTATION % 0, "{}")), has_boxes=True)
+    result = file.augment_objects(image, stored, [disk, bar], np.random.default_rng(0))
+    require_fitting(result.boxes, result.masks, len(result.boxes))
+    assert result.objects[0] == 0 and np.abs(result.boxes[0] - stored[0]).max() <= 1  # a turned disk keeps its box
+
+    plain = AlbumentationsFile(write(tmp_path, BOXES % ("{__class_fullname__: ToGray, p: 1.0}", "{}")), True)
+    kept = plain.augment_objects(image, stored, [disk, bar], np.random.default_rng(0))
+    np.testing.assert_allclose(kept.boxes, stored, atol=1e-5)  # where nothing moves, boxes stay as annotated
+
+
+def test_a_border_that_mirrors_the_image_shows_objects_several_times(tmp_path):
+    mask = np.zeros((100, 100), np.uint8)
+    mask[10:20, 5:15] = 1
+    step = "{__class_fullname__: PadIfNeeded, min_height: 160, min_width: 160, border_mode: 2, p: 1.0}"
+    file = AlbumentationsFile(write(tmp_path, BOXES % (step, "{}")), has_boxes=True)
+    boxes = np.array([[5.0, 10, 15, 20]])
+    result = file.augment_objects(Image.new("RGB", (100, 100)), boxes, [mask], np.random.default_rng(0))
+    require_fitting(result.boxes, result.masks, 4)
+    assert [mask.sum() for mask in result.masks] == [100] * 4
+
+
+@pytest.mark.parametrize("limits", ["{min_area: 10000000}", "{min_width: 1, min_height: 9000}"])
+def test_a_file_that_removes_every_box_is_refused(tmp_path, limits):
+    path = write(tmp_path, BOXES % (FLIP, limits))
+    with pytest.raises(UserError, match="removes every box .* bbox_params"):
+        AlbumentationsFile(path, has_boxes=True)
+    AlbumentationsFile(path)  # images without boxes have none to lose
+
+
+@pytest.mark.parametrize("limits", ["{min_area: 400000}", "{min_visibility: 0.9}"])
+def test_limits_for_larger_images_and_crops_for_smaller_ones_are_taken(tmp_path, limits):
+    crop = "{__class_fullname__: RandomCrop, height: 40, width: 40, p: 1.0}"
+    AlbumentationsFile(write(tmp_path, BOXES % (crop if "visibility" in limits else FLIP, limits)), has_boxes=True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

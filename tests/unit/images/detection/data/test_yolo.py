@@ -5,10 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.coco_writer import refused_by
 from support.yolo_writer import LABELS, write_yolo
 
+from paddlevit_dist.images.data.box_layouts import find_yolo_outlines
 from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.runtime.errors import UserError
 
 refused = functools.partial(refused_by, Yolo)
 
@@ -140,3 +143,50 @@ def test_a_number_of_classes_other_than_that_of_the_names_is_told(tmp_path, cach
         told = [line for line in Yolo(str(tmp_path), "train", cache).notices if "nc is" in line]
         expected = f"{tmp_path}/data.yaml: nc is 80, but names has 3 classes: names is used"
         assert told == ([expected] if is_told else [])
+
+
+def write_keypoints(folder, shape, line):
+    for name in ("images/train", "labels/train"):
+        (folder / name).mkdir(parents=True)
+    Image.new("RGB", (200, 100)).save(folder / "images/train/0.png")
+    (folder / "labels/train/0.txt").write_text(f"0 0.5 0.5 0.1 0.1\n{line}\n", encoding="utf-8")
+    text = f"train: images/train\nval: images/train\nkpt_shape: {shape}\nnames: [dog]\n"
+    (folder / "data.yaml").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("shape", "points"),
+    [("[2, 2]", "0.65 0.55 0.75 0.65"), ("[1, 3]", "0.65 0.55 2"), ("[2, 3]", "0.65 0.55 2 0.75 0.65 0")],
+)
+def test_labels_with_keypoints_are_boxes(tmp_path, cache, shape, points):
+    write_keypoints(tmp_path, shape, f"0 0.7 0.6 0.2 0.3 {points}")
+    dataset = Yolo(str(tmp_path), "train", cache)
+    np.testing.assert_allclose(dataset.annotations(0).boxes, [[90, 45, 20, 10], [120, 45, 40, 30]])
+    assert not dataset.has_masks and find_yolo_outlines(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "line", "message"),
+    [
+        ("[2, 2]", "0 0.7 0.6 0.2 0.3 0.65 0.55", "7 numbers; expected class x y width height and 4 numbers of keypoi"),
+        ("17", "0 0.7 0.6 0.2 0.3", "kpt_shape 17: expected the number of keypoints"),
+        ("[0, 4]", "0 0.7 0.6 0.2 0.3", "kpt_shape .0, 4.: expected the number of keypoints"),
+    ],
+)
+def test_keypoints_that_do_not_fit_their_shape_are_refused(tmp_path, cache, shape, line, message):
+    write_keypoints(tmp_path, shape, line)
+    with pytest.raises(UserError, match=message):
+        Yolo(str(tmp_path), "train", cache)
+
+
+@pytest.mark.parametrize("names", [("Train", "Val"), ("train2017", "val2017"), ("train_set", "valid_set")])
+def test_folders_of_splits_in_other_spellings_are_not_one_training_set(tmp_path, cache, names):
+    for folder, number in zip(names, (2, 1)):
+        for place in ("images", "labels"):
+            (tmp_path / place / folder).mkdir(parents=True)
+        for index in range(number):
+            Image.new("RGB", (20, 10)).save(tmp_path / "images" / folder / f"{index}.png")
+            (tmp_path / "labels" / folder / f"{index}.txt").write_text("0 0.5 0.5 0.5 0.5\n", encoding="utf-8")
+    (tmp_path / "classes.txt").write_text("dog\n", encoding="utf-8")
+    assert [len(Yolo(str(tmp_path), split, cache)) for split in ("train", "val")] == [2, 1]
+    assert Yolo.has_validation(str(tmp_path))

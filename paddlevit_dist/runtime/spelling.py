@@ -1,0 +1,21 @@
+"""Names that differ only in how Unicode spells letters with accents: macOS decomposes them, most programs do not."""
+
+import os
+import unicodedata
+
+
+def compose(name: str) -> str:
+    """Return a name in its composed form (NFC), in which equal names are equal texts."""
+    return unicodedata.normalize("NFC", name)
+
+
+def find_spelling(path: str) -> str:
+    """Return a path as the file system spells it: unchanged if it exists, or if no spelling of it does."""
+    if path.isascii() or os.path.lexists(path):
+        return path
+    parent, name = os.path.split(path)
+    if not name:
+        return path
+    parent = find_spelling(parent)
+    spellings = (os.path.join(parent, spelled) for spelled in (compose(name), unicodedata.normalize("NFD", name)))
+    return next(filter(os.path.lexists, spellings), path)

@@ -1,0 +1,26 @@
+"""Names in macOS's decomposed form equal those in the composed form of other systems."""
+
+import unicodedata
+
+import pytest
+
+from paddlevit_dist.runtime.spelling import compose, find_spelling
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "Zoë/café.jpg") for form in ("NFC", "NFD"))
+
+
+def test_equal_names_have_one_composed_form():
+    assert COMPOSED != DECOMPOSED and compose(DECOMPOSED) == compose(COMPOSED) == COMPOSED
+
+
+@pytest.mark.parametrize(("stored", "asked"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED), (COMPOSED, COMPOSED)])
+def test_a_path_is_found_in_the_spelling_of_the_file_system(tmp_path, stored, asked):
+    (tmp_path / stored).parent.mkdir()
+    (tmp_path / stored).write_bytes(b"x")
+    assert find_spelling(str(tmp_path / asked)) == str(tmp_path / stored)
+    assert find_spelling(str(tmp_path / "Zoe.jpg")) == str(tmp_path / "Zoe.jpg")
+
+
+def test_a_path_that_does_not_exist_is_unchanged(tmp_path):
+    for path in ("é/a.jpg", "/é", "\udce9.jpg", "é\0"):
+        assert find_spelling(path) == path

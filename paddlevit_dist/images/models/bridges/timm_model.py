@@ -204,20 +204,6 @@ class TimmModel(BridgedModel):
                 state = {name: tensor.numpy() for name, tensor in convert(tensors, self.network).items()}
         return from_torch_names(state)
 
-    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Fit the first convolution to other channels than 3, as timm does.
-
-        One channel gets the sum of the three; more channels get them in turn, scaled to the same sum.
-        """
-        first = self.network.pretrained_cfg.get("first_conv")
-        firsts = (first,) if isinstance(first, str) else tuple(first or ())
-        if name not in [f"{layer}.weight" for layer in firsts] or value.ndim != 4 or value.shape[1] != 3:
-            return None
-        if self.in_channels == 1:
-            return value.sum(axis=1, keepdims=True)
-        repeated = np.concatenate([value] * -(-self.in_channels // 3), axis=1)[:, : self.in_channels]
-        return repeated * np.float32(3 / self.in_channels)
-
     def forward(self, x: paddle.Tensor) -> Any:
         """Compute logits (batch, num_classes); in training with a teacher also those for the teacher's labels."""
         outputs = self._network_in_mode()(x)

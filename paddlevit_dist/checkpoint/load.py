@@ -401,11 +401,10 @@ def require_trained(
     """
     random = [name for name in report.missing if not name.startswith(tuple(own_parts))]
     if random:
-        total = len(report.loaded) + len(report.missing)
+        total = len(report.loaded) + len(report.reinitialized) + len(report.missing)
         raise UserError(
-            f"{report.source} has only {len(report.loaded)} of the {total} tensors of this model outside of its "
-            f"classifier; these would stay random: {_describe(report, random)}. Use weights of this model, or {remedy}"
-            f"{_suggest_model(report.source)}"
+            f"{report.source} lacks {len(random)} of this model's {total} tensors, which would stay random: "
+            f"{_describe(report, random)}; use weights of this model, or {remedy}{_suggest_model(report.source)}"
         )
 
 

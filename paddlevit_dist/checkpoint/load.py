@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import paddle
 from ..registry import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.model import as_model
+from ..tasks.model import Model, as_model
 from . import low_rank
 from .class_rows import OUTPUT_AXES, ClassNames, follow_names
 from .content import is_run_checkpoint, read_weights_info
@@ -87,7 +87,7 @@ class LoadReport:
         """Format the report in one line for the log."""
         total = len(self.loaded) + len(self.reinitialized) + len(self.missing)
         exception = " apart from the new classifier" if self.reinitialized else ""
-        share = f"{100 * self.loaded_fraction:.1f} % of parameters{exception}"
+        share = f"{_percent(self.loaded_fraction)} % of parameters{exception}"
         if self.unexpected:  # the source is another network, even if it has all parameters of this one
             used = len(self.loaded) + len(self.reinitialized)
             share = f"{used} of {used + len(self.unexpected)} entries of the source used"
@@ -103,7 +103,7 @@ class LoadReport:
         if self.resized:
             parts.append("resized " + ", ".join(self._with_shapes(name) for name in self.resized))
         if self.missing:
-            parts.append(f"missing {_some(self.missing)}")
+            parts.append(f"{len(self.missing)} missing, which stay random: {_describe(self, self.missing)}")
         if self.unexpected:
             parts.append(f"not used {_some(self.unexpected)}")
         parts += self.notices
@@ -311,7 +311,8 @@ def _plan(
         if name in matched_names:
             continue
         if value is not None and value.shape != shape:
-            value = interface.resize_parameter(name, value)
+            resized = interface.resize_parameter(name, value)
+            value = _fit_channels(value, shape, interface) if resized is None else resized
         if value is not None and value.shape == shape:
             fitting[name] = value
 
@@ -337,6 +338,22 @@ def _plan(
     if not_finite:
         report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
     return fitting
+
+
+def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarray:
+    """Fit a first convolution's weights for colors, (out, 3, height, width), to a model with other channels, as timm.
+
+    One channel gets the sum of the three; more channels get them in turn, times 3 / channels. Other weights are
+    returned unchanged.
+    """
+    channels = getattr(interface, "in_channels", None)
+    is_first = value.ndim == 4 and value.shape[1] == 3 and shape == (value.shape[0], channels, *value.shape[2:])
+    if not is_first:
+        return value
+    colors = value.astype(np.float32)
+    if channels == 1:
+        return colors.sum(axis=1, keepdims=True)
+    return colors[:, np.arange(shape[1]) % 3] * np.float32(3 / shape[1])
 
 
 def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
@@ -367,6 +384,28 @@ def _require_everything(report: LoadReport, outputs_to_classes: Callable[[int], 
         f"{report.source} does not contain the whole model, which evaluating and resuming need: "
         f"{'; '.join(reasons)}{hint}"
     )
+
+
+def require_trained(
+    report: LoadReport, own_parts: Sequence[str] = (), remedy: str = "add -allow_changes to train them anew"
+) -> None:
+    """Check that no parameter outside of the classifier keeps its random values.
+
+    Args:
+        report: the result of loading.
+        own_parts: beginnings of names that the source cannot have.
+        remedy: for the message: what to do if this is intended.
+
+    Raises:
+        UserError: a parameter does.
+    """
+    random = [name for name in report.missing if not name.startswith(tuple(own_parts))]
+    if random:
+        total = len(report.loaded) + len(report.reinitialized) + len(report.missing)
+        raise UserError(
+            f"{report.source} lacks {len(random)} of this model's {total} tensors, which would stay random: "
+            f"{_describe(report, random)}; use weights of this model, or {remedy}{_suggest_model(report.source)}"
+        )
 
 
 def _refuse_unused(report: LoadReport, unused: list[str]) -> None:
@@ -408,7 +447,7 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
     is_raw = any(map(_is_transformers5_name, report.unexpected))
     hint = _TRANSFORMERS5_HINT if is_raw else _suggest_model(report.source)
     raise UserError(
-        f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
+        f"{report.source} has only {_percent(report.loaded_fraction)} % of the model's parameters, at least "
         f"{100 * minimum_loaded:g} % are needed (MODEL.MIN_LOADED_FRACTION): {'; '.join(reasons)}"
         f"{hint}"
     )
@@ -432,6 +471,11 @@ def _describe(report: LoadReport, names: list[str]) -> str:
         return f"{shorten(name)} {source_shape or model_shape}"
 
     return _some([describe(name) for name in names])
+
+
+def _percent(share: float) -> str:
+    """Format a share with one decimal, rounded down: 100.0 is the whole."""
+    return f"{np.floor(1000 * share) / 10:.1f}"
 
 
 def _some(texts: list[str], limit: int = 3) -> str:

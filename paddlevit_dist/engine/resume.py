@@ -9,7 +9,7 @@ from ..checkpoint import store as checkpoint_store
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
 from ..checkpoint.content import AVERAGED, resolve_checkpoint
 from ..checkpoint.finding import existing_run_error
-from ..checkpoint.load import load_weights, rename_for
+from ..checkpoint.load import load_weights, rename_for, require_trained
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weights import evaluated_weights, read_state
 from ..distributed import broadcast_object, is_main
@@ -141,6 +141,8 @@ class StateLoader:
         minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
         names = self._class_names(source)
         report = load_weights(self._state.model, source, minimum_loaded=minimum, part=part, class_names=names)
+        if not self._config.ALLOW_CHANGES:
+            require_trained(report)
         log(f"pretrained weights {source}: {report.summary()}")
         fits = CheckpointDiff("start", source, self._config, self._task)
         lines = [*fits.settings(), *fits.input()]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..checkpoint.load import load_weights
+from ..checkpoint.load import load_weights, require_trained
 from ..models import create_model, model_options
 from ..registry import resolve
 from ..runtime.errors import UserError
@@ -158,6 +158,8 @@ class BackboneTask(Predictable, ParameterGrouping, Recomputable, ModelChecking, 
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._starts_training():
             report = load_weights(model.pretrained_part, source)
+            if not self.config.ALLOW_CHANGES:
+                require_trained(report, model.pretrained_part.own_parts)
             self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
 

@@ -9,7 +9,7 @@ from paddle import nn
 
 from .. import extension, models
 from .. import settings as configuration
-from ..checkpoint.load import count_classes, load_weights
+from ..checkpoint.load import count_classes, load_weights, require_trained
 from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
@@ -147,7 +147,8 @@ def _load_pretrained(
     trained_classes = count_classes(model, weights)
     if num_classes is None and trained_classes not in (None, models.default_classes(registered)):
         model.reset_classifier(trained_classes)
-    load_weights(model, weights, strict=num_classes in (None, trained_classes))
+    report = load_weights(model, weights, strict=num_classes in (None, trained_classes))
+    require_trained(report, remedy="load a part of them with load_weights")
     model.eval()
     model.made_of = registered, str(source)
     return cast(nn.Layer, model)

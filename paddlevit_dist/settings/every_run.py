@@ -363,8 +363,8 @@ class RunSettings(Section):
     EVAL: bool = key(False, "evaluate only", effect="start", flag=Flag("eval", None, "run", 3))
     ALLOW_CHANGES: bool = key(
         False,
-        "evaluate or resume although settings or files have changed or evaluation samples were trained on; differences "
-        "are reported",
+        "evaluate or resume although settings or files have changed or evaluation samples were trained on, or start "
+        "from weights that lack tensors; differences are reported",
         effect="start",
         flag=Flag("allow_changes", None, "model", 4, "continue despite changed settings or files"),
     )

@@ -51,6 +51,8 @@ class Model(nn.Layer):
     key_maps: Mapping[str, KeyMap] = {}
     #: names of the last layers, whose shape depends on the number of classes
     classifier_layers: tuple[str, ...] = ()
+    #: beginnings of the names of parameters that a detector adds to its backbone: no classifier's weights have them
+    own_parts: tuple[str, ...] = ()
     #: regular expression for the names of consecutive layers, such as a transformer's blocks; ``named_parameters`` must
     #: have them in this order
     layer_names: str | None = None

@@ -10,13 +10,20 @@ import paddle
 import paddle.nn.functional as F
 
 from ... import extension
-from ...checkpoint.load import load_weights
+from ...checkpoint.load import LoadReport, load_weights
+from ...checkpoint.weights import evaluated_weights
+from ...model_sources import find_bridged
 from ...models import create_model
 from ...registry import MODELS
 from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+from ..settings import RGB
+from ..transforms.on_device import PixelNormalizer
 from .settings import ClassificationDataSection, ClassificationTrainSection
+from .teacher_input import TeacherInput, find_exported_input, find_weights_input
 
 _EXPORTED = (".json", ".pdmodel")
+_SMALLEST = 1e-38  # lower bound of probabilities before the logarithm
 
 
 class TeacherModel:
@@ -30,17 +37,21 @@ class TeacherModel:
         in_channels: of the student.
 
     Raises:
-        UserError: no such model, or its weights do not fit completely.
+        UserError: no such model, its weights do not fit completely, or it does not fit the student.
     """
 
     def __init__(self, name: str, weights: str | None, num_classes: int, image_size: int, in_channels: int) -> None:
         self.name = name
-        self.num_classes = num_classes
-        if name in MODELS:
+        self._renormalize: PixelNormalizer | None = None
+        self._gives_probabilities = False
+        is_registered = name in MODELS or find_bridged(name) is not None
+        if is_registered:
             if weights is None:
                 raise UserError(f"TRAIN.TEACHER_MODEL {name} needs its weights: set TRAIN.TEACHER_WEIGHTS")
-            self.model = create_model(name, num_classes=num_classes, image_size=image_size, in_channels=in_channels)
-            self.summary = load_weights(self.model, weights, strict=True).summary()
+            source = evaluated_weights(weights)
+            self.model, report = _load_registered(name, source, num_classes, image_size, in_channels)
+            self.summary, self.input = report.summary(), find_weights_input(name, source)
+            self._channels = getattr(self.model, "in_channels", in_channels)
             if extension.has("cpu_kernels"):
                 extension.accelerate(self.model)
         else:
@@ -49,21 +60,71 @@ class TeacherModel:
                     f"TRAIN.TEACHER_MODEL {name} is neither a registered model nor an exported one "
                     f"({name}.json or {name}.pdmodel)"
                 )
-            self.model = paddle.jit.load(name)
-            self.summary = "exported model"
+            self.input, about = find_exported_input(name)
+            self._gives_probabilities = str(about.get("output")).startswith("probabilities")
+            self.model, self.summary = paddle.jit.load(name), "exported model"
+            self._channels = len(self.input.mean) or in_channels
         self.model.eval()
         for parameter in self.model.parameters():
             parameter.stop_gradient = True
+        if {len(self.input.mean), len(self.input.deviation)} != {self._channels}:
+            self.input = TeacherInput()  # it describes weights for other images, such as published ones
+        if not is_registered:
+            self._check(num_classes, (2, in_channels, image_size, image_size))
+
+    def _check(self, num_classes: int, shape: tuple[int, ...]) -> None:
+        """Compute the logits of images of a shape, for an exported model.
+
+        Raises:
+            UserError: they cannot be computed, or have another number of classes.
+        """
+        if self._channels < shape[1]:
+            raise UserError(
+                f"TRAIN.TEACHER_MODEL {self.name} takes images of {self._channels} channels, the student's have "
+                f"{shape[1]} (DATA.IMAGE_CHANNELS)"
+            )
+        try:
+            classes = self(paddle.zeros(shape)).shape[-1]
+        except Exception as error:  # C++ errors of several classes
+            reason = one_line(str(error).strip().rpartition("\n")[2])[-300:]
+            raise UserError(
+                f"TRAIN.TEACHER_MODEL {self.name} cannot compute images of {shape[2]} x {shape[3]} pixels "
+                f"(DATA.IMAGE_SIZE): {reason}"
+            ) from error
+        if classes != num_classes:
+            raise UserError(f"TRAIN.TEACHER_MODEL {self.name} has {classes} classes, the student {num_classes}")
+
+    def fit_input(self, data: ClassificationDataSection) -> str:
+        """Normalize the student's images as the teacher's from now on, and return a line about both for the log."""
+        if self.input.mean:
+            ours = PixelNormalizer(data.IMAGENET_MEAN, data.IMAGENET_STD)
+            theirs = PixelNormalizer(self.input.mean, self.input.deviation)
+            is_equal = len(ours.mean) == len(theirs.mean) and (ours.mean == theirs.mean).all()
+            if not (is_equal and (ours.deviation == theirs.deviation).all()):
+                self._renormalize = theirs.after(ours)
+        return f"teacher {self.name}: {self.summary}; {self.input.format_for(data)}"
 
     @paddle.no_grad()
     def __call__(self, images: paddle.Tensor) -> paddle.Tensor:
         """Compute logits float32 (batch, classes) of the student's images, normalized and mixed."""
-        logits = self.model(images).astype("float32")
-        if logits.shape[-1] != self.num_classes:
-            raise UserError(
-                f"TRAIN.TEACHER_MODEL {self.name} has {logits.shape[-1]} classes, the student {self.num_classes}"
-            )
-        return logits
+        if images.shape[1] < self._channels:
+            images = images.expand([-1, self._channels, -1, -1])  # gray images as colors
+        if self._renormalize is not None:
+            images = self._renormalize(images)
+        outputs = self.model(images).astype("float32")
+        return paddle.log(paddle.clip(outputs, min=_SMALLEST)) if self._gives_probabilities else outputs
+
+
+def _load_registered(
+    name: str, weights: str, num_classes: int, image_size: int, in_channels: int
+) -> tuple[paddle.nn.Layer, LoadReport]:
+    """Build a registered teacher with its weights; weights for colors get a network for colors."""
+    model = create_model(name, num_classes=num_classes, image_size=image_size, in_channels=in_channels)
+    report = load_weights(model, weights, strict=True)
+    first_convolutions = [name for name in report.resized if len(report.shapes[name][1] or ()) == 4]
+    if in_channels != RGB and any((report.shapes[name][0] or (0, 0))[1] == RGB for name in first_convolutions):
+        return _load_registered(name, weights, num_classes, image_size, RGB)
+    return model, report
 
 
 def build_teacher(

@@ -296,6 +296,7 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
                 self._train_transform.prepare()
             self.teacher = build_teacher(config.TRAIN, self._require_num_classes(), config.DATA)
             if self.teacher is not None:
+                self.notices.append(self.teacher.fit_input(config.DATA))
                 as_model(model).learn_from_teacher()
         return model
 

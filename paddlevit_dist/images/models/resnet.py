@@ -322,6 +322,7 @@ class ResNet(Classifier):
             inputs = self.feature_channels[index]
         self.feature_strides = tuple(_STEM_STRIDE * math.prod(strides[: index + 1]) for index in range(len(depths)))
         self.embed_dim = inputs
+        self.own_parts = ("layer1.0.downsample.",) if first_shortcut and not is_bottleneck else ()
         self.dropout = nn.Dropout(dropout)
         self.reset_classifier(num_classes)
         self._freeze()

@@ -32,7 +32,13 @@ def run(tmp_path, half, *arguments):
 def test_too_little_stops_the_run_unless_asked_otherwise(tmp_path, half):
     refused = run(tmp_path, half, "MODEL.PRETRAINED_PART", "model")
     assert refused.code == 2 and "MODEL.MIN_LOADED_FRACTION" in refused.err and "blocks.1." in refused.err
-    succeeded(run(tmp_path, half, "MODEL.PRETRAINED_PART", "model", "MODEL.MIN_LOADED_FRACTION", "0.3"))
+    part = ["MODEL.PRETRAINED_PART", "model", "MODEL.MIN_LOADED_FRACTION", "0.3"]
+    refused = run(tmp_path, half, *part)
+    assert (
+        refused.code == 2 and "lacks 12 of this model's 32 tensors" in refused.err and "-allow_changes" in refused.err
+    )
+    ended = succeeded(run(tmp_path, half, *part, "-allow_changes"))
+    assert "12 missing, which stay random: blocks.1." in ended.out
     report = json.loads((tmp_path / "out" / "load_report.json").read_text())
     assert 0.3 < report["loaded_fraction"] < 0.9
     assert all(entry["name"].startswith("blocks.1.") for entry in report["missing"]) and len(report["missing"]) == 12

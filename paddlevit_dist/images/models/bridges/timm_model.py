@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....checkpoint.weights import from_torch_names, to_torch_names
+from ....checkpoint.weights import from_torch_names, statistics_in, to_torch_names
 from ....distributed import has_batch_norm
 from ....registry import MODELS
 from ....runtime.errors import UserError
@@ -185,6 +185,8 @@ class TimmModel(BridgedModel):
                         if parameter is not None:
                             parameter.stop_gradient = True
         if stages:
+            if not hasattr(self.network, "group_matcher"):
+                raise UserError("this model of timm does not name its stages: remove frozen_stages")
             parameters = dict(self.named_parameters())
             for name in itertools.chain(*self._group_parameters(coarse=True)[:stages]):
                 parameters[name].stop_gradient = True
@@ -203,20 +205,6 @@ class TimmModel(BridgedModel):
             with paddle.no_grad():
                 state = {name: tensor.numpy() for name, tensor in convert(tensors, self.network).items()}
         return from_torch_names(state)
-
-    def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Fit the first convolution to other channels than 3, as timm does.
-
-        One channel gets the sum of the three; more channels get them in turn, scaled to the same sum.
-        """
-        first = self.network.pretrained_cfg.get("first_conv")
-        firsts = (first,) if isinstance(first, str) else tuple(first or ())
-        if name not in [f"{layer}.weight" for layer in firsts] or value.ndim != 4 or value.shape[1] != 3:
-            return None
-        if self.in_channels == 1:
-            return value.sum(axis=1, keepdims=True)
-        repeated = np.concatenate([value] * -(-self.in_channels // 3), axis=1)[:, : self.in_channels]
-        return repeated * np.float32(3 / self.in_channels)
 
     def forward(self, x: paddle.Tensor) -> Any:
         """Compute logits (batch, num_classes); in training with a teacher also those for the teacher's labels."""
@@ -270,19 +258,43 @@ class TimmModel(BridgedModel):
         return tuple(name for name, _ in self.named_parameters() if name in names)
 
     def layer_groups(self) -> list[list[str]]:
-        """Group the names of parameters by timm's ``group_matcher``, from the input to the head."""
+        """Group the names of parameters by timm's ``group_matcher``, or in order, from the input to the head."""
         return self._group_parameters(coarse=False)
 
     def _group_parameters(self, coarse: bool) -> list[list[str]]:
+        if not hasattr(self.network, "group_matcher"):
+            return self._group_in_order()
         from timm.models import group_parameters
 
         matcher = self.network.group_matcher(coarse=coarse)
         groups = group_parameters(self.network, matcher)
         return [groups[number] for number in sorted(groups)]
 
+    def _group_in_order(self) -> list[list[str]]:
+        """Group the names as timm's ``auto_group_layers`` does: twelve in turn, then the classifier.
+
+        Running statistics, which are not parameters there, follow the parameters of their norm.
+        """
+        names = [name for name, _ in self.named_parameters()]
+        if not self.classifier_layers:
+            return [names]
+        statistics = set(statistics_in(names))
+        groups: list[list[str]] = []
+        head, number = [], 0
+        for name in names:
+            if name.startswith(self.classifier_layers):
+                head.append(name)
+                continue
+            if name not in statistics:
+                if number % 12 == 0:
+                    groups.append([])
+                number += 1
+            groups[-1].append(name)
+        return [*groups, head]
+
     def recomputed_layers(self) -> list[nn.Layer]:
         """Return the blocks of timm's ``group_matcher``; none with batch norms, which would count a batch twice."""
-        matcher = self.network.group_matcher(coarse=False)
+        matcher = self.network.group_matcher(coarse=False) if hasattr(self.network, "group_matcher") else None
         blocks = matcher.get("blocks") if isinstance(matcher, Mapping) else None
         if not blocks:
             return []
@@ -361,13 +373,15 @@ def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
         try:
             network = timm.create_model(name, **{key: arguments[key] for key in arguments if key not in refused})
             break
-        except TypeError as error:
-            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-            if unknown is None or unknown[1] not in arguments:
+        except TypeError as error:  # in Python's words, or in timm's own, which list all names
+            _, _, listed = str(error).partition("unexpected keyword argument")
+            unknown = [key for key in re.findall(r"'(\w+)'", listed) if key in arguments and key not in refused]
+            if not unknown:
                 raise
-            if unknown[1] not in ("img_size", *_DYNAMIC_SIZE):
-                raise UserError(f"model 'timm:{name}' has no option '{unknown[1]}': remove it") from None
-            refused.append(unknown[1])
+            for key in unknown:
+                if key not in ("img_size", *_DYNAMIC_SIZE):
+                    raise UserError(f"model 'timm:{name}' has no option '{key}': remove it") from None
+            refused += unknown
     patches: Any = getattr(network, "patch_embed", None)
     if "dynamic_img_size" in arguments:
         if getattr(patches, "strict_img_size", False):

@@ -103,9 +103,9 @@ def attend(query: Any, key: Any, value: Any, *args: Any, **options: Any) -> Any:
         key, value = key.expand(shape), value.expand(shape)
     if query.ndim <= 4:
         return attend(query, key, value, *args, **options)
-    first = query.shape[:-3]
     flat = [tensor.flatten(0, tensor.ndim - 4) for tensor in (query, key, value)]
-    return attend(*flat, *args, **options).unflatten(0, list(first))
+    outputs = attend(*flat, *args, **options)
+    return _view(outputs, *sizes_of(query)[:-3], *outputs.shape[1:])
 
 
 def add(x: Any, other: Any, *, alpha: float = 1) -> Any:
@@ -156,9 +156,68 @@ def norm(x: Any, p: float = 2, dim: Any = None, keepdim: bool = False) -> Any:
     return paddle.linalg.vector_norm(x, p, dim, keepdim)
 
 
+def sizes_of(x: Any) -> tuple[Any, ...]:
+    """Return the sizes of a tensor; of a recorded one, a tensor in place of each size that is known when it runs."""
+    sizes = _RECORDED_SHAPE.__get__(x) if isinstance(x, paddle.pir.Value) else x.shape
+    if all(size >= 0 for size in sizes):
+        return tuple(sizes)
+    running = paddle.shape(x)
+    return tuple(running[axis] if size < 0 else size for axis, size in enumerate(sizes))
+
+
 def _view(x: Any, *shape: Any) -> Any:
     """Where Paddle has no views, as on CPUs here, its own method returns the tensor unchanged, without a word."""
-    return x.reshape(*shape)
+    sizes = list(shape[0]) if isinstance(shape[0], (list, tuple)) else list(shape)
+    unknown = [place for place, size in enumerate(sizes) if isinstance(size, paddle.pir.Value)]
+    if len(unknown) == 1:
+        _infer(sizes, unknown[0], x)
+    return x.reshape(sizes)
+
+
+def _infer(sizes: list[Any], unknown: int, x: Any) -> None:
+    """Let Paddle infer the only size that is known when it runs, so that it knows all others while it records.
+
+    Args:
+        sizes: asked for; -1 means the rest.
+        unknown: the place of that size in them, which becomes -1.
+        x: the recorded tensor that gets these sizes.
+    """
+    rest = [place for place, size in enumerate(sizes) if isinstance(size, int) and size == -1]
+    if rest:
+        known, asked = _known(x), math.prod(size for size in sizes if isinstance(size, int) and size > 0)
+        if known is None or known % asked or not _has_size(x, sizes[unknown]):
+            return
+        sizes[rest[0]] = known // asked
+    sizes[unknown] = -1
+
+
+def _known(x: Any) -> int | None:
+    """Return the product of the known sizes of a recorded tensor; None if more or less than one is not known."""
+    shape = list(_RECORDED_SHAPE.__get__(x))
+    return math.prod(size for size in shape if size > 0) if shape.count(-1) == 1 else None
+
+
+# Operations whose result may have another number of images than their first input.
+_OTHER_BATCH = {
+    f"pd_op.{name}" for name in ("tile", "expand", "concat", "split", "slice", "gather", "index_select", "unbind")
+}
+
+
+def _has_size(x: Any, size: Any) -> bool:
+    """Return whether the unknown size of a recorded tensor surely is ``size``: that of one that it is computed from."""
+    operation = size.get_defining_op()
+    if operation.name() != "pd_op.slice":  # a multiple
+        return False
+    source = operation.operand_source(0).get_defining_op().operand_source(0)
+    while not x.is_same(source):
+        operation = x.get_defining_op()
+        if operation is None or operation.num_operands() == 0 or operation.name() in _OTHER_BATCH:
+            return False
+        first = operation.operand_source(0)
+        if operation.name() in ("pd_op.reshape", "pd_op.flatten") and _known(first) != _known(x):
+            return False
+        x = first
+    return True
 
 
 def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
@@ -169,8 +228,26 @@ def _unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     return windows.moveaxis(dimension % x.ndim + 1, -1)
 
 
-def _numel(x: Any) -> int:
-    return math.prod(x.shape)
+def _numel(x: Any) -> Any:
+    return math.prod(sizes_of(x))
+
+
+def _size(x: Any, axis: int | None = None) -> Any:
+    return sizes_of(x) if axis is None else sizes_of(x)[axis]
+
+
+def _repeat_interleave(x: Any, repeats: Any, dim: int | None = None) -> Any:
+    if dim is None or not isinstance(repeats, paddle.pir.Value):
+        return paddle.repeat_interleave(x, repeats, dim)
+    dim %= x.ndim
+    counts = [1] * (x.ndim + 1)
+    counts[dim + 1] = repeats
+    sizes = sizes_of(x)
+    return _view(paddle.tile(x.unsqueeze(dim + 1), counts), *sizes[:dim], -1, *sizes[dim + 1 :])
+
+
+def _repeat(x: Any, *counts: Any) -> Any:
+    return paddle.tile(x, list(counts[0]) if isinstance(counts[0], (list, tuple)) else list(counts))
 
 
 def checkpoint(function: Any, *args: Any, use_reentrant: bool = False, **options: Any) -> Any:
@@ -256,12 +333,21 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "norm": norm,
     "view": _view,
     "unfold": _unfold,
-    **dict.fromkeys(("view_as", "reshape_as"), lambda x, other: x.reshape(other.shape)),
+    **dict.fromkeys(("view_as", "reshape_as"), lambda x, other: _view(x, sizes_of(other))),
 }
+_RECORDED_SHAPE = paddle.pir.Value.shape
 
 
-# Where a program is recorded nothing changes in place; an export compares its outputs.
-_RECORDED = {"add_": add, "sub_": sub, "mul_": operator.mul, "div_": div}
+# Where a program is recorded nothing changes in place; an export compares its outputs. Sizes may be tensors.
+_RECORDED: dict[str, Callable[..., Any]] = {
+    "add_": add,
+    "sub_": sub,
+    "mul_": operator.mul,
+    "div_": div,
+    "reshape": _view,
+    "repeat": _repeat,
+    "repeat_interleave": _repeat_interleave,
+}
 
 
 def _dispatch(kind: type, name: str, function: Callable[..., Any]) -> None:
@@ -276,6 +362,17 @@ def _dispatch(kind: type, name: str, function: Callable[..., Any]) -> None:
     setattr(kind, name, functools.wraps(original)(method) if original is not None else method)
 
 
+def _dispatch_property(kind: type, name: str, function: Callable[..., Any]) -> None:
+    """Let a property of tensors be PyTorch's in the files of timm, and Paddle's everywhere else."""
+    original = getattr(kind, name)
+
+    def get(tensor: Any) -> Any:
+        reader = sys._getframe(1).f_globals.get("__name__", "")
+        return function(tensor) if reader.partition(".")[0] == _READERS else original.__get__(tensor)
+
+    setattr(kind, name, property(get))
+
+
 def _iterate(method: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return iter(method(*args, **options))
 
@@ -285,7 +382,10 @@ def install_methods() -> None:
     """Install the methods of tensors and layers once."""
     for name, function in _METHODS.items():
         _dispatch(paddle.Tensor, name, function)
-        _dispatch(paddle.pir.Value, name, _RECORDED.get(name, function))
+    for name, function in (_METHODS | _RECORDED).items():
+        _dispatch(paddle.pir.Value, name, function)
+    _dispatch_property(paddle.pir.Value, "shape", sizes_of)
+    _dispatch_property(paddle.pir.Value, "size", lambda x: functools.partial(_size, x))
     for name in ("parameters", "buffers"):
         _dispatch(nn.Layer, name, functools.partial(_iterate, getattr(nn.Layer, name)))
     paddle.dtype.is_floating_point = property(lambda kind: "float" in str(kind))

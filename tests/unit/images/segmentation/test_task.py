@@ -181,6 +181,22 @@ def test_a_training_starts_from_a_classifiers_backbone_and_an_evaluation_does_no
     assert not any(notice.startswith("backbone from") for notice in evaluated.notices)
 
 
+def test_a_backbone_whose_weights_lack_a_tensor_is_refused_unless_it_is_allowed(tmp_path):
+    from paddlevit_dist import create_model
+
+    options = small_segmenters.TinySegFormer.variants["segformer_of_tests"]["backbone_options"]
+    state = dict(create_model("mit_b0", num_classes=7, **options).state_dict())
+    lacking = next(name for name in state if name.endswith("norm1.bias"))
+    del state[lacking]
+    paddle.save(state, str(tmp_path / "classifier.pdparams"))
+    words = ["MODEL.BACKBONE_PRETRAINED", str(tmp_path / "classifier.pdparams")]
+    with pytest.raises(UserError, match=f"would stay random: {lacking}"):
+        build_task(*words)[0].build_model()
+    task, _ = build_task(*words, "-allow_changes")
+    task.build_model()
+    assert any(f"1 missing, which stay random: {lacking}" in notice for notice in task.notices)
+
+
 def test_a_recomputed_step_has_the_same_gradients(tmp_path):
     task, _ = build_task()
     assert len(task.recomputed_layers(task.build_model())) == 4

@@ -1,5 +1,7 @@
 """What the files of timm call by PyTorch's names computes what PyTorch's documentation says, by NumPy."""
 
+import operator
+
 import numpy as np
 import paddle
 import pytest
@@ -182,3 +184,75 @@ def test_truncated_values_stay_between_their_bounds(functions):
     functions.trunc_normal(weights, std=0.5, a=-1.0, b=1.0)
     assert float(weights.abs().max()) <= 1.0
     assert float(weights.std()) == pytest.approx(0.4398, rel=0.02)  # of a normal cut at two deviations, 0.8796
+
+
+# ---- recorded tensors, whose batch is not known ---------------------------------------------------------------------
+
+
+class RecordedLayer(paddle.nn.Layer):
+    """Compute expressions as files of timm do, of images (batch, 4, 6, 8)."""
+
+    def __init__(self, expressions):
+        super().__init__()
+        self.expressions = expressions
+
+    def forward(self, x):
+        from paddlevit_dist.images.models.bridges.torch_functions import attend, full
+
+        return [in_timm(expression, x=x, attend=attend, full=full) for expression in self.expressions]
+
+
+BATCHES = paddle.static.InputSpec([None, 4, 6, 8], "float32", "x")
+RECORDED = {
+    "x.view(x.shape[0], -1, 8)": lambda x: x.reshape(len(x), 24, 8),
+    "x.reshape(x.shape[0], 4, 2, 3, -1)": lambda x: x.reshape(len(x), 4, 2, 3, 8),
+    "x.reshape([x.shape[0] * 4, -1, 8])": lambda x: x.reshape(-1, 6, 8),
+    "x.view(x.shape[0] * 4, 48)": lambda x: x.reshape(-1, 48),
+    "x.view(-1, 2, 8).view(x.shape[0], -1)": lambda x: x.reshape(len(x), -1),
+    "x.reshape(x.shape[:2] + (-1,))": lambda x: x.reshape(len(x), 4, 48),
+    "x.reshape(x.size(0), -1)": lambda x: x.reshape(len(x), -1),
+    "x.reshape(*x.size()[:3], 2, 4)": lambda x: x.reshape(len(x), 4, 6, 2, 4),
+    "x.flatten(0, 1).reshape_as(x)": lambda x: x,
+    "x.flatten(1).view_as(x)": lambda x: x,
+    "x[:1].expand(x.shape[0], -1, -1, -1)": lambda x: np.repeat(x[:1], len(x), 0),
+    "x[:1].repeat(x.shape[0], 1, 2, 1)": lambda x: np.tile(x[:1], (len(x), 1, 2, 1)),
+    "x[:1].repeat_interleave(x.shape[0], dim=0)": lambda x: np.repeat(x[:1], len(x), 0),
+    "x.repeat_interleave(2, -1)": lambda x: np.repeat(x, 2, -1),
+    "x.unfold(2, 2, 2).reshape(x.shape[0], -1)": lambda x: (
+        x.reshape(len(x), 4, 3, 2, 8).swapaxes(3, 4).reshape(len(x), -1)
+    ),
+    "x / x.numel() * x.shape[0]": lambda x: x / 192,
+    "full((x.shape[0], 2), 0.5)": lambda x: np.full((len(x), 2), 0.5),
+    "attend(*[x.view(x.shape[0], 2, 2, 6, 8)] * 3)": lambda x: attention(x.reshape(-1, 2, 6, 8)).reshape(
+        -1, 2, 2, 6, 8
+    ),
+}
+
+
+def attention(x):
+    scores = np.exp(x @ x.swapaxes(-1, -2) / np.sqrt(x.shape[-1]))
+    return scores / scores.sum(-1, keepdims=True) @ x
+
+
+def test_recorded_sizes_are_those_of_the_batch_that_runs(tmp_path):
+    layer = RecordedLayer(list(RECORDED)).eval()
+    paddle.jit.save(layer, str(tmp_path / "recorded"), [BATCHES])
+    for batch in (1, 3):
+        x = normal(batch, 4, 6, 8)
+        for compute in (paddle.jit.load(str(tmp_path / "recorded")), RecordedLayer(list(RECORDED))):
+            for (expression, expected), found in zip(RECORDED.items(), compute(paddle.to_tensor(x)), strict=True):
+                np.testing.assert_allclose(found.numpy(), expected(x), rtol=1e-5, atol=1e-6, err_msg=expression)
+
+
+def test_a_recorded_view_keeps_the_sizes_that_are_known(tmp_path):
+    """Others ask for them with numbers, such as the width of a head."""
+    found = []
+
+    class Watched(paddle.nn.Layer):
+        def forward(self, x):
+            for view in ("x.view(x.shape[0], -1, 8)", "x.view(x.shape[0], 24, 8)", "(x * 2).view(x.shape[0], -1, 8)"):
+                found.append(list(operator.attrgetter("shape")(in_timm(view, x=x))))
+            return x * 2
+
+    paddle.jit.save(Watched().eval(), str(tmp_path / "watched"), [BATCHES])
+    assert found == [[-1, 24, 8]] * 3

@@ -1,0 +1,129 @@
+"""The input that a teacher was trained with: of an export's description, of a run, or of published weights."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from yacs.config import CfgNode
+
+from ...checkpoint.content import ABOUT, read_about_file, read_weights_info
+from ...checkpoint.finding import find_run_settings
+from ...checkpoint.published import is_fetched
+from ...checkpoint.weights import local_file
+from ...runtime.errors import UserError
+from ..expected_input import find_expected_input
+from .settings import ClassificationDataSection
+
+
+class TeacherInput(NamedTuple):
+    """The input of a teacher.
+
+    Attributes:
+        source: what says so, for the log; empty: nothing, and nothing else is known.
+        mean, deviation: per channel, of pixels from 0 to 1; empty: not known.
+        image_size: height and width in pixels; None: not known.
+        interpolation: of the resize in evaluation; None: not known.
+    """
+
+    source: str = ""
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
+    image_size: int | None = None
+    interpolation: str | None = None
+
+    def format_for(self, data: ClassificationDataSection) -> str:
+        """Format how the teacher is fed with the images of a student, for the log."""
+        if not self.mean:
+            return (
+                f"its normalization is not known: it gets images with {_format(*_normalization(data))}, the student's"
+            )
+        is_equal = (self.mean, self.deviation) == _normalization(data)
+        text = f"it gets images with {_format(self.mean, self.deviation)} ({self.source})"
+        text += ", as the student" if is_equal else ", unlike the student"
+        expected, given = [], []
+        if self.image_size not in (None, data.IMAGE_SIZE):
+            expected.append(f"{self.image_size} pixels")
+            given.append(f"{data.IMAGE_SIZE} pixels")
+        if self.interpolation not in (None, data.INTERPOLATION):
+            expected.append(str(self.interpolation))
+            given.append(data.INTERPOLATION)
+        if not expected:
+            return text
+        return f"{text}; it expects {', '.join(expected)}, and gets the student's {', '.join(given)}"
+
+
+def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
+    """Find the input of an exported model, and return it with the description that ``export`` wrote.
+
+    Args:
+        name: its path without extension.
+
+    Raises:
+        UserError: the description is damaged, or the model takes pixels.
+    """
+    file = Path(f"{name}.{ABOUT}")
+    about = read_about_file(file) if file.is_file() else {}
+    if about.get("input_type") == "uint8":
+        raise UserError(
+            f"TRAIN.TEACHER_MODEL {name} takes pixels ({file}), and a teacher gets normalized images: export it "
+            "without -input=uint8"
+        )
+    shape, steps = about.get("input_shape"), about.get("preprocessing")
+    size = shape[-1] if isinstance(shape, list) and shape else None
+    interpolation = str(steps.get("interpolation", "")) if isinstance(steps, Mapping) else ""
+    found = TeacherInput(
+        str(file),
+        _parse_numbers(about.get("mean"), file),
+        _parse_numbers(about.get("standard_deviation"), file),
+        size if isinstance(size, int) else None,
+        interpolation.partition(",")[0] or None,
+    )
+    return found, about
+
+
+def find_weights_input(name: str, weights: str) -> TeacherInput:
+    """Find the input of a registered model with weights: its run's, else what published weights expect.
+
+    Args:
+        name: of the model.
+        weights: their path, address or name.
+
+    Raises:
+        UserError: a file next to the weights is damaged.
+    """
+    if not is_fetched(weights):
+        file = local_file(weights).path
+        data = (find_run_settings(read_weights_info(file), file) or {}).get("DATA")
+        if isinstance(data, Mapping) and "IMAGENET_MEAN" in data:
+            mean, deviation = (_parse_numbers(data.get(f"IMAGENET_{part}"), file) for part in ("MEAN", "STD"))
+            return TeacherInput(str(file), mean, deviation, data.get("IMAGE_SIZE"), data.get("INTERPOLATION"))
+    model = {"NAME": name, "PRETRAINED": weights, "PRETRAINED_REQUIRED": False}
+    match = find_expected_input(CfgNode({"MODEL": model, "EVAL": True}))
+    if match is None:
+        return TeacherInput()
+    expected, source = match
+    return TeacherInput(source, expected.mean, expected.std, expected.image_size, expected.interpolation)
+
+
+def _normalization(data: ClassificationDataSection) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
+
+
+def _format(*parts: Sequence[float]) -> str:
+    mean, deviation = (", ".join(f"{value:g}" for value in part) for part in parts)
+    return f"mean {mean} and deviation {deviation}"
+
+
+def _parse_numbers(values: Any, file: Path) -> tuple[float, ...]:
+    """Return a list of numbers as a tuple; empty for what is not a list.
+
+    Raises:
+        UserError: it has other entries.
+    """
+    if not isinstance(values, (list, tuple)):
+        return ()
+    numbers = [float(value) for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
+    if len(numbers) != len(values):
+        raise UserError(f"{file}: mean and deviation of images are not lists of numbers: restore the file or remove it")
+    return tuple(numbers)

@@ -1,0 +1,168 @@
+"""The images that a teacher gets: by its own mean and deviation, whatever the student's are."""
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+from support.small_runs import DIGITS
+
+from paddlevit_dist import create_model, settings
+from paddlevit_dist.images.classification.distillation import TeacherModel
+from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.images.transforms.on_device import PixelNormalizer
+from paddlevit_dist.runtime.errors import UserError
+
+SMALL = "MODEL.NAME vit MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8".split()
+MEANS, DEVIATIONS = [0.1, 0.9, 0.5], [0.1, 0.2, 0.3]  # the teacher's
+RUN = {"IMAGENET_MEAN": MEANS, "IMAGENET_STD": DEVIATIONS, "IMAGE_SIZE": 32, "INTERPOLATION": "bilinear"}
+
+
+def make_task(teacher, *arguments):
+    """Build a student of 16 x 16 color images, whose mean is 0.4 and deviation 0.25 unless given otherwise."""
+    words = [*DIGITS, *SMALL, "DATA.IMAGE_CHANNELS", "3", "DATA.IMAGENET_MEAN", "[0.4,0.4,0.4]"]
+    words += ["DATA.IMAGENET_STD", "[0.25,0.25,0.25]", "DATA.INTERPOLATION", "bicubic", "-num_classes=5"]
+    words += ["TRAIN.DISTILLATION_TYPE", "soft", "TRAIN.TEACHER_MODEL", *teacher]
+    task = Classification(settings.load([*words, *arguments]).values)
+    task.build_model()
+    return task
+
+
+def pixels(channels=3, size=16):
+    return np.random.default_rng(0).integers(0, 256, (4, channels, size, size), dtype=np.uint8)
+
+
+def normalize(images, mean, deviation):
+    mean, deviation = (np.reshape(row, (1, -1, 1, 1)) for row in (mean, deviation))
+    return paddle.to_tensor(((images / 255.0 - mean) / deviation).astype("float32"))
+
+
+@pytest.fixture
+def of_a_run(tmp_path):
+    """Weights of a ResNet-18 with the settings of the run that trained them; the words that make it the teacher."""
+    paddle.seed(1)
+    paddle.save(create_model("resnet18", num_classes=5).state_dict(), str(tmp_path / "teacher.pdparams"))
+    (tmp_path / "teacher.about.yaml").write_text(yaml.safe_dump({"settings": {"DATA": RUN}}))
+    return ["resnet18", "TRAIN.TEACHER_WEIGHTS", str(tmp_path / "teacher")]
+
+
+def test_two_normalizers_in_turn_do_what_the_last_one_does():
+    ours, theirs = PixelNormalizer([0.4] * 3, [0.25] * 3), PixelNormalizer(MEANS, DEVIATIONS)
+    images = paddle.to_tensor(pixels())
+    expected = normalize(pixels(), MEANS, DEVIATIONS).numpy()
+    np.testing.assert_allclose(theirs.after(ours)(ours(images)).numpy(), expected, atol=1e-4)
+
+
+def test_a_teacher_of_a_run_gets_that_runs_normalization(of_a_run):
+    task = make_task(of_a_run)
+    expected = task.teacher.model(normalize(pixels(), MEANS, DEVIATIONS)).numpy()
+    found = task.teacher(task.normalize(paddle.to_tensor(pixels()))).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    (line,) = (line for line in task.notices if line.startswith("teacher resnet18: "))
+    assert "mean 0.1, 0.9, 0.5 and deviation 0.1, 0.2, 0.3" in line and "unlike the student" in line
+    assert line.endswith("it expects 32 pixels, bilinear, and gets the student's 16 pixels, bicubic")
+
+
+def test_equal_images_are_passed_on_unchanged(of_a_run):
+    arguments = ["DATA.IMAGENET_MEAN", str(MEANS), "DATA.IMAGENET_STD", str(DEVIATIONS)]
+    task = make_task(of_a_run, *arguments)
+    images = task.normalize(paddle.to_tensor(pixels()))
+    np.testing.assert_array_equal(task.teacher(images).numpy(), task.teacher.model(images).numpy())
+
+
+def test_a_teacher_of_colors_sees_gray_images_in_three_channels(of_a_run):
+    gray = ["DATA.IMAGE_CHANNELS", "1", "DATA.IMAGENET_MEAN", "[0.4]", "DATA.IMAGENET_STD", "[0.25]"]
+    task = make_task(of_a_run, *gray)
+    expected = task.teacher.model(normalize(pixels(1).repeat(3, axis=1), MEANS, DEVIATIONS)).numpy()
+    found = task.teacher(task.normalize(paddle.to_tensor(pixels(1)))).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_weights_without_a_run_get_what_published_ones_expect(of_a_run, tmp_path):
+    (tmp_path / "teacher.about.yaml").unlink()
+    (line,) = (line for line in make_task(of_a_run).notices if line.startswith("teacher "))
+    assert "mean 0.485, 0.456, 0.406" in line and "(resnet18), unlike the student" in line
+
+
+def test_averaged_weights_of_a_run_teach(tmp_path):
+    checkpoint = tmp_path / "run/checkpoints/epoch_0001"
+    checkpoint.mkdir(parents=True)
+    for name, value in (("model", 0.25), ("model_ema", 0.75)):
+        state = {key: paddle.full_like(one, value) for key, one in create_model("resnet18", 5).state_dict().items()}
+        paddle.save(state, str(checkpoint / f"{name}.pdparams"))
+    teacher = TeacherModel("resnet18", str(checkpoint), 5, 16, 3)
+    assert (teacher.model.fc.weight.numpy() == 0.75).all()
+
+
+class Exported(paddle.nn.Layer):
+    """A teacher that ends with probabilities."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = paddle.nn.Linear(3 * 16 * 16, 5)
+
+    def forward(self, images):
+        return paddle.nn.functional.softmax(self.linear(images.flatten(1)), axis=-1)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """An exported model with its description, and the model."""
+    paddle.seed(2)
+    folder, model = tmp_path_factory.mktemp("exported"), Exported()
+    paddle.jit.save(model, str(folder / "m"), [paddle.static.InputSpec([None, 3, 16, 16], "float32", "images")])
+    return folder / "m", model
+
+
+ABOUT = {
+    "mean": MEANS,
+    "standard_deviation": DEVIATIONS,
+    "input_shape": [None, 3, 16, 16],
+    "output": "probabilities of the classes",
+    "preprocessing": {"interpolation": "bicubic, as PIL's BICUBIC"},
+}
+
+
+def describe(exported, about):
+    exported[0].with_name("m.about.yaml").write_text(yaml.safe_dump(about))
+    return str(exported[0])
+
+
+def test_an_exported_teacher_gets_its_own_normalization_and_gives_logits(exported):
+    task = make_task([describe(exported, ABOUT)])
+    shares = exported[1](normalize(pixels(), MEANS, DEVIATIONS)).numpy()
+    found = task.teacher(task.normalize(paddle.to_tensor(pixels()))).numpy()
+    np.testing.assert_allclose(found, np.log(shares), atol=2e-3)
+    (line,) = (line for line in task.notices if line.startswith("teacher "))
+    assert line.endswith("m.about.yaml), unlike the student")
+
+
+def test_an_exported_teacher_that_says_nothing_gets_the_students_images(exported):
+    task = make_task([describe(exported, {})])
+    images = task.normalize(paddle.to_tensor(pixels()))
+    np.testing.assert_array_equal(task.teacher(images).numpy(), exported[1](images).numpy())
+    assert any("its normalization is not known: it gets images with mean 0.4" in line for line in task.notices)
+
+
+@pytest.mark.parametrize(
+    ("about", "size", "classes", "message"),
+    [
+        ({**ABOUT, "input_type": "uint8"}, 16, 5, "takes pixels .*export it without -input=uint8"),
+        (ABOUT, 16, 4, "has 5 classes, the student 4"),
+        (ABOUT, 24, 5, r"cannot compute images of 24 x 24 pixels \(DATA.IMAGE_SIZE\)"),
+        (
+            {**ABOUT, "mean": [0.5], "standard_deviation": [0.5]},
+            16,
+            5,
+            "takes images of 1 channels, the student's have 3",
+        ),
+        ({**ABOUT, "mean": ["a", "b", "c"]}, 16, 5, "mean and deviation of images are not lists of numbers"),
+    ],
+)
+def test_an_exported_teacher_that_does_not_fit_is_refused(exported, about, size, classes, message):
+    with pytest.raises(UserError, match=message):
+        TeacherModel(describe(exported, about), None, classes, size, 3)
+
+
+def test_models_of_timm_can_teach():
+    with pytest.raises(UserError, match="TRAIN.TEACHER_MODEL timm:resnet18 needs its weights"):
+        TeacherModel("timm:resnet18", None, 5, 16, 3)

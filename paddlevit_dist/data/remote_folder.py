@@ -358,7 +358,7 @@ def _network_errors() -> tuple[type[BaseException], ...]:
 
 
 def _is_missing(error: BaseException) -> bool:
-    """Return whether a file does not exist for whoever asks."""
+    """Return whether a file does not exist, or not for this user."""
     return getattr(error, "status", None) in _MISSING or isinstance(error, FileNotFoundError | PermissionError)
 
 

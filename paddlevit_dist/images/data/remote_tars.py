@@ -151,7 +151,7 @@ class RemoteTars:
         """Return the published index of ``split`` and its file of locations, fetched if ``cache_folder`` lacks them.
 
         Raises:
-            UserError: the tar files are not those of the index, or the index cannot be read.
+            UserError: the index is of other tar files, or cannot be read.
         """
         if self._published is None:
             return None

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from .commands import COMMANDS, import_command
-from .runtime import signals
+from .runtime import process_exit, signals
 
 # Names of commands in other tools -> ours.
 _OTHER_NAMES = {
@@ -26,9 +26,10 @@ def main(words: Sequence[str] | None = None) -> int:
         words: the words after the program's name; None: the words of this process.
     """
     words = sys.argv[1:] if words is None else list(words)
-    trains = words[:1] == ["train"] and signals.looks_like_training(words[1:])
+    trains = words[:1] in (["train"], ["search"]) and signals.looks_like_training(words[1:])
     try:
         signals.block()
+        process_exit.die_with_command()
         from .runtime.errors import (
             run_and_report,
         )  # only now: before signals are blocked, they end Python with a traceback

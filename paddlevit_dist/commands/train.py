@@ -33,7 +33,7 @@ def run(arguments: list[str]) -> None:
         raise
 
     job = extension.find_job(run.values)
-    is_training = not (run.values.EVAL or job)
+    is_training = not run.values.EVAL and job in (None, "SEEDS")
     signals.set_mode(training=is_training and not run.show)
     devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)

@@ -7,9 +7,6 @@ folder, so the same command continues a search that was interrupted.
 import importlib
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +14,11 @@ from typing import Any, NamedTuple
 
 from ..commands.parser import CommandParser, at_least, path
 from ..intervals import ConfidenceInterval
-from ..launch import tuning
+from ..launch import training_commands, tuning
 from ..launch.lock import lock_output_dir
 from ..logging.progress import write_line
 from ..logging.record import output_folder
 from ..runtime import signals
-from ..runtime.environment import ROOT
 from ..runtime.errors import Stopped, UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
@@ -84,6 +80,7 @@ def run(arguments: list[str]) -> None:
     if not ranges:
         parser.error("name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log")
     optuna = _import_optuna()
+    tuning.import_paddle()
     plan = _make_plan([word for word in words if word not in taken], ranges, options.output)
     with output_folder(plan.folder, records=(JOURNAL,)) as folder, lock_output_dir(folder, write_line, False):
         study = _open_study(optuna, plan)
@@ -178,26 +175,25 @@ def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
     values = [f"{found.name}={found.suggest(trial)}" for found in plan.ranges]
     best = _best_number(optuna, study)
     write_line(f"trial {trial.number}: {' '.join(values)}: {folder}")
-    process, reason = _start(plan, values, folder), ""
+    if signals.stop_reason():
+        raise Stopped(signals.stop_reason() or "", f"trial {trial.number} of {plan.folder} has not started; {_REPEAT}")
+    process, reason = training_commands.start([*plan.words, *values, f"-output={folder}", "-resume=auto"]), ""
     try:
         while process.poll() is None:
             time.sleep(_POLL_SECONDS)
-            if signals.interrupts() > 1:
-                raise signals.ProcessInterrupted(signal.SIGINT, again=True)
+            training_commands.forward_requests([process])
             epoch = keep_table(folder)
             if epoch is not None and best is not None and not reason and is_due(epoch, plan.epochs):
                 difference = compare_at(get_folder(plan, best), folder, epoch)
                 if difference is not None and is_worse(difference, plan.more_is_better):
                     reason = f"epoch {epoch}: {_format_difference(difference)} from trial {best}"
                     process.terminate()
-            if signals.stop_reason() and not reason:
-                process.terminate()
     finally:
-        process.kill()
+        training_commands.kill([process])
     if reason:
         study.tell(trial, state=state.PRUNED)
         write_line(one_line(f"trial {trial.number}: stopped as worse, {reason}"))
-    elif process.returncode == signals.STOPPED:
+    elif process.returncode == signals.STOPPED or (process.returncode and signals.stop_reason()):
         message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
         raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
     elif process.returncode:
@@ -209,16 +205,6 @@ def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
         value = read_score(folder, plan.score)
         study.tell(trial, value)
         write_line(f"trial {trial.number}: {plan.score} {format_number(value, count_decimals([value]))}")
-
-
-def _start(plan: SearchPlan, values: Sequence[str], folder: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "paddlevit_dist", "train", *plan.words, *values]
-    variables = tuning.without_tuning(os.environ)
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
-    with signals.blocked():  # until the new process handles signals itself
-        return subprocess.Popen(
-            [*command, f"-output={folder}", "-resume=auto"], env=variables, stdin=subprocess.DEVNULL
-        )
 
 
 def get_folder(plan: SearchPlan, number: int) -> str:

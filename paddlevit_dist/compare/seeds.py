@@ -4,20 +4,17 @@ Each seed is trained by a separate ``train`` command in its own folder.
 """
 
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ..launch import devices, plan_processes, tuning
+from ..launch import devices, plan_processes, training_commands
 from ..launch.lock import lock_output_dir
 from ..logging.progress import write_line
 from ..logging.record import SEEDS, output_folder
 from ..runtime import signals
-from ..runtime.environment import ROOT
 from ..runtime.errors import Stopped, UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
@@ -97,8 +94,7 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                     row = waiting.pop(0)
                     running[gpu] = _start(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
             time.sleep(_POLL_SECONDS)
-            if signals.interrupts() > 1:
-                raise signals.ProcessInterrupted(signal.SIGINT, again=True)
+            training_commands.forward_requests(process for process, _ in running.values())
             ended = {gpu: (process, row) for gpu, (process, row) in running.items() if process.poll() is not None}
             stopped = next(
                 (row["seed"] for process, row in ended.values() if process.returncode == signals.STOPPED), None
@@ -106,13 +102,12 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
             if not stop_reason:
                 stop_reason = signals.stop_reason() or (None if stopped is None else f"seed {stopped} was")
                 for process, _ in running.values() if stop_reason else ():
-                    process.terminate()  # it saves a checkpoint; a terminal has signaled it as well
+                    process.terminate()  # it saves a checkpoint
             for gpu, (process, row) in ended.items():
                 del running[gpu]
                 _record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
-        for process, _ in running.values():
-            process.kill()
+        training_commands.kill(process for process, _ in running.values())
     left = sum(row["state"] != FINISHED for row in group.seeds)
     if stop_reason and left:
         message = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, and their checkpoints are saved"
@@ -134,14 +129,10 @@ def _start(
     """
     folder = os.path.join(group.run, row["folder"])
     seed_words = [f"-output={folder}", f"-seed={row['seed']}", "-resume=auto", "SEEDS=None"]
-    variables = tuning.without_tuning(os.environ)
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
-    variables.update({} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"})  # without bars
+    variables = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu, "TERM": "dumb"}  # without bars
     write_line(f"seed {row['seed']}: {folder}" + ("" if gpu is None else f", GPU {gpu}: see log.txt there"))
-    command = [sys.executable, "-m", "paddlevit_dist", "train", *words, *seed_words]
     output = None if gpu is None else subprocess.DEVNULL
-    with signals.blocked():  # until the new process handles signals itself
-        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=output)
+    process = training_commands.start([*words, *seed_words], variables, output)
     if gpu is not None and hasattr(os, "sched_setaffinity"):  # before it starts threads
         cores = sorted(os.sched_getaffinity(0))
         share = cores[int(low * len(cores)) : int(high * len(cores))]

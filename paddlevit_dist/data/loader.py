@@ -25,7 +25,6 @@ from ..distributed import StopRequested, rank, world_size
 from ..launch import status, tuning
 from ..launch.devices import cpu_cores, default_workers, startable_loaders
 from ..launch.failures import end_process, explain_kill
-from ..launch.spawn import die_with_parent
 from ..launch.stale_resources import require_semaphores
 from ..launch.watchdog import ProcessInfo
 from ..runtime import process_exit, signals
@@ -245,7 +244,7 @@ def _begin_worker(parent: int, worker_id: int) -> None:
     # for threads that a fork does not copy (observed: forever).
     gc.freeze()
     signals.ignore_all()  # the main process handles signals, and needs batches until it ends
-    die_with_parent(parent)
+    process_exit.die_with_parent(parent)
 
 
 _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()

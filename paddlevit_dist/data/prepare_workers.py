@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..launch.spawn import die_with_parent
 from ..launch.stale_resources import named_semaphores
+from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 
 _stopping: Any = None  # in a worker: an event that is set to stop at the next item
@@ -63,7 +63,7 @@ def work(
     done = False
     try:
         with tqdm(total=total, desc=label, unit=unit, disable=None, leave=False) as bar:
-            with _hold_sigint():
+            with signals.blocked():  # the processes inherit it until they ignore signals
                 pending = {pool.submit(function, *arguments): items for items, arguments in jobs}
             for future in as_completed(pending):
                 result = future.result()
@@ -85,18 +85,8 @@ def work(
 def _start(stopping: Any, parent: int) -> None:
     global _stopping
     _stopping = stopping
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
-    die_with_parent(parent)
-
-
-@contextlib.contextmanager
-def _hold_sigint() -> Iterator[None]:
-    """Block Ctrl-C while processes are started; they inherit the mask, so that it does not reach them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    signals.ignore_all()  # the main process handles them
+    process_exit.die_with_parent(parent)
 
 
 @contextlib.contextmanager

@@ -67,10 +67,12 @@ class RangeCache:
             return
         with os_errors_as_user_errors(path, hint):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._make_room(path.parent, size)
             temporary = path.with_name(temporary_name(path.name))
             try:
-                temporary.write_bytes(content + _CHECKSUM.pack(zlib.crc32(content)))
+                if not self._make_room(temporary, size):
+                    return
+                with temporary.open("r+b") as out:
+                    out.write(content + _CHECKSUM.pack(zlib.crc32(content)))
                 os.replace(temporary, path)
             finally:
                 with contextlib.suppress(OSError):
@@ -80,15 +82,25 @@ class RangeCache:
         name = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
         return os.path.join(self.folder, f"{int(name[:8], 16) % FOLDERS:02d}", name)
 
-    def _make_room(self, folder: Path, size: int) -> None:
-        """Count ``size`` more bytes in a subfolder, and remove ranges if they do not fit."""
-        limit = self.limit_bytes // FOLDERS
+    def _make_room(self, temporary: Path, size: int) -> bool:
+        """Create a temporary file of ``size`` bytes, after removing ranges of its subfolder if it does not fit.
+
+        Returns:
+            False if other processes are writing so much there that it still does not fit; it does not exist then.
+        """
+        folder, limit = temporary.parent, self.limit_bytes // FOLDERS
         with _locked_counter(folder / _COUNTER) as counter:
             stored = os.pread(counter, _TOTAL.size, 0)
             total = _TOTAL.unpack(stored)[0] if len(stored) == _TOTAL.size else _remove_oldest(folder, limit)
             if total + size > limit:  # a killed or replacing writer was counted, too: count the files again
                 total = _remove_oldest(folder, min(int(_KEPT * limit), limit - size))
+            if total + size > limit:
+                os.pwrite(counter, _TOTAL.pack(total), 0)
+                return False
+            with temporary.open("xb") as out:
+                out.truncate(size)  # before the lock is released, so that others count it
             os.pwrite(counter, _TOTAL.pack(total + size), 0)
+            return True
 
 
 @contextlib.contextmanager
@@ -103,8 +115,11 @@ def _locked_counter(path: Path) -> Iterator[int]:
 
 
 def _remove_oldest(folder: Path, keep: int) -> int:
-    """Remove the ranges of a subfolder that were read longest ago until ``keep`` bytes remain; return their number."""
-    files, now = [], time.time()
+    """Remove the ranges of a subfolder that were read longest ago until ``keep`` bytes remain; return their number.
+
+    Files that other processes are writing stay and count.
+    """
+    files, total, now = [], 0, time.time()
     for entry in os.scandir(folder):
         if entry.name == _COUNTER:
             continue
@@ -115,9 +130,10 @@ def _remove_oldest(folder: Path, keep: int) -> int:
                 continue
         except FileNotFoundError:  # a temporary file that was just renamed
             continue
-        files.append((is_temporary(entry.name), status.st_mtime_ns, status.st_size, entry.path))
-    total = sum(size for _, _, size, _ in files)
-    for _, _, size, path in sorted(files):
+        total += status.st_size
+        if not is_temporary(entry.name):
+            files.append((status.st_mtime_ns, status.st_size, entry.path))
+    for _, size, path in sorted(files):
         if total <= keep:
             break
         with contextlib.suppress(FileNotFoundError):

@@ -1,18 +1,25 @@
 """Files below an address, ``s3://``, ``http://`` or ``https://``: listed, and read by byte ranges.
 
 ``fsspec`` and ``s3fs`` find credentials, sign and list. A range is requested here, since an answer has to carry the
-size and the tag (ETag) of the file: a file that was replaced since it was listed is refused, and never mixed with the
-former one.
+range that was asked for, and the size and the tag (ETag) of the file: a file that was replaced since it was listed is
+refused, and never mixed with the former one.
+
+A request that fails is repeated for minutes, unless the answer says that another attempt cannot help.
 """
 
 import asyncio
+import contextlib
+import errno
 import importlib
 import io
 import logging
+import mmap
 import os
+import re
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
@@ -20,8 +27,15 @@ from ..runtime.errors import UserError
 SCHEMES = ("s3", "http", "https")
 _INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
-_ATTEMPTS = 5
-_WORTH_REPEATING = (408, 429)  # of the answers 4xx: too slow, too many
+# In first pauses, of half a second: requests are repeated for 250 s, less than a loader may take for a batch (600 s).
+_LONGEST_PAUSE, _ALL_PAUSES = 60, 500
+_LONGEST_WISH = 60.0  # of a server's Retry-After that is followed, in seconds
+_WORTH_REPEATING = (408, 425, 429)  # of the answers 4xx: too slow, too early, too many
+_MISSING = (403, 404)  # S3 answers 403 for a missing file to those who may not list
+_FINAL_OF_SYSTEM = (errno.EINVAL, errno.EPERM, errno.ENOSYS)  # as which s3fs raises other refusals
+_FINAL_OF_BOTOCORE = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "ParamValidationError")
+_FINAL_OF_AIOHTTP = ("InvalidURL", "TooManyRedirects", "ClientConnectorCertificateError")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.IGNORECASE)
 _lock = threading.Lock()
 
 
@@ -53,6 +67,22 @@ class RangeRequest(NamedTuple):
     size: int
 
 
+class RangeAnswer(NamedTuple):
+    """What a server has sent for a range.
+
+    Attributes:
+        content: the bytes.
+        first: number of the first byte in the file, according to the server.
+        last: number of the last byte.
+        file: size and tag of the file.
+    """
+
+    content: bytes
+    first: int
+    last: int
+    file: RemoteFile
+
+
 class RemoteFolder:
     """The files below an address.
 
@@ -61,7 +91,8 @@ class RemoteFolder:
     Args:
         address: ``s3://bucket/folder``, ``http://...`` or ``https://...``.
         timeout_seconds: without a byte, after which a request over HTTP counts as failed.
-        first_pause_seconds: before a failed request is repeated; it doubles with each attempt.
+        first_pause_seconds: before a failed request is repeated. It doubles with each attempt, up to 60 first pauses;
+            after 500 first pauses the request has failed.
 
     Raises:
         UserError: another scheme, or a package is not installed.
@@ -79,26 +110,38 @@ class RemoteFolder:
                 importlib.import_module(module)
             except ImportError as error:
                 raise UserError(f"data path {address} needs {module}, which is not installed: {_INSTALL}") from error
+        self._begin()
+
+    def _begin(self) -> None:
         self._system: Any = None
         self._process = 0
+        self._told = mmap.mmap(-1, 1)  # 1 after the line on repeated requests; shared with forked loader processes
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_system": None, "_process": 0}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_system", "_process", "_told")}
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state)
+        self._begin()
 
     def list_files(self, folder: str = "") -> dict[str, RemoteFile | None]:
         """Return the files and folders in a folder by name; the file is None where only a request would tell.
 
         Raises:
-            FileNotFoundError: there is no such folder.
-            UserError: it cannot be listed.
+            FileNotFoundError: there is no such folder, or the server lists none.
+            UserError: the server does not answer.
         """
-        address = self._join(folder)
+        address = f"{self._join(folder)}/"
+
+        async def ask() -> Any:
+            return await self._system._ls(address, detail=True, refresh=True)
+
         try:
-            entries = self._open().ls(f"{address}/", detail=True, refresh=True)
-        except FileNotFoundError:
+            [entries] = self._run([self._with_retries(address, "listed", ask)])
+        except UserError as error:
+            if error.__cause__ is not None and _is_final(error.__cause__):
+                raise FileNotFoundError(str(error)) from error
             raise
-        except _network_errors() as error:
-            raise UserError(f"{address}/ cannot be listed: {_reason(error)}") from error
         files = {}
         for entry in entries:
             name = os.path.basename(entry["name"].rstrip("/"))
@@ -121,12 +164,21 @@ class RemoteFolder:
             FileNotFoundError: it does not exist.
             UserError: it cannot be read.
         """
+        address = self._join(name)
+
+        async def ask() -> bytes:
+            if self._is_s3:
+                return await self._system._cat_file(address)
+            async with self._request("GET", address) as answer:
+                return await answer.read()
+
         try:
-            return self._open().cat_file(self._join(name))
-        except FileNotFoundError:
+            [content] = self._run([self._with_retries(address, "read", ask)])
+        except UserError as error:
+            if error.__cause__ is not None and _is_missing(error.__cause__):
+                raise FileNotFoundError(str(error)) from error
             raise
-        except _network_errors() as error:
-            raise UserError(f"{self._join(name)} cannot be read: {_reason(error)}") from error
+        return content
 
     def read_ranges(self, requests: Sequence[RangeRequest]) -> list[bytes]:
         """Read byte ranges, several at once.
@@ -171,68 +223,119 @@ class RemoteFolder:
         return self._sync(_gather(limited, coroutines))
 
     async def _examine_one(self, name: str) -> RemoteFile:
-        async def ask() -> RemoteFile:
-            info = await self._system._info(self._join(name))
-            if info.get("size") is None:
-                raise UserError(f"{self._join(name)}: the server does not tell its size, so it cannot be read in parts")
-            return RemoteFile(info["size"], info.get("ETag") or str(info.get("Last-Modified") or ""))
+        address = self._join(name)
 
-        return await self._with_retries(name, ask)
+        async def ask() -> RemoteFile:
+            if not self._is_s3:
+                return await self._examine_over_http(address)
+            info = await self._system._info(address)
+            if info["type"] != "file":
+                raise FileNotFoundError(address)
+            return RemoteFile(info["size"], info.get("ETag") or str(info.get("LastModified") or ""))
+
+        return await self._with_retries(address, "read", ask)
 
     async def _read_range(self, request: RangeRequest) -> bytes:
         if not request.size:
             return b""
+        address, expected = self._join(request.name), request.file
+        first, last = request.offset, request.offset + request.size - 1
         get = self._get_from_s3 if self._is_s3 else self._get_over_http
 
         async def ask() -> bytes:
-            content, file = await get(self._join(request.name), request.offset, request.offset + request.size - 1)
-            if file != request.file:
+            answer = await get(address, first, last)
+            file = answer.file
+            if file.size != expected.size or (expected.tag and file.tag != expected.tag):
                 raise UserError(
-                    f"{self._join(request.name)} has changed since it was opened: {file.size:,} bytes with tag "
-                    f"{file.tag or 'none'}, before {request.file.size:,} with {request.file.tag or 'none'}; start the "
-                    "run again with unchanged files"
+                    f"{address} has changed since it was opened: {file.size:,} bytes with tag {file.tag or 'none'}, "
+                    f"before {expected.size:,} with {expected.tag or 'none'}; start the run again with unchanged files"
                 )
-            if len(content) != request.size:
-                raise ConnectionError(f"{len(content):,} of {request.size:,} bytes arrived")
-            return content
+            if (answer.first, answer.last) != (first, last):
+                raise UserError(
+                    f"{address}: the answer to a request for bytes {first}-{last} is of bytes {answer.first}-"
+                    f"{answer.last}: the server, or a proxy before it, answers with another range; read without it, or "
+                    "copy the data to this machine"
+                )
+            if len(answer.content) != request.size:
+                raise ConnectionError(f"{len(answer.content):,} of {request.size:,} bytes arrived")
+            return answer.content
 
-        return await self._with_retries(request.name, ask)
+        return await self._with_retries(address, "read", ask)
 
-    async def _get_over_http(self, address: str, first: int, last: int) -> tuple[bytes, RemoteFile]:
+    @contextlib.asynccontextmanager
+    async def _request(self, method: str, address: str, **headers: str) -> AsyncIterator[Any]:
+        """Send a request over HTTP, and yield the answer to it, whose status is not an error."""
         aiohttp = importlib.import_module("aiohttp")
         options = dict(self._system.kwargs)
-        headers = {**options.pop("headers", {}), "Range": f"bytes={first}-{last}", "Accept-Encoding": "identity"}
+        headers = {**options.pop("headers", {}), **headers, "Accept-Encoding": "identity"}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
         session = await self._system.set_session()
-        async with session.get(address, headers=headers, timeout=limits, **options) as answer:
+        async with session.request(method, address, headers=headers, timeout=limits, **options) as answer:
             answer.raise_for_status()
-            total = answer.headers.get("Content-Range", "").rpartition("/")[2]
-            if answer.status != 206 or not total.isdigit():
-                raise UserError(
-                    f"{address}: the server sends whole files only (no byte ranges); copy the data to this machine"
-                )
-            tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
-            return await answer.read(), RemoteFile(int(total), tag)
+            yield answer
 
-    async def _get_from_s3(self, address: str, first: int, last: int) -> tuple[bytes, RemoteFile]:
+    async def _examine_over_http(self, address: str) -> RemoteFile:
+        aiohttp = importlib.import_module("aiohttp")
+        try:
+            async with self._request("HEAD", address) as answer:
+                size = answer.headers.get("Content-Length", "")
+                if size.isdigit() and not _is_compressed(answer):
+                    return RemoteFile(int(size), _find_tag(answer))
+        except aiohttp.ClientResponseError as error:
+            if not _is_final(error):
+                raise
+        return (await self._get_over_http(address, 0, 0)).file  # a server may refuse HEAD, or send no size with it
+
+    async def _get_over_http(self, address: str, first: int, last: int) -> RangeAnswer:
+        async with self._request("GET", address, Range=f"bytes={first}-{last}") as answer:
+            if _is_compressed(answer):
+                raise UserError(
+                    f"{address}: the server compresses its answer ({answer.headers['Content-Encoding']}), so it cannot "
+                    "be read in parts; switch that off for tar files, or copy the data to this machine"
+                )
+            sent = answer.headers.get("Content-Range") if answer.status == 206 else None
+            first, last, size = _parse_range(sent, address)  # before the content: it may be the whole file
+            return RangeAnswer(await answer.read(), first, last, RemoteFile(size, _find_tag(answer)))
+
+    async def _get_from_s3(self, address: str, first: int, last: int) -> RangeAnswer:
         bucket, key, _ = self._system.split_path(address)
         answer = await self._system._call_s3("get_object", Bucket=bucket, Key=key, Range=f"bytes={first}-{last}")
         async with answer["Body"] as body:
+            first, last, size = _parse_range(answer.get("ContentRange"), address)
             content = await body.read()
-        return content, RemoteFile(int(answer["ContentRange"].rpartition("/")[2]), answer["ETag"])
+        tag = answer.get("ETag") or str(answer.get("LastModified") or "")
+        return RangeAnswer(content, first, last, RemoteFile(size, tag))
 
-    async def _with_retries(self, name: str, ask: Any) -> Any:
-        pause = self.first_pause_seconds
-        for attempt in range(1, _ATTEMPTS + 1):
+    async def _with_retries(self, address: str, verb: str, ask: Any) -> Any:
+        """Await ``ask()``, again after a pause for as long as it fails in a way that may pass.
+
+        Raises:
+            UserError: it has failed; ``__cause__`` is the last error of the system or a package.
+        """
+        began, attempts, pause = time.monotonic(), 0, self.first_pause_seconds
+        limit = _ALL_PAUSES * self.first_pause_seconds
+        while True:
+            attempts += 1
             try:
                 return await ask()
             except _network_errors() as error:
-                reason, is_final = _reason(error), _is_final(error)
-                if is_final or attempt == _ATTEMPTS:
-                    times = "" if is_final else f" in {_ATTEMPTS} attempts"
-                    raise UserError(f"{self._join(name)} cannot be read{times}: {reason}") from error
-            await asyncio.sleep(pause)
-            pause *= 2
+                seconds = time.monotonic() - began
+                problem = f"{address} cannot be {verb}"
+                if _is_final(error):
+                    raise UserError(f"{problem}: {_reason(error)}") from error
+                if seconds >= limit:
+                    raise UserError(
+                        f"{problem} in {attempts} attempts within {seconds:.0f} s: {_reason(error)}"
+                    ) from error
+                self._tell_once(f"{problem}: {_reason(error)}; requests that fail are repeated for {limit:g} s")
+                wish = _find_wish(error)
+            await asyncio.sleep(max(wish, min(pause, limit - seconds)))
+            pause = min(2 * pause, _LONGEST_PAUSE * self.first_pause_seconds)
+
+    def _tell_once(self, line: str) -> None:
+        if not self._told[0]:
+            self._told[0] = 1
+            print(f"note: {line} (not shown again)", file=sys.stderr, flush=True)
 
 
 async def _gather(limited: Any, coroutines: list[Any]) -> list[Any]:
@@ -254,23 +357,64 @@ def _network_errors() -> tuple[type[BaseException], ...]:
     return (OSError, asyncio.TimeoutError, aiohttp.ClientError, *of_s3)
 
 
+def _is_missing(error: BaseException) -> bool:
+    """Return whether a file does not exist, or not for this user."""
+    return getattr(error, "status", None) in _MISSING or isinstance(error, FileNotFoundError | PermissionError)
+
+
 def _is_final(error: BaseException) -> bool:
-    """Return whether another attempt cannot help: the file is missing, or may not be read."""
+    """Return whether another attempt cannot help: the request is refused, or cannot be made."""
+    if _is_missing(error):
+        return True
     status = getattr(error, "status", None)
-    is_refusal = isinstance(status, int) and 400 <= status < 500 and status not in _WORTH_REPEATING
-    return is_refusal or isinstance(error, FileNotFoundError | PermissionError)
+    if isinstance(status, int):
+        return 400 <= status < 500 and status not in _WORTH_REPEATING
+    names = {kind.__name__ for kind in type(error).__mro__}
+    is_refused = type(error) is OSError and error.errno in _FINAL_OF_SYSTEM
+    return is_refused or not names.isdisjoint((*_FINAL_OF_BOTOCORE, *_FINAL_OF_AIOHTTP))
 
 
 def _reason(error: BaseException) -> str:
     """Return an error's reason in one line."""
     status = getattr(error, "status", None)
     if isinstance(status, int):
-        return f"the server answers {status} {getattr(error, 'message', '')}".rstrip()
+        meaning = "it does not exist: " if status == 404 else ""
+        meaning = "it does not exist or may not be read: " if status == 403 else meaning
+        return f"{meaning}the server answers {status} {getattr(error, 'message', '')}".rstrip()
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
+    if isinstance(error, PermissionError):
+        return f"it does not exist or may not be read: {' '.join(str(error).split())}"
     if isinstance(error, asyncio.TimeoutError):
         return "no answer in time"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _find_wish(error: BaseException) -> float:
+    """Return after how many seconds a server wants to be asked again (Retry-After); 0 if it does not say so."""
+    wish = (getattr(error, "headers", None) or {}).get("Retry-After", "")
+    return min(float(wish), _LONGEST_WISH) if wish.isdecimal() else 0.0
+
+
+def _find_tag(answer: Any) -> str:
+    return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+
+
+def _is_compressed(answer: Any) -> bool:
+    return answer.headers.get("Content-Encoding", "identity").lower() not in ("", "identity")
+
+
+def _parse_range(sent: str | None, address: str) -> tuple[int, int, int]:
+    """Return the first and the last byte, and the size of the file, of an answer's Content-Range.
+
+    Raises:
+        UserError: it has none.
+    """
+    match = _CONTENT_RANGE.fullmatch((sent or "").strip())
+    if match is None:
+        raise UserError(f"{address}: the server sends whole files only (no byte ranges); copy the data to this machine")
+    first, last, size = map(int, match.groups())
+    return first, last, size
 
 
 class RemoteReader(io.RawIOBase):

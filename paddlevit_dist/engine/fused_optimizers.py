@@ -37,7 +37,34 @@ class UpdateRule(NamedTuple):
     options: tuple[tuple[str, float], ...]
 
 
-class FusedStep:
+class KeptNames:
+    """Mixin for a Paddle optimizer that gives parameters back the names by which Paddle keeps their accumulators.
+
+    With GLOG_v from 6 on, or FLAGS_enable_unique_name, each operation in place renames its tensor. Paddle's own update
+    would begin with new moments in every step.
+
+    Args:
+        options: options of Paddle's optimizer, with parameter groups.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        groups = self._param_groups  # type: ignore[attr-defined]
+        self._named = [(parameter, parameter.name) for group in groups for parameter in group["params"]]
+
+    def restore_names(self) -> None:
+        """Rename the parameters as they were named when this optimizer was made."""
+        for parameter, name in self._named:
+            if parameter.name != name:
+                parameter.name = name
+
+    def step(self) -> None:
+        """Update the parameters that have a gradient by Paddle's own update."""
+        self.restore_names()
+        super().step()  # type: ignore[misc]
+
+
+class FusedStep(KeptNames):
     """Mixin that gives a Paddle optimizer one step for all parameters.
 
     Args:
@@ -77,7 +104,7 @@ class FusedStep:
         self._choose_once()
         fused = self._compiled or self._lists
         if fused is None or not fused(self.get_lr(), [p._grad_ivar() for p in self._trained]):  # type: ignore
-            super().step()  # type: ignore[misc]
+            super().step()
 
     def foreach_step(self) -> ForeachStep | None:
         """Return the step by lists, or None if a compiled loop or Paddle's own update runs."""
@@ -111,6 +138,7 @@ class FusedStep:
     def _build(self, maker: Maker) -> Any:
         """Make a step of all trained parameters with their accumulators, learning rate factors and decays."""
         parameters = self._trained
+        self.restore_names()
         paddle_versions.create_accumulators(self)
         columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.COLUMNS]  # type: ignore
         factors = [p.optimize_attr["learning_rate"] for p in parameters]
@@ -169,7 +197,7 @@ class FusedMomentum(FusedStep, paddle.optimizer.Momentum):
             self._lists = self._build(functools.partial(MultiTensorStep, update))
 
 
-class PerParameterStep:
+class PerParameterStep(KeptNames):
     """Mixin for a Paddle optimizer that has no step by lists: it updates one parameter after the other."""
 
     def foreach_step(self) -> None:
@@ -207,6 +235,7 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
     """
     generator = np.random.default_rng(0)
     shapes, decays, factor = ((700,), (3, 5)), (0.05, 0.0), 0.7
+    kind = type("Named", (KeptNames, rule.kind), {})
     with paddle.utils.unique_name.guard():  # the names of later parameters must not change
         start = paddle.nn.initializer.Constant(0.0)  # uses no random numbers
         expected, actual = (
@@ -218,12 +247,14 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
                 {"params": [p], "weight_decay": decay, "learning_rate": factor} for p, decay in zip(parameters, decays)
             ]
             options = dict(rule.options)
-            optimizers.append(rule.kind(learning_rate=0.0, parameters=groups, weight_decay=0.05, **options))
+            optimizers.append(kind(learning_rate=0.0, parameters=groups, weight_decay=0.05, **options))
             paddle_versions.create_accumulators(optimizers[-1])
     for shape, *pair in zip(shapes, expected, actual):
         values = generator.standard_normal(shape).astype(np.float32)
         for parameter in pair:
             parameter.set_value(values)
+    for optimizer in optimizers:
+        optimizer.restore_names()
     state = [
         [[optimizer._accumulators[name][p.name] for p in parameters] for name in rule.columns]
         for optimizer, parameters in zip(optimizers, (expected, actual))

@@ -13,7 +13,7 @@ from ..runtime import paddle_versions
 from ..runtime.errors import UserError
 from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
-from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, Lamb, PerParameterStep
+from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
 from .multi_tensor import Optimizer
 from .sharding import ShardedOptimizer, Shards
@@ -318,6 +318,14 @@ def block_matrices(model: paddle.nn.Layer) -> list[str]:
     return [name for name in inner if len(parameters[name].shape) == 2 and name not in tables]
 
 
+def _restore_names(optimizer: Any) -> None:
+    """Call ``KeptNames.restore_names`` of an optimizer, or of each of which it consists."""
+    for each in getattr(optimizer, "optimizers", ()):
+        _restore_names(each)
+    if isinstance(optimizer, KeptNames):
+        optimizer.restore_names()
+
+
 class OptimizerState:
     """An optimizer's accumulators as part of checkpoints, keyed ``accumulator/parameter`` by structured names.
 
@@ -334,6 +342,7 @@ class OptimizerState:
 
     def tensors(self) -> dict[str, paddle.Tensor]:
         """Return the accumulators themselves; with shards, this rank's."""
+        _restore_names(self._optimizer)
         names = {p.name: name for name, p in self._model.named_parameters()}
         return {
             f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
@@ -351,6 +360,7 @@ class OptimizerState:
         Raises:
             ValueError: a name, shape or dtype differs from this optimizer's.
         """
+        _restore_names(self._optimizer)
         paddle_versions.create_accumulators(self._optimizer)
         if self._shards is not None:
             owned = self._shards.owned

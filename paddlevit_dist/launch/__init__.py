@@ -5,6 +5,7 @@ Importing this package does not import Paddle; each name below loads its module 
 - ``devices``, ``tuning``, ``gpu``: number of processes, and environment of each
 - ``lock``: one run at a time in an output folder
 - ``spawn``, ``failures``, ``stale_resources``: a parent starts workers and records how they end
+- ``training_commands``: a command starts training runs as commands of their own
 - ``rendezvous``, ``secret``: ranks connect and authenticate one another
 - ``status``, ``watchdog``, ``group_watch``: the progress of each rank, and the detection of ranks that hang
 """

@@ -37,7 +37,11 @@ class Guard:
     def __init__(self, rank: int, seconds: float) -> None:
         faulthandler.register(signal.SIGUSR2, file=sys.stderr, all_threads=True)  # C code, without Python's lock
         words = [sys.executable, "-I", __file__, str(os.getpid()), str(rank), str(seconds)]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_BY_RANK)  # until the helper ignores them
+        try:
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert self._process.stdin is not None
         self._pipe = self._process.stdin.fileno()
         os.set_blocking(self._pipe, False)

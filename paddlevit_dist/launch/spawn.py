@@ -6,7 +6,6 @@ looks for the failure that caused the others, and workers die with their parent.
 """
 
 import contextlib
-import ctypes
 import faulthandler
 import logging
 import math
@@ -36,7 +35,6 @@ _GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the ro
 _JOIN_SECONDS = 5.0  # for a killed process to disappear
 _STOP_SECONDS = 1800.0  # for the current update and a save of the largest models; a watchdog ends hanging ranks
 _SEMAPHORES_PER_WORKER = 4  # for the queue of a worker's error, and some spare ones
-_PR_SET_PDEATHSIG = 1
 
 
 def launch_workers(
@@ -107,8 +105,9 @@ def _run_in_place(
     import paddle
 
     tuning.use_threads()
-    paddle.disable_signal_handler()  # its dump at SIGTERM looks like a crash
-    signals.install()
+    with signals.blocked():
+        paddle.disable_signal_handler()  # its dump at SIGTERM looks like a crash
+        signals.install()
     signals.poll_in_thread()
     if plan.total_processes == 1:
         paddle.set_device(plan.device)
@@ -200,7 +199,7 @@ def _worker_entry(
     """Run a spawned process: join the group, work, record how it ended."""
     printing.ignore_broken_pipe()
     faulthandler.enable()
-    die_with_parent(parent)
+    process_exit.die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
     signals.forward_to_parent(parent, forwards_saves=rank > 0, exit_now=_exit_now)
@@ -218,7 +217,7 @@ def _worker_entry(
         paddle.disable_signal_handler()
         faulthandler.disable()  # Paddle has reset the signals that it handles
         faulthandler.enable()
-        signals.install()
+        signals.install()  # until now the parent's mask blocks them
         signals.poll_in_thread()
         worker, arguments = payload.unpack()
         status.note("joining the group")
@@ -243,15 +242,6 @@ def _exit_now(number: int, again: bool) -> None:
     """End a worker from any thread."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
-
-
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends, for any reason (Linux)."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before prctl was called
-        os._exit(1)
 
 
 class _SignalRelay:

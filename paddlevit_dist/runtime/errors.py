@@ -79,6 +79,7 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         trains: whether the function is expected to train.
     """
     code = _find_exit_code(function, trains)
+    signals.note_end(code)
     process_exit.end_if_in_danger(code)
     return code
 

@@ -1,4 +1,4 @@
-"""The end of a process in which the destructors of native libraries may abort (SIGABRT).
+"""The end of a process: with its parent, or where the destructors of native libraries may abort (SIGABRT).
 
 An abort would fail a run that has done its work. The destructors of a process group did this in one of thirty runs on a
 busy machine; a library in which a thread is still running may do the same. Needs nothing but Python.
@@ -6,17 +6,37 @@ busy machine; a library in which a thread is still running may do the same. Need
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import io
 import os
+import signal
 import sys
 import threading
 from typing import Any, NoReturn
 
+PARENT = "PADDLEVIT_DIST_PARENT"  # in a command: process id of the parent with which it ends
+_PR_SET_PDEATHSIG = 1
 _LAST_SECONDS = 1.0  # for a thread that only has to notice that its result is not needed
 
 _left_running: list[Any] = []
 _has_group = False
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, for any reason (Linux)."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before prctl was called
+        os._exit(1)
+
+
+def die_with_command() -> None:
+    """Call ``die_with_parent`` if another command of this package has started this one."""
+    parent = os.environ.pop(PARENT, None)  # not for the processes that this one starts
+    if parent is not None:
+        die_with_parent(int(parent))
 
 
 def leave_running(thread: Any) -> None:
@@ -38,7 +58,7 @@ def end_if_in_danger(code: int) -> None:
     for thread in _left_running:
         thread.join(_LAST_SECONDS)
     if any(thread.is_alive() for thread in _left_running):
-        _flush_and_leave(code)
+        leave(code)
     if _has_group:
         end(code)
 
@@ -47,10 +67,11 @@ def end(code: int) -> NoReturn:
     """End this process like Python, with exit handlers and flushed files, but without destructors."""
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are not daemons
     atexit._run_exitfuncs()
-    _flush_and_leave(code)
+    leave(code)
 
 
-def _flush_and_leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
+    """End this process with flushed files, without exit handlers and destructors."""
     left_open = [item for item in gc.get_objects() if issubclass(type(item), io.IOBase)]  # Python would close these
     for stream in [sys.stdout, sys.stderr, *left_open]:
         with contextlib.suppress(Exception):  # read-only, without a reader, or a class that fails

@@ -9,6 +9,7 @@ to the parent enters this path there. A wait for data or an evaluation ends by `
 ``Trainer.train`` turns into ``_stop``.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -17,6 +18,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from . import process_exit
 
 _STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 _SAVING = signal.SIGUSR1
@@ -60,6 +63,7 @@ class _SignalState:
         self.parent: int | None = None  # of a worker, which forwards requests to it
         self.forwards_saves = False
         self.is_watched = False  # a thread records signals
+        self.code: int | None = None  # with which this process will exit
         self.woken = -1  # the previous wakeup descriptor
         self.exit_now: Callable[[int, bool], None] = _exit_now
 
@@ -140,8 +144,9 @@ def looks_like_training(words: list) -> bool:
 
 
 def record_only() -> None:
-    """Record requests from now on instead of raising: the caller polls ``stop_reason``."""
+    """Record requests from now on instead of raising: the caller polls ``stop_reason``, and has no workers."""
     _state.only_records = True
+    _state.ends_workers = False
     _cancel_retry()
 
 
@@ -217,6 +222,7 @@ def install() -> None:
     if not _state.installed:
         _state.installed = True
         _ignored.update(number for number in _ALL if signal.getsignal(number) is signal.SIG_IGN)
+        atexit.register(_finish)  # runs after functions that are registered later
         if not os.environ.get(_STARTED, "").startswith((f"{os.getpid()} ", f"{os.getppid()} ")):
             os.environ[_STARTED] = f"{os.getpid()} {time.time()}"
     for number in _ALL:
@@ -242,6 +248,24 @@ def installed() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]
+
+
+def note_end(code: int) -> None:
+    """Record that the work is done, and with which code this process will exit."""
+    _state.code = code
+
+
+def _finish() -> None:
+    """Ignore signals from now on: Python is about to restore their default actions, which would replace the exit code.
+
+    After a SIGINT the process ends at once, as a second one has to exit with its own code.
+    """
+    if not _state.installed:
+        return
+    if _state.interrupts and _state.code is not None:
+        process_exit.leave(_state.code)
+    for number in _ALL:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def install_again() -> None:

@@ -6,6 +6,7 @@ import http.server
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +21,9 @@ class RangeServer:
         has_ranges: a range is answered as such, else with the whole file.
         cuts: answers to ranges that are cut after half of their bytes, before others are whole.
         errors: answers 503 to ranges, before others are whole.
+        refusals: answers to any requests with the status ``refusal``, before others are answered.
+        refused_methods: methods that are answered with 405.
+        alter: changes code, headers and body of an answer to a range; None: nothing.
         pause_seconds: before each answer to a range.
     """
 
@@ -27,7 +31,9 @@ class RangeServer:
         self.folder = folder
         self.requests: Counter[str] = Counter()
         self.has_listings = self.has_ranges = True
-        self.cuts = self.errors = 0
+        self.cuts = self.errors = self.refusals = 0
+        self.refusal, self.refused_methods = 503, ()
+        self.alter: Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]] | None = None
         self.pause_seconds = 0.0
         self._lock = threading.Lock()
         self._tags: dict[tuple[Path, int], str] = {}
@@ -68,6 +74,10 @@ class RangeServer:
     def _answer(self, request: Any, has_body: bool) -> None:
         with self._lock:
             self.requests[f"{request.command} {request.path}"] += 1
+        if request.command in self.refused_methods:
+            return self._send(request, 405, b"", {}, has_body)
+        if self._take("refusals"):
+            return self._send(request, self.refusal, b"", {"Retry-After": "0"}, has_body)
         path = self.folder / unquote(request.path).lstrip("/")
         if path.is_dir() and self.has_listings:
             names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir())
@@ -87,7 +97,9 @@ class RangeServer:
         headers["Content-Range"] = f"bytes {first}-{min(last, status.st_size - 1)}/{status.st_size}"
         with path.open("rb") as file:
             file.seek(first)
-            return self._send(request, 206, file.read(last + 1 - first), headers, has_body)
+            answer = 206, headers, file.read(last + 1 - first)
+        code, headers, body = answer if self.alter is None else self.alter(*answer)
+        return self._send(request, code, body, headers, has_body)
 
     def _tag(self, path: Path, changed_ns: int) -> str:
         if (path, changed_ns) not in self._tags:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,6 +32,8 @@ from .tar_files import TarMember, find_shards, read_members
 INDEX_FILE = "tar-index.json"
 _LISTS = (CLASSES_FILE, PREPARED_FILE, *LISTS.values())
 _SCAN_BUFFER_BYTES = 1 << 16  # of a tar file, read at once for its headers
+_REPAIR = "write the index again with 'prepare index', and upload it with the tar files"
+_LONGEST_NAME = 100  # bytes of a name in a member's header; another header may have a longer one
 _GIGABYTE = 1 << 30
 Range = tuple[str, int, int]  # tar file, offset, size
 
@@ -78,6 +81,17 @@ def _open_published(cache_folder: Path, split_files: SplitFiles) -> tuple[PathIn
     if map_verified(locations_file).shape != (len(index), 2):
         raise DamagedCacheError(f"{locations_file} does not belong to {index_file}")
     return index, str(locations_file)
+
+
+def _is_header_of(header: bytes, path: str, size: int) -> bool:
+    """Return whether a block of a tar file is the header of a member with the last part of ``path`` as its name."""
+    try:
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    name = os.path.basename(path)
+    has_name = len(member.name) < _LONGEST_NAME and member.name.isascii() and name.isascii()
+    return member.size == size and (not has_name or os.path.basename(member.name) == name)
 
 
 class RemoteTars:
@@ -137,7 +151,7 @@ class RemoteTars:
         """Return the published index of ``split`` and its file of locations, fetched if ``cache_folder`` lacks them.
 
         Raises:
-            UserError: the tar files have other sizes, or the index cannot be read.
+            UserError: the index is of other tar files, or cannot be read.
         """
         if self._published is None:
             return None
@@ -146,18 +160,56 @@ class RemoteTars:
         for shard, size in split_files.shards.items():
             if self._files[shard].size != size:
                 raise UserError(
-                    f"{self.root}/{shard} has {self._files[shard].size:,} bytes, in {INDEX_FILE} {size:,}: write the "
-                    "index again with 'prepare index', and upload it with the tar files"
+                    f"{self.root}/{shard} has {self._files[shard].size:,} bytes, in {INDEX_FILE} {size:,}: {_REPAIR}"
                 )
+        self._require_known_tags(list(split_files.shards), Path(cache_folder, f"{split_files.index}.tags.json"))
         try:
-            return _open_published(cache_folder, split_files)
+            published = _open_published(cache_folder, split_files)
         except (UserError, DamagedCacheError):  # not fetched yet
-            for name in (split_files.index, split_files.locations):
-                self._fetch(name, Path(cache_folder, os.path.basename(name)))
+            published = self._fetch_published(cache_folder, split_files)
+        self._require_members(list(split_files.shards), *published)
+        return published
+
+    def _fetch_published(self, cache_folder: Path, split_files: SplitFiles) -> tuple[PathIndex, str]:
+        for name in (split_files.index, split_files.locations):
+            self._fetch(name, Path(cache_folder, os.path.basename(name)))
         try:
             return _open_published(cache_folder, split_files)
         except DamagedCacheError as error:
             raise UserError(f"{error}: write it again with 'prepare index', and upload it") from error
+
+    def _require_known_tags(self, shards: Sequence[str], path: Path) -> None:
+        """Require that the tags are those with which this index was first read, or note them in the file ``path``."""
+        tags = {shard: self._files[shard].tag for shard in shards}
+        if not path.exists():
+            self._write(path, json.dumps(tags).encode("ascii"))
+            return
+        known = read_json(path)
+        for shard, tag in tags.items():
+            if known.get(shard) != tag:
+                raise UserError(
+                    f"{self.root}/{shard} has changed since its index was first read: its tag is {tag or 'none'}, then "
+                    f"{known.get(shard) or 'none'}: {_REPAIR} (if it was only uploaded again, remove {path})"
+                )
+
+    def _require_members(self, shards: Sequence[str], index: PathIndex, locations_file: str) -> None:
+        """Require that the first and the last image of each tar file are where the index says."""
+        locations = map_verified(Path(locations_file))
+        firsts = [0, *(np.flatnonzero(np.diff(locations[:, 0]) <= 0) + 1).tolist()]
+        rows = sorted({*firsts, *(first - 1 for first in firsts[1:]), len(index) - 1})
+        found = [(index.path(row), *locations[row].tolist()) for row in rows]
+        owners = [next(shard for shard in shards if path.startswith(f"{shard}/")) for path, _, _ in found]
+        headers = self._remote.read_ranges(
+            [
+                RangeRequest(shard, self._files[shard], offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
+                for shard, (_, offset, _) in zip(owners, found, strict=True)
+            ]
+        )
+        for header, (path, offset, size) in zip(headers, found, strict=True):
+            if not _is_header_of(header, path, size):
+                raise UserError(
+                    f"{self.root}/{path} is not at byte {offset:,} of its tar file, as {INDEX_FILE} says: {_REPAIR}"
+                )
 
     def stamps(self, shards: Sequence[str]) -> list[str]:
         """Return size and tag of each tar file.
@@ -215,7 +267,7 @@ class RemoteTars:
         problem: Exception | None = None
         try:
             names = set(self._list(""))
-        except (FileNotFoundError, UserError) as error:
+        except FileNotFoundError as error:
             names, problem = {INDEX_FILE}, error  # a server may send files and no listings
         for name in _LISTS:
             if name in names:
@@ -229,9 +281,8 @@ class RemoteTars:
         except (FileNotFoundError, UserError) as error:
             if problem is None:
                 raise
-            reason = f"{self.root}/ cannot be listed: it does not exist" if isinstance(problem, OSError) else problem
             raise UserError(
-                f"{reason}, and has no {INDEX_FILE} (see 'prepare index'); check the address and, for S3, the "
+                f"{problem}, and has no {INDEX_FILE} (see 'prepare index'); check the address and, for S3, the "
                 "credentials"
             ) from error
         return parse_index(content, f"{self.root}/{INDEX_FILE}")

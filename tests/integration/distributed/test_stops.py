@@ -89,6 +89,36 @@ def test_a_signal_while_the_process_is_replaced_is_not_lost():
     assert ended.code == STOPPED and len(ended.err.splitlines()) == 1, ended.err
 
 
+@pytest.mark.parametrize("first, code", [("SIGTERM", STOPPED), ("SIGHUP", STOPPED), ("0", 0)])
+def test_signals_at_the_end_of_python_change_nothing(first, code):
+    """Python restores their default actions before it destroys what is left."""
+    work = (
+        "\nclass Late:\n    def __del__(self, kill=os.kill, own=os.getpid(), write=os.write):\n"
+        f"        [kill(own, number) for number in ({int(signal.SIGTERM)}, {int(signal.SIGHUP)})]; write(1, b'late')\n"
+        f"_late = Late(); f = lambda: os.kill(os.getpid(), getattr(signal, {first!r}, 0))\n"
+    )
+    program = f"{START}{work}sys.exit(errors.run_and_report(f, trains=True))"
+    ended = run_command([sys.executable, "-c", program], is_copy=False)  # a copy ends without Python's end
+    assert (ended.code, ended.out) == (code, "late"), ended.err
+
+
+def test_a_second_interrupt_at_the_end_ends_with_its_code():
+    late = "import atexit; stop = lambda: os.kill(os.getpid(), signal.SIGINT); "
+    for number, code in ((1, STOPPED), (2, 130)):
+        work = f"{late}f = lambda: ([atexit.register(stop) for _ in range({number - 1})], stop()); "
+        assert run_program(f"{work}sys.exit(errors.run_and_report(f, trains=True))").code == code
+
+
+def test_after_a_trial_in_a_child_a_second_interrupt_ends_this_process():
+    work = (
+        "from paddlevit_dist.launch import launch_workers, plan_processes\n"
+        "def f():\n    launch_workers(print, ('child',), plan_processes(1), in_child=True)\n    signals.record_only()\n"
+        "    [(os.kill(os.getpid(), signal.SIGINT), sum(range(9))) for _ in 'two']\n"
+    )
+    ended = run_program(f"{work}sys.exit(errors.run_and_report(f, trains=True))")
+    assert (ended.code, ended.err) == (130, "interrupted\n") and ended.out == "child\n"
+
+
 @pytest.mark.parametrize(
     "name, before", [("SIGHUP", ["nohup"]), ("SIGINT", ["sh", "-c", "trap '' INT; exec \"$@\"", "-"])]
 )

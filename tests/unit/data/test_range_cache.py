@@ -111,6 +111,30 @@ def test_racing_writers_and_readers_see_whole_ranges(cache):
     assert wrong == [] and sum(map(os.path.getsize, files(cache))) <= cache.limit_bytes
 
 
+def test_files_of_other_writers_stay(cache, monkeypatch):
+    monkeypatch.setattr(range_cache, "FOLDERS", 1)
+    cache.limit_bytes = 10_000
+    other = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")
+    written, replace = [], os.replace
+
+    def replace_while_another_writes(source, target):
+        if not written:
+            written.append(target)
+            cache.put("second", bytes(3000))  # fits beside the first one
+            cache.put("third", bytes(3000))  # only in the place of the second one
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_while_another_writes)
+    cache.put("first", bytes(6000))
+    assert [len(cache.get(name) or b"") for name in ("first", "second", "third")] == [6000, 0, 3000]
+    with open(other, "wb") as stream:
+        stream.write(bytes(5000))
+    cache.put("fourth", bytes(6000))
+    assert cache.get("fourth") is None and os.path.exists(other)
+    cache.put("fifth", bytes(4000))
+    assert cache.get("fifth") == bytes(4000) and os.path.exists(other)
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write .*below DATA.CACHE_FOLDER") as caught:

@@ -37,8 +37,92 @@ def test_ranges_are_returned_in_order_also_by_a_pickled_copy(server):
     assert set(folder.list_files()) == {"a.bin"} and folder.read("a.bin") == CONTENT
     with pytest.raises(FileNotFoundError):
         folder.read("b.bin")
-    with pytest.raises(UserError, match="b.bin cannot be read: it does not exist"):
+    with pytest.raises(UserError, match="b.bin cannot be read: it does not exist: the server answers 404"):
         folder.examine(["b.bin"])
+
+
+def altered(content_range=None, body=None, code=206, **others):
+    """Return a change of an answer to the range 100-149."""
+
+    def alter(_, headers, content):
+        headers = {**headers, **{name.replace("_", "-"): value for name, value in others.items()}}
+        if content_range is not None:
+            headers["Content-Range"] = content_range
+        return code, {name: value for name, value in headers.items() if value}, content if body is None else body
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    ("alter", "message"),
+    [
+        (
+            altered("bytes 0-49/100000", CONTENT[:50]),
+            "request for bytes 100-149 is of bytes 0-49: the server, or a proxy",
+        ),
+        (altered("bytes 101-150/100000", CONTENT[101:151]), "bytes 100-149 is of bytes 101-150"),
+        (altered("bytes 100-139/100000", CONTENT[100:140]), "bytes 100-149 is of bytes 100-139"),
+        (altered("bytes 100-149/99999"), "has changed since it was opened: 99,999 bytes .* before 100,000"),
+        (altered("bytes 100-149/*"), "sends whole files only"),
+        (altered(""), "sends whole files only"),
+        (altered(code=200), "sends whole files only"),
+        (altered(ETag='"other"'), 'has changed since it was opened: 100,000 bytes with tag "other"'),
+        (altered(ETag=""), "has changed since it was opened: 100,000 bytes with tag none"),
+        (altered(Content_Encoding="gzip"), r"compresses its answer \(gzip\)"),
+        (altered(code=416), "the server answers 416"),
+        (altered(body=CONTENT[100:149]), r"in \d+ attempts within .* s: 49 of 50 bytes arrived"),
+        (altered(body=CONTENT[100:151]), r"in \d+ attempts within .* s: 51 of 50 bytes arrived"),
+    ],
+)
+def test_an_answer_that_is_not_what_was_asked_for_is_refused(alter, message, server):
+    folder = RemoteFolder(server.address("folder with space"), first_pause_seconds=1e-4)
+    [file] = folder.examine(["a.bin"])
+    request = RangeRequest("a.bin", file, 100, 50)
+    assert folder.read_ranges([request]) == [CONTENT[100:150]]
+    server.alter = alter
+    with pytest.raises(UserError, match=message) as caught:
+        folder.read_ranges([request])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda folder: folder.examine(["a.bin"])[0].size == len(CONTENT),
+        lambda folder: folder.read("a.bin") == CONTENT,
+        lambda folder: list(folder.list_files()) == ["a.bin"],
+    ],
+)
+def test_every_request_is_repeated_and_told_once(ask, server, capfd):
+    folder = RemoteFolder(server.address("folder with space"), first_pause_seconds=0.001)
+    for status in (503, 429, 500):
+        server.refusal, server.refusals = status, 4
+        assert ask(folder)
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1 and "answers 503" in told and "are repeated for 0.5 s (not shown again)" in told
+    server.refusals = 9999
+    with pytest.raises(UserError, match=r"cannot be (read|listed) in \d+ attempts within .* s: the server answers 500"):
+        ask(folder)
+
+
+@pytest.mark.parametrize(("status", "meaning"), [(404, "does not exist: "), (403, "does not exist or may"), (410, "")])
+def test_what_is_missing_or_refused_is_asked_for_once(status, meaning, server):
+    folder = RemoteFolder(server.address("folder with space"))
+    server.refusal, server.refusals = status, 9999
+    with pytest.raises(UserError, match=f"a.bin cannot be read: .*{meaning}.*the server answers {status}"):
+        folder.examine(["a.bin"])
+    assert sum(server.requests.values()) == 2  # HEAD, and GET, as some servers refuse the first
+    with pytest.raises(FileNotFoundError, match="cannot be listed"):
+        folder.list_files()
+    with pytest.raises(UserError if status == 410 else FileNotFoundError, match="cannot be read"):
+        folder.read("a.bin")
+
+
+def test_a_server_without_head_is_asked_for_a_byte(server):
+    folder = RemoteFolder(server.address("folder with space"))
+    expected = folder.examine(["a.bin"])
+    server.refused_methods = ("HEAD",)
+    assert folder.examine(["a.bin"]) == expected
 
 
 def test_a_reader_skips_and_reads_as_a_file_does(server):

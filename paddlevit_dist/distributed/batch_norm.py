@@ -141,7 +141,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
 
 
 def _has_many_rows(layer: Any, x: paddle.Tensor) -> bool:
-    """Return whether the CPU's kernel would add so many values in float32 that statistics lose digits."""
+    """Return whether statistics would lose digits, because the CPU's kernel adds too many values in float32."""
     if not paddle.in_dynamic_mode() or not x.place.is_cpu_place() or x.dtype == paddle.float64:
         return False
     if layer._channels_last or x.ndim == 2:

@@ -117,7 +117,7 @@ class IntensityConfig(NamedTuple):
 
 
 def _pair(numbers: Sequence[float], channel: int) -> tuple[float, float]:
-    """Return the two numbers of a channel: its own, or those of all channels."""
+    """Return the two numbers of a channel: its own, or the ones for all channels."""
     first = 2 * channel if len(numbers) > 2 else 0
     return numbers[first], numbers[first + 1]
 

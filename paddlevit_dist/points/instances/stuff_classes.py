@@ -27,7 +27,7 @@ def find_instance_classes(class_names: Sequence[str], stuff: Sequence[str] | Non
     known = shorten(", ".join(class_names), 200)
     if unknown and stuff is None:
         raise UserError(
-            f"{_KEY} is not set, and the classes ({known}) are not those of a known dataset: name the classes without "
+            f"{_KEY} is not set, and the classes ({known}) are not a known dataset's: name the classes without "
             "instances, or set it to [] if all have instances"
         )
     if unknown:

@@ -140,9 +140,10 @@ class VolumeMetrics(PerSampleMetrics):
         text = f"Dice {values['Dice']:.4f}{self.format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
         if any(name in values for name in _DISTANCES):
             text += f" assd {values.get('assd_mm', np.nan):.3f} mm hd95 {values.get('hd95_mm', np.nan):.3f} mm"
-        missed = [f"{name} in {values[key]}" for name in self.names if values.get(key := f"missed {name}")]
+        counts = {name: values.get(f"missed {name}", 0) for name in self.names}
+        missed = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
         absent = [name for name in self.names if f"Dice {name}" not in values]
-        text += f"; only labeled or only predicted: {', '.join(missed)} volumes" if missed else ""
+        text += f"; volumes where a class is only labeled or only predicted: {missed}" if missed else ""
         return text + (f"; neither labeled nor predicted: {', '.join(absent)}" if absent else "")
 
 

@@ -286,7 +286,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     share = np.mean([2 * own / (own + 40 * 48 * 48) for own in (record[2, 5] for _, record in records)])
     assert values["Dice brain"] == pytest.approx(share) and values["missed"] == 6 and len(volumes.rows) == 2
     assert values["missed brain"] == 0 and values["missed bone"] == 2  # every voxel of both volumes is "brain"
-    assert "only labeled or only predicted: soft tissue in 2, bone in 2, eyes in 2 volumes" in metrics.summary(values)
+    assert "a class is only labeled or only predicted: soft tissue 2, bone 2, eyes 2" in metrics.summary(values)
     assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
     drawn, caption = task.visualize_eval_samples(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50

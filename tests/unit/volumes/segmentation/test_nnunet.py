@@ -163,7 +163,7 @@ def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
     keys = plan_intensities(names, found)
     assert keys["NORMALIZE"] == ["ct", "none", "ct", "min_max", "z_score"]
     assert keys["INTENSITY_WINDOW"] == [100, 300, 0, 1, 1000, 3000, 0, 1, 0, 1]
-    assert keys["INTENSITY_MEAN_STD"][4:6] == [10 * value for value in keys["INTENSITY_MEAN_STD"][:2]]
+    assert keys["INTENSITY_MEAN_STD"][4:6] == pytest.approx([10 * value for value in keys["INTENSITY_MEAN_STD"][:2]])
     assert keys["INTENSITY_MEAN_STD"][0] == pytest.approx((2 * 100 + 1.2 * 300) / 3.2, rel=0.03)
     lines = list(fingerprint(dataset))
     assert "class c: in none of 2 volumes: a network cannot learn it from them" in lines

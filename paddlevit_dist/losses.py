@@ -12,7 +12,7 @@ import paddle
 import paddle.nn.functional as F
 
 from . import extension
-from .runtime.autocast import as_dtype
+from .runtime.autocast import as_dtype, widen_for_sum
 from .runtime.transfers import constant, is_on_gpu, read, to_device
 
 
@@ -188,7 +188,9 @@ def dice_losses(
     correct = paddle.take_along_axis(probabilities, indices.unsqueeze(1), axis=1).squeeze(1) * mask  # of the label
     places = indices + classes * paddle.arange(rows).unsqueeze(1)
     overlap, truth = _sum_by_class(places, (correct, mask), rows, classes)
-    predicted = paddle.matmul(probabilities, mask.unsqueeze(2)).squeeze(2)  # (rows, classes), without a copy
+    factors = widen_for_sum(mask, mask.shape[1])
+    predicted = paddle.matmul(as_dtype(probabilities, factors.dtype), factors.unsqueeze(2)).squeeze(2)
+    predicted = as_dtype(predicted, mask.dtype)  # (rows, classes)
     return _dice(overlap[:, first:], truth[:, first:], predicted[:, first:])
 
 
@@ -212,15 +214,19 @@ def scene_dice_losses(
     places = paddle.where(valid, indices + classes * scenes, paddle.zeros_like(indices))
     overlap, truth = _sum_by_class(places, (correct, mask), num_scenes, classes)
     membership = (scenes.unsqueeze(0) == paddle.arange(num_scenes).unsqueeze(1)).astype("float32") * mask
-    return _dice(overlap, truth, paddle.matmul(membership, probabilities))
+    membership = widen_for_sum(membership, membership.shape[1])
+    predicted = paddle.matmul(membership, as_dtype(probabilities, membership.dtype))
+    return _dice(overlap, truth, as_dtype(predicted, mask.dtype))
 
 
 def _sum_by_class(
     places: paddle.Tensor, columns: Sequence[paddle.Tensor], rows: int, classes: int
 ) -> list[paddle.Tensor]:
     """Sum each column by row and class, (rows, classes); ``places`` are row * classes + class."""
-    zeros, indices = paddle.zeros([rows * classes]), places.reshape([-1, 1])
-    return [paddle.scatter_nd_add(zeros, indices, column.reshape([-1])).reshape([rows, classes]) for column in columns]
+    flat, indices = [column.reshape([-1]) for column in columns], places.reshape([-1, 1])
+    wide = [widen_for_sum(column, column.shape[0]) for column in flat]
+    sums = [paddle.scatter_nd_add(paddle.zeros([rows * classes], column.dtype), indices, column) for column in wide]
+    return [total.reshape([rows, classes]).astype(flat[0].dtype) for total in sums]
 
 
 def _dice(
@@ -259,7 +265,9 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
     steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]], axis=0)
     present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
-    return ((errors * steps).sum(axis=0) * present).sum(), present.sum()
+    products = errors * steps
+    sums = as_dtype(widen_for_sum(products, products.shape[0]).sum(axis=0), products.dtype)
+    return (sums * present).sum(), present.sum()
 
 
 def row_lovasz_softmax(

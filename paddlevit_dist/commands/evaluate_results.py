@@ -5,6 +5,7 @@
 
 import argparse
 import contextlib
+import functools
 import os
 import sys
 from argparse import Namespace
@@ -157,9 +158,10 @@ def run_scenes(words: list[str]) -> None:
 @contextlib.contextmanager
 def load_scene_truth(options: Namespace) -> Iterator[Any]:
     """Yield the ground truth of the scenes, a ``scored_scenes.SceneGroundTruth``."""
-    from ..points.data.scannet_classes import CLASS_NAMES, STUFF_CLASSES
+    from ..points.data.scannet_classes import CLASS_NAMES
     from ..points.data.scene_store import CLASSES_FILE
     from ..points.data.scenes import SceneDataset, looks_raw
+    from ..points.instances.stuff_classes import find_instance_classes
     from ..points.scored_scenes import SceneGroundTruth
     from ..settings import default_config
     from ..tasks.dataset import dataset_class
@@ -175,7 +177,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         if not sources or not sources[0].labeled:
             raise UserError(f"{folder} has no labeled scenes of {options.split}; it has {', '.join(splits)}")
         names = [scene.name for scene in sources]
-        things = [number for number, name in enumerate(CLASS_NAMES) if name not in STUFF_CLASSES]
+        things = functools.partial(find_instance_classes, CLASS_NAMES, None)
         yield SceneGroundTruth(names, map(reader.read, sources), names, list(CLASS_NAMES), things, folder)
         return
     if options.list:
@@ -185,7 +187,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         scene_names = [dataset.read(index).name for index in range(len(dataset))]  # scenes may not fit in memory
         names = list(dataset.class_names or ())
         points = values.POINTS if "INSTANCES" in values.POINTS else default_config("pointgroup").POINTS
-        things = [number for number, name in enumerate(names) if name not in points.INSTANCES.STUFF_CLASSES]
+        things = functools.partial(find_instance_classes, names, points.INSTANCES.STUFF_CLASSES)
         identities = list(map(dataset.identity, range(len(dataset))))
         scenes, source = map(dataset.read, range(len(dataset))), str(origin)
         yield SceneGroundTruth(scene_names, scenes, identities, names, things, source, origin)

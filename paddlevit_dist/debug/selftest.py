@@ -314,6 +314,8 @@ _COMMON = {
     "TRAIN.OPTIMIZER.NAME": "SGD",
     "TRAIN.BATCH_NORM": "sync",
     "TRAIN.TF32": False,
+    "TRAIN.WARMUP_STEPS": None,  # every update has TRAIN.BASE_LR, also if the data are too few for the warm-up
+    "TRAIN.WARMUP_EPOCHS": 0.0,
     "MODEL.RESUME": None,
     "AMP": False,
 }

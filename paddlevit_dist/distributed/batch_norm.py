@@ -25,9 +25,28 @@ _PADDLE_BATCH_NORMS = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.B
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
 _CONVERTIBLE = (*_PADDLE_BATCH_NORMS, paddle.nn.BatchNorm)
 _CONVERTIBLE_FORWARDS = {kind.forward for kind in _CONVERTIBLE}
+# CPU kernels add in float32, rows one after the other and positions of an image in several lanes. If most values are
+# equal, all roundings have one direction: 131,072 positions cost 3e-5 of the mean and 3e-4 of the variance, as many
+# rows ten times that. Beyond these numbers, statistics are computed in float64, as in PyTorch.
+_MOST_ROWS, _MOST_POSITIONS = 2048, 16_384
 
 
-class DistributedBatchNorm(paddle.nn.Layer):
+class _FormattedLayer:
+    """Mixin for layers with a data format."""
+
+    _data_format: str
+
+    @property
+    def _channels_last(self) -> bool:
+        layout = getattr(self, "_data_layout", "") or self._data_format  # _data_layout: of paddle.nn.BatchNorm
+        return layout.endswith("C") and len(layout) > 2
+
+    def _find_format(self, x: paddle.Tensor) -> str:
+        middle = {2: "", 3: "L", 4: "HW", 5: "DHW"}[x.ndim]
+        return f"N{middle}C" if self._channels_last or x.ndim == 2 else f"NC{middle}"
+
+
+class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
     """Batch normalization (Ioffe and Szegedy, 2015, arXiv 1502.03167) over the rows of this process, or of all ranks.
 
     Input and output: float32, float64, float16 or bfloat16, (rows, channels) or (batch, channels, ...), or channels
@@ -87,6 +106,8 @@ class DistributedBatchNorm(paddle.nn.Layer):
             return _NormalizeFunction.apply(x, self.weight, self.bias, self, exchanges)
         if not _size(x):  # kernels reject empty tensors
             return x
+        if uses_batch and _has_many_rows(self, x):
+            return _normalize_in_double(self, x)
         with _kernel_variance(self, x) as variance:
             return F.batch_norm(
                 x,
@@ -99,15 +120,6 @@ class DistributedBatchNorm(paddle.nn.Layer):
                 epsilon=self._epsilon,
                 data_format=self._find_format(x),
             )
-
-    @property
-    def _channels_last(self) -> bool:
-        layout = getattr(self, "_data_layout", "") or self._data_format  # _data_layout: of paddle.nn.BatchNorm
-        return layout.endswith("C") and len(layout) > 2
-
-    def _find_format(self, x: paddle.Tensor) -> str:
-        middle = {2: "", 3: "L", 4: "HW", 5: "DHW"}[x.ndim]
-        return f"N{middle}C" if self._channels_last or x.ndim == 2 else f"NC{middle}"
 
     def _flat(self, x: paddle.Tensor) -> paddle.Tensor:
         """Reshape to (rows, channels) or (batch, channels, positions)."""
@@ -128,11 +140,41 @@ class DistributedBatchNorm(paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
+def _has_many_rows(layer: Any, x: paddle.Tensor) -> bool:
+    """Return whether statistics would lose digits, because the CPU's kernel adds too many values in float32."""
+    if not paddle.in_dynamic_mode() or not x.place.is_cpu_place() or x.dtype == paddle.float64:
+        return False
+    if layer._channels_last or x.ndim == 2:
+        return _size(x) > _MOST_ROWS * layer._mean.shape[0]
+    return math.prod(x.shape[2:]) > _MOST_POSITIONS
+
+
+def _normalize_in_double(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
+    """Normalize ``x`` by its own rows as Paddle's kernel does, in float64, and update the running statistics."""
+    with paddle.amp.auto_cast(enable=False), _kernel_variance(layer, x) as kernel_variance:
+        mean, variance = (value.detach().astype("float64") for value in (layer._mean, kernel_variance))
+        weight, bias = (None if value is None else value.astype("float64") for value in (layer.weight, layer.bias))
+        normalized = F.batch_norm(
+            x.astype("float64"),
+            mean,
+            variance,
+            weight,
+            bias,
+            training=True,
+            momentum=layer._momentum,
+            epsilon=layer._epsilon,
+            data_format=layer._find_format(x),
+        )
+        paddle.assign(mean.astype(layer._mean.dtype), output=layer._mean)
+        paddle.assign(variance.astype(kernel_variance.dtype), output=kernel_variance)
+        return normalized.astype(x.dtype)
+
+
 _MIN_ROWS_WITHOUT_CUDNN = 131_070  # CUDNN_PER_ACTIVATION_THRESHOLD in Paddle's sources
 _BATCH_NORMS = (*_CONVERTIBLE, DistributedBatchNorm)
 
 
-class _UnbiasedVariance:
+class _UnbiasedVariance(_FormattedLayer):
     """Mixin for Paddle's layers whose running variance divides by rows - 1, as in PyTorch."""
 
     @paddle.jit.not_to_static
@@ -140,6 +182,10 @@ class _UnbiasedVariance:
         """Run the layer's forward pass with a scaled running variance."""
         parameters = self._parameters  # type: ignore[attr-defined]
         running = parameters["_variance"]
+        layer: Any = self
+        if layer.training and not layer._use_global_stats and _has_many_rows(layer, x):
+            normalized, act = _normalize_in_double(layer, x), getattr(layer, "_act", None)
+            return normalized if act is None else getattr(F, act)(normalized)
         with _kernel_variance(self, x) as parameters["_variance"]:
             try:
                 return super().forward(x)  # type: ignore[misc]
@@ -249,8 +295,10 @@ def _divides_by_rows() -> bool:
 def moments_by_kernel(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Compute mean and sum of squared deviations per channel with the CPU's batch norm kernel, for two or more rows.
 
-    With momentum 0, the kernel returns the batch's statistics, in a tenth of the time of reductions.
+    With momentum 0, the kernel returns the batch's statistics, in a tenth of the time of reductions. Many rows are
+    added in float64.
     """
+    x = _widen(x)
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
     F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
@@ -331,11 +379,18 @@ def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
     """Sum over all axes except the channels of (rows, channels) or (batch, channels, positions)."""
     if not x.place.is_cpu_place():
         return x.sum(axis=0 if x.ndim == 2 else [0, 2])
+    x = _widen(x)
     # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU could round the factors to TF32.)
     if x.ndim == 3:
         ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
         x = paddle.matmul(x.reshape([-1, x.shape[2]]), ones).reshape([x.shape[0], x.shape[1]])
     return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).reshape([x.shape[1]])
+
+
+def _widen(x: paddle.Tensor) -> paddle.Tensor:
+    """Return (rows, channels) or (batch, channels, positions) in float64 if a CPU would add too many in float32."""
+    is_large = x.shape[0] > _MOST_ROWS if x.ndim == 2 else x.shape[2] > _MOST_POSITIONS
+    return x.astype("float64") if is_large else x
 
 
 def _size(x: paddle.Tensor) -> int:

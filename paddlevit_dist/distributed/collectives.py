@@ -65,8 +65,8 @@ def reduce_dict(values: dict[Any, Any], average: bool = True) -> dict[Any, Any]:
             samples, reduce sums and counts with ``average=False`` and divide once.
 
     Returns:
-        A new dictionary, equal on every rank, with the same names in the same order and the same shapes. Sums keep
-        their dtype (int64 is exact; bool counts in int64), averages of integers are float64. Numbers stay numbers,
+        A new dictionary, equal on every rank, with the same names in the same order and the same shapes. Sums of floats
+        keep their dtype, sums of integers and bool are int64, averages of these are float64. Numbers stay numbers,
         arrays stay arrays, and tensors stay tensors.
 
     Raises:
@@ -252,11 +252,10 @@ class _ValueSignature(NamedTuple):
         if self.kind == "number":
             return total / count if average else total
         is_integer = self.dtype in _INTEGERS
-        dtype = "int64" if self.dtype == "bool" else self.dtype
+        dtype = "int64" if is_integer else self.dtype
         if average:
             dtype = "float64" if is_integer else self.dtype
-            carrier = "float64" if is_integer else None
-            total = (total.astype(carrier) if carrier else total) / count
+            total = (total.astype("float64") if is_integer else total) / count
         if self.kind == "array":
             total = total.numpy() if isinstance(total, paddle.Tensor) else np.asarray(total)
             return total.reshape(self.shape).astype(dtype)

@@ -1,7 +1,7 @@
 """Scores of predictions in ScanNet's submission format: a class number for each vertex, or instances as masks."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ class SceneGroundTruth(NamedTuple):
         read: yields the scenes, in this order.
         identities: identities of the scenes in a run's table.
         class_names: names of all classes.
-        instance_classes: numbers of the classes that have instances.
+        find_instance_classes: returns the numbers of the classes that have instances; an error if they are unknown.
         source: origin of the truth for messages.
         origin: its dataset.
     """
@@ -33,7 +33,7 @@ class SceneGroundTruth(NamedTuple):
     read: Iterator[Scene]
     identities: Sequence[str]
     class_names: list[str]
-    instance_classes: list[int]
+    find_instance_classes: Callable[[], list[int]]
     source: str
     origin: ResultSource = UNKNOWN
 
@@ -87,7 +87,7 @@ def _score_classes(
 ) -> ScoreReport:
     number, rows = len(truth.class_names), []
     for scene in scenes:
-        predicted = _read_labels(files, f"{scene.name}.txt", len(scene.semantic), label_by_number, unknown)
+        predicted = _read_labels(files, f"{scene.name}.txt", scene, label_by_number, unknown)
         true = scene.semantic.astype(np.int64)
         labeled = (true >= 0) & (true < number)
         true, predicted = true[labeled], predicted[labeled]
@@ -121,9 +121,10 @@ def _require_labels(true: np.ndarray, truth: SceneGroundTruth) -> None:
 
 
 def _read_labels(
-    files: SubmissionFiles, name: str, vertices: int, label_by_number: dict[int, int], unknown: Counter[int]
+    files: SubmissionFiles, name: str, scene: Scene, label_by_number: dict[int, int], unknown: Counter[int]
 ) -> np.ndarray:
-    """Return the class of each vertex, int64 (vertices,), -1 for an unknown number."""
+    """Return the class of each point of the scene, int64 (points,), -1 for an unknown number."""
+    vertices = len(scene.semantic) + len(scene.skipped_rows)
     try:
         lines = split_lines(files.read(name, 16 * vertices + MAX_LINE_BYTES))
     except ValueError as error:
@@ -131,7 +132,9 @@ def _read_labels(
     if len(lines) != vertices:
         raise UserError(f"{files.path}: {name} has {len(lines):,} lines, but the scene has {vertices:,} vertices")
     classes: dict[bytes, int] = {}
-    for line, count in Counter(lines).items():
+    skipped = set(map(int, scene.skipped_rows))
+    kept = [line for row, line in enumerate(lines) if row not in skipped]
+    for line, count in Counter(kept).items():
         try:
             number = int(line)
         except ValueError:
@@ -140,7 +143,7 @@ def _read_labels(
         classes[line] = label_by_number.get(number, -1)
         if number not in label_by_number:
             unknown[number] += count
-    return np.array([classes[line] for line in lines], np.int64)
+    return np.array([classes[line] for line in kept], np.int64)
 
 
 def _score_instances(
@@ -152,14 +155,13 @@ def _score_instances(
 ) -> ScoreReport:
     from .instances.metrics import IOU_THRESHOLDS, MIN_INSTANCE_POINTS, InstanceMetrics, InstancePrediction
 
-    metrics, number = InstanceMetrics(truth.class_names, truth.instance_classes), len(truth.class_names)
+    instance_classes, number = truth.find_instance_classes(), len(truth.class_names)
+    metrics = InstanceMetrics(truth.class_names, instance_classes)
     true, num_found = [], 0
     for scene in scenes:
         predictions = [
             InstancePrediction(label, confidence, points)
-            for label, confidence, points in _read_masks(
-                files, f"{scene.name}.txt", len(scene.semantic), label_by_number, unknown
-            )
+            for label, confidence, points in _read_masks(files, f"{scene.name}.txt", scene, label_by_number, unknown)
         ]
         num_found += len(predictions)
         metrics.update_instances(scene.semantic, scene.instance, predictions)
@@ -179,7 +181,7 @@ def _score_instances(
         classes=truth.class_names,
         protocol=[
             f"AP: ScanNet's, mean of IoU {IOU_THRESHOLDS[:-1].min():.2f} to {IOU_THRESHOLDS[:-1].max():.2f} and of the "
-            f"{len(truth.instance_classes)} classes with instances, where they occur, over all scenes",
+            f"{len(instance_classes)} classes with instances, where they occur, over all scenes",
             f"instances of fewer than {MIN_INSTANCE_POINTS} vertices do not count, true or predicted",
         ],
         notices=[] if num_found else [f"{files.path}: no instance in any file: every AP is 0"],
@@ -191,10 +193,10 @@ def _score_instances(
 
 
 def _read_masks(
-    files: SubmissionFiles, name: str, vertices: int, label_by_number: dict[int, int], unknown: Counter[int]
+    files: SubmissionFiles, name: str, scene: Scene, label_by_number: dict[int, int], unknown: Counter[int]
 ) -> Iterator[tuple[int, float, np.ndarray]]:
-    """Yield class, confidence and vertex indices of each instance of a scene."""
-    where = f"{files.path}: {name}"
+    """Yield class, confidence and point indices of each instance of a scene."""
+    where, vertices = f"{files.path}: {name}", len(scene.semantic) + len(scene.skipped_rows)
     try:
         lines = split_lines(files.read(name, MAX_INSTANCES * MAX_LINE_BYTES))
     except ValueError as error:
@@ -223,7 +225,9 @@ def _read_masks(
             message = f"{len(marks):,} lines, but the scene has {vertices:,} vertices"
             message = message if len(marks) != vertices else "something other than 0 and 1"
             raise UserError(f"{files.path}: {file} has {message}; expected a 0 or 1 for each vertex")
-        yield label_by_number[label_number], score, np.flatnonzero(np.frombuffer(b"".join(marks), np.uint8) == ord("1"))
+        is_inside = np.frombuffer(b"".join(marks), np.uint8) == ord("1")
+        is_inside = np.delete(is_inside, np.array(scene.skipped_rows, np.int64))
+        yield label_by_number[label_number], score, np.flatnonzero(is_inside)
 
 
 def _quote(text: bytes) -> str:

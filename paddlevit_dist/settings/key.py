@@ -48,6 +48,7 @@ _short.maxlist = _short.maxtuple = _short.maxdict = 8
 _short.maxlevel = 3
 
 
+_LIST_ITEM = re.compile(r"""(\s*'(?:[^']|'')*'\s*|\s*"[^"]*"\s*|[^,]*),""")  # a comma in quotes is part of it
 _LARGEST = 2**31 - 1  # the limit of libraries, where a key has none
 
 
@@ -209,7 +210,7 @@ class Key:
             if (inner[:1], inner[-1:]) in (("(", ")"), ("[", "]")):
                 inner = inner[1:-1].strip()
             inner = inner.removesuffix(",")
-            return [item.strip() for item in inner.split(",")] if inner else []
+            return [_unquote(match[1].strip()) for match in _LIST_ITEM.finditer(f"{inner},")] if inner else []
         if isinstance(value, (list, tuple)):
             return list(value)
         return [value]
@@ -228,6 +229,13 @@ class Key:
         if self.kind == "int" and not has_limit and abs(parsed) > _LARGEST:
             raise OutOfRange(f"numbers beyond {_LARGEST} are not supported")
         return parsed
+
+
+def _unquote(item: str) -> str:
+    """Return a list's item without the quotes of YAML and Python; others are part of the item."""
+    if len(item) < 2 or item[0] not in "'\"" or item[-1] != item[0]:
+        return item
+    return item[1:-1].replace("''", "'") if item[0] == "'" else item[1:-1]
 
 
 def show(value: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from ..tasks.dataset import Dataset, require_split
 from .dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
 from .geometry import VolumeGeometry, rotation
-from .store import DecodedVolume, moments
+from .store import DecodedVolume, extremes, moments
 
 NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
 MIRROR_PAIRS = ["ear_left:ear_right", "eye_left:eye_right"]
@@ -54,7 +54,8 @@ class PhantomVolume(NamedTuple):
     @property
     def decoded(self) -> DecodedVolume:
         """The volume in the form that a store returns."""
-        return DecodedVolume(self.voxels, self.geometry, (-1000.0, 1000.0), moments(self.voxels))
+        window = (-1000.0, 1000.0)
+        return DecodedVolume(self.voxels, self.geometry, window, moments(self.voxels), extremes(self.voxels))
 
 
 class PhantomHead(NamedTuple):

@@ -85,7 +85,7 @@ def read_header(path: str, max_voxels: int = MAX_VOXELS) -> VolumeHeader:
     return _header(file, _open(file), max_voxels)
 
 
-def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, VolumeHeader]:
+def read_volume(path: str, max_voxels: int = MAX_VOXELS, are_labels: bool = False) -> tuple[np.ndarray, VolumeHeader]:
     """Read the voxels (depth, height, width), in the file's dtype, and the header.
 
     Raises:
@@ -100,10 +100,10 @@ def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> tuple[np.ndarray, Vo
     if array.dtype.kind == "f":
         bad = int(array.size - np.isfinite(array).sum())
         if bad:
-            raise UserError(
-                f"{file}: {bad:,} of {array.size:,} voxels are not finite; replace them, e.g. by the intensity of "
-                "air (numpy.nan_to_num)"
-            )
+            advice = "replace them, e.g. by the intensity of air (numpy.nan_to_num)"
+            if are_labels:
+                advice = "NaN is not a label: give them one, e.g. 0 for the background (numpy.nan_to_num)"
+            raise UserError(f"{file}: {bad:,} of {array.size:,} voxels are not finite; {advice}")
     return array, header
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ..settings.every_run import RunSettings
-from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Pair, Section, Triple, key, rows
+from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Section, Triple, key, rows
 from ..settings.table import ConfigView, IgnoredKeys, KeyTable
 
 MAX_VOXELS = 1 << 30  # 1,024 along each axis
@@ -35,22 +35,24 @@ class VolumeSection(Section):
         AT_LEAST_1,
         effect="neutral",
     )
-    NORMALIZE: list[Literal["percentiles", "ct", "z_score", "none"]] = key(
+    NORMALIZE: list[Literal["percentiles", "min_max", "ct", "z_score", "none"]] = key(
         ["percentiles"],
         "scaling of intensities, one value for all channels or one for each: percentiles (0.5 and 99.5 of "
-        "each volume, or INTENSITY_WINDOW, become 0 and 1), ct (clip to INTENSITY_WINDOW, then INTENSITY_MEAN_STD "
-        "become 0 and 1), z_score (mean and deviation of each volume become 0 and 1: of nonzero voxels if the boxes "
-        "around them are below 75 % of the training volumes, else of the box), none",
+        "each volume, or INTENSITY_WINDOW, become 0 and 1), min_max (smallest and largest intensity of each volume "
+        "become 0 and 1), ct (clip to INTENSITY_WINDOW, then INTENSITY_MEAN_STD become 0 and 1), z_score (mean and "
+        "deviation of each volume become 0 and 1: of nonzero voxels if the boxes around them are below 75 % of the "
+        "training volumes, else of the box), none",
     )
-    INTENSITY_WINDOW: Pair[float] | None = key(
+    INTENSITY_WINDOW: list[float] | None = key(
         None,
-        "NORMALIZE percentiles: intensities that become 0 and 1; None: percentiles 0.5 and 99.5 of each volume. "
-        "NORMALIZE ct: the smallest and the largest intensity",
+        "two numbers for all channels, or two for each channel in order. NORMALIZE percentiles: intensities that "
+        "become 0 and 1; None: percentiles 0.5 and 99.5 of each volume. NORMALIZE ct: the smallest and the largest "
+        "intensity",
     )
-    INTENSITY_MEAN_STD: Pair[float] | None = key(
+    INTENSITY_MEAN_STD: list[float] | None = key(
         None,
-        "NORMALIZE ct: mean and deviation of intensities within the labels of the training volumes; None: middle and "
-        "half width of INTENSITY_WINDOW",
+        "two numbers for all channels, or two for each channel in order. NORMALIZE ct: mean and deviation of "
+        "intensities within the labels of the training volumes; None: middle and half width of INTENSITY_WINDOW",
     )
     ROTATION_DEGREES: float = key(
         0.0, "training: largest rotation about each axis, degrees", AT_LEAST_0, training_only=True

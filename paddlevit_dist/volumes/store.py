@@ -16,7 +16,7 @@ from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
 from .reading import list_parts, read_header, read_volume
 from .settings import MAX_VOXELS
 
-_VERSION = 6  # version of the cached files
+_VERSION = 7  # version of the cached files
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # unchanged dtypes; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to estimate the percentiles
@@ -31,12 +31,14 @@ class DecodedVolume(NamedTuple):
         geometry: geometry of the array.
         window: percentiles 0.5 and 99.5 of the intensities.
         moments: mean and standard deviation of the intensities; the deviation is never 0.
+        extremes: the smallest and the largest intensity.
     """
 
     array: np.ndarray
     geometry: VolumeGeometry
     window: tuple[float, float]
     moments: tuple[float, float] = (0.0, 1.0)
+    extremes: tuple[float, float] = (0.0, 1.0)
 
 
 class DecodedStore:
@@ -74,9 +76,9 @@ class DecodedStore:
         stored, voxels = self._read_kept(file, *(() if is_alone else (within, *channels)))
         low, high = stored["window"]
         mean, deviation = stored["moments"]
-        return DecodedVolume(
-            voxels, VolumeGeometry(voxels.shape, np.array(stored["affine"])), (low, high), (mean, deviation)
-        )
+        least, most = stored["extremes"]
+        geometry = VolumeGeometry(voxels.shape, np.array(stored["affine"]))
+        return DecodedVolume(voxels, geometry, (low, high), (mean, deviation), (least, most))
 
     def _read_kept(self, file: str, *within: str) -> tuple[dict[str, Any], np.ndarray]:
         """Read the facts and the voxels of a decoded volume."""
@@ -108,7 +110,8 @@ class DecodedStore:
         """Read voxels and affine, see ``read_upright``, and further facts to store."""
         region, channels = (within[0], within[1:]) if within else (VOLUME, ())
         decoded = read_decoded(file, self.spacing, self.max_voxels, region, channels)
-        return decoded.array, decoded.geometry.affine, {"window": decoded.window, "moments": decoded.moments}
+        facts = {"window": decoded.window, "moments": decoded.moments, "extremes": decoded.extremes}
+        return decoded.array, decoded.geometry.affine, facts
 
 
 def read_decoded(
@@ -131,9 +134,8 @@ def read_decoded(
         normal = (voxels.astype(np.float32) - np.float32(region_moments[0])) / np.float32(region_moments[1])
         voxels, region_moments = np.where(mask, normal, np.float32(0)), (0.0, 1.0)
     voxels, affine = at_spacing(file, voxels, affine, spacing_mm, max_voxels, are_labels=False)
-    return DecodedVolume(
-        voxels, VolumeGeometry(voxels.shape, affine), percentile_window(voxels), region_moments or moments(voxels)
-    )
+    geometry, found = VolumeGeometry(voxels.shape, affine), region_moments or moments(voxels)
+    return DecodedVolume(voxels, geometry, percentile_window(voxels), found, extremes(voxels))
 
 
 def read_upright(
@@ -170,7 +172,7 @@ def read_stored(
             Otherwise the last digits of each header would decide between two axes that are equally close to a world
             axis.
     """
-    voxels, header = read_volume(file, max_voxels)
+    voxels, header = read_volume(file, max_voxels, to_classes is not None)
     geometry = header.geometry if first is None or first == file else read_header(first, max_voxels).geometry
     return to_canonical(voxels if to_classes is None else to_classes(file, voxels), geometry.affine)
 
@@ -205,6 +207,11 @@ def percentile_window(voxels: np.ndarray) -> tuple[float, float]:
     every = max(1, voxels.size // _SAMPLED_VOXELS)
     low, high = np.percentile(voxels.reshape(-1)[::every].astype(np.float64), _PERCENTILES)
     return float(low), float(high if high > low else low + 1.0)
+
+
+def extremes(voxels: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest intensity."""
+    return float(voxels.min()), float(voxels.max())
 
 
 def moments(voxels: np.ndarray) -> tuple[float, float]:

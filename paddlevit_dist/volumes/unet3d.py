@@ -4,6 +4,7 @@ Source: O. Çiçek et al., 2016, "3D U-Net", arXiv 1606.06650, for the shape of 
 et al., 2016, arXiv 1512.03385, and skip connections are added instead of concatenated.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,16 +12,30 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ..runtime.autocast import as_dtype
+from ..runtime.autocast import as_dtype, widen_for_sum
 from ..runtime.errors import UserError
 from ..tasks.model import Model
 from .settings import VolumeSection
 
 Lengths = tuple[int, int, int]  # along depth, height and width
 _CUBE, _HALF = (3, 3, 3), (2, 2, 2)
-_NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
 Activation = Callable[[paddle.Tensor], paddle.Tensor]
 _ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "leaky_relu": F.leaky_relu}  # the slope below 0 is 0.01
+
+
+class InstanceNorm3D(nn.InstanceNorm3D):
+    """Paddle's instance norm, with sums over many voxels in float64 on CPUs."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Normalize each channel of (batch, channels, depth, height, width)."""
+        wide = widen_for_sum(x, math.prod(x.shape[2:]))
+        if wide is x:
+            return super().forward(x)
+        scale, bias = self.scale.astype(wide.dtype), self.bias.astype(wide.dtype)
+        return F.instance_norm(wide, weight=scale, bias=bias, eps=self._epsilon).astype(x.dtype)
+
+
+_NORMS = {"batch": nn.BatchNorm3D, "instance": InstanceNorm3D}
 
 
 class UNetBlock(nn.Layer):

@@ -1,6 +1,6 @@
 """``Scene``, the type that every point cloud dataset returns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ class Scene(NamedTuple):
     name: str
     offset: tuple[float, float, float] = (0.0, 0.0, 0.0)
     channels: Mapping[str, np.ndarray] = {}
-    skipped_rows: tuple[int, ...] = ()
+    skipped_rows: Sequence[int] | np.ndarray = ()
 
     def to_source_rows(self, values: np.ndarray, fill_value: int = IGNORED) -> np.ndarray:
         """Return values (points, ...) by the rows of the source, with ``fill_value`` for the skipped rows."""

@@ -6,7 +6,9 @@ split.
 Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) |
 semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic. A
 scene with channels has version 3: after the header it has the length of their names, uint32, the names as UTF-8, each
-with a newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns).
+with a newline, and zeros up to a multiple of four bytes; after xyz it has each channel, float32 (points, columns). A
+scene whose source has points without finite coordinates has version 4: the same with any number of channels, but after
+the header first the number of these points, uint32, and before xyz their rows in the source, int64.
 
 The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labeled points and of
 instances, the highest class, whether the mean of the points is the origin, the bounds of xyz, the offset
@@ -31,6 +33,7 @@ from .scene import IGNORED, Scene, channel_width
 MAGIC = b"pdscene\0"
 VERSION = 2  # of scenes without channels
 VERSION_WITH_CHANNELS = 3
+VERSION_WITH_SKIPPED_ROWS = 4
 HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
 HEADER_BYTES = 128
 SUFFIX = ".scene"
@@ -40,8 +43,9 @@ RECORD_FILE = "prepared.json"
 SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
-_LENGTH = struct.Struct("<I")  # of the names of channels
+_LENGTH = struct.Struct("<I")  # of the names of channels, and the number of skipped rows
 _MAX_NAME_BYTES = 1 << 14
+_START_BYTES = HEADER_BYTES + 2 * _LENGTH.size + _MAX_NAME_BYTES
 _CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and meters: float32 means can be off by this much
 _MIN_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely found together in scenes in meters
 _MAX_HEIGHT_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
@@ -63,6 +67,7 @@ class SceneHeader(NamedTuple):
         key: 32 bytes that identify the scene's sources.
         checksum: CRC-32 of the arrays, and of the names of channels.
         channels: names of ``Scene.channels``.
+        num_skipped: rows of the source without a point.
     """
 
     label_bytes: int
@@ -77,13 +82,15 @@ class SceneHeader(NamedTuple):
     key: bytes
     checksum: int
     channels: tuple[str, ...] = ()
+    num_skipped: int = 0
 
     @property
     def file_bytes(self) -> int:
         """Length of the whole file."""
         per_point = 12 + 3 + (2 + self.label_bytes if self.label_bytes else 0)
         per_point += 4 * sum(map(channel_width, self.channels))
-        return HEADER_BYTES + len(_pack_names(self.channels)) + self.num_points * per_point
+        start = HEADER_BYTES + len(_pack_names(self.channels, self.num_skipped)) + 8 * self.num_skipped
+        return start + self.num_points * per_point
 
     @property
     def extent(self) -> float:
@@ -126,8 +133,8 @@ def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_
     """
     _check(path, scene)
     header = build_header(scene, labeled, key)
-    names = _pack_names(header.channels)
-    arrays = [np.ascontiguousarray(scene.xyz, "<f4")]
+    names = _pack_names(header.channels, header.num_skipped)
+    arrays = [np.array(scene.skipped_rows, "<i8"), np.ascontiguousarray(scene.xyz, "<f4")]
     arrays += [np.ascontiguousarray(scene.channels[name], "<f4") for name in header.channels]
     if labeled:
         arrays += [np.asarray(scene.instance, "<i2"), np.asarray(scene.semantic, f"<i{header.label_bytes}")]
@@ -161,6 +168,7 @@ def build_header(scene: Scene, labeled: bool, key: bytes = NO_KEY) -> SceneHeade
         key,
         0,
         tuple(scene.channels),
+        len(scene.skipped_rows),
     )
 
 
@@ -172,7 +180,7 @@ def read_header(path: str | Path) -> SceneHeader:
     """
     try:
         with open_regular(path, "rb") as stream:
-            start = stream.read(HEADER_BYTES + _LENGTH.size + _MAX_NAME_BYTES)
+            start = stream.read(_START_BYTES)
             return _parse(start, os.fstat(stream.fileno()).st_size, str(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
@@ -197,11 +205,16 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
         raise _unreadable(path, error) from error
     except ValueError:  # an empty file cannot be mapped
         content = b""
-    header = _parse(bytes(content[: HEADER_BYTES + _LENGTH.size + _MAX_NAME_BYTES]), len(content), str(path))
+    header = _parse(bytes(content[:_START_BYTES]), len(content), str(path))
     with memoryview(content) as view:
         if verify and zlib.crc32(view[HEADER_BYTES:]) != header.checksum:
             raise UserError(f"scene {path} is damaged: the checksum of its points does not match; {_ADVICE}")
-    number, position = header.num_points, HEADER_BYTES + len(_pack_names(header.channels))
+    number, position = header.num_points, HEADER_BYTES + len(_pack_names(header.channels, header.num_skipped))
+    skipped = np.frombuffer(content, "<i8", header.num_skipped, position)
+    position += skipped.nbytes
+    is_row = (skipped >= 0) & (skipped < number + len(skipped))
+    if not is_row.all() or (np.diff(skipped) <= 0).any():
+        raise UserError(f"scene {path} is damaged: its skipped rows are not ascending rows of the source; {_ADVICE}")
     xyz = np.frombuffer(content, "<f4", 3 * number, position).reshape(number, 3)
     position += 12 * number
     channels = {}
@@ -218,7 +231,7 @@ def read_scene(path: str | Path, name: str, verify: bool = True) -> Scene:
     else:
         semantic = instance = np.full(number, IGNORED, np.int16)
     rgb = np.frombuffer(content, np.uint8, 3 * number, position).reshape(number, 3)
-    return Scene(xyz, rgb, semantic, instance, name, header.offset, channels)
+    return Scene(xyz, rgb, semantic, instance, name, header.offset, channels, skipped)
 
 
 def _is_centered(xyz: np.ndarray) -> bool:
@@ -242,7 +255,7 @@ def _check(path: Path, scene: Scene) -> None:
                 f"scene {path.stem}: {name} of point {row} is not a finite number; repair it, or remove {name} from "
                 "--channels"
             )
-    if len(_pack_names(tuple(scene.channels))) > _MAX_NAME_BYTES:
+    if len(_pack_names(tuple(scene.channels), 0)) > _MAX_NAME_BYTES:
         raise UserError(f"scene {path.stem} has {len(scene.channels):,} channels; choose fewer with --channels")
     for kind, labels in (("class", scene.semantic), ("instance", scene.instance)):
         wrong = (labels > np.iinfo(np.int16).max) | ((labels < 0) & (labels != IGNORED))
@@ -254,27 +267,36 @@ def _check(path: Path, scene: Scene) -> None:
             )
 
 
-def _pack_names(channels: tuple[str, ...]) -> bytes:
-    """Pack the data between header and points, empty without channels."""
-    if not channels:
+def _pack_names(channels: tuple[str, ...], num_skipped: int) -> bytes:
+    """Pack the data between header and skipped rows, empty without channels and without such rows."""
+    if not channels and not num_skipped:
         return b""
     names = "".join(f"{name}\n" for name in channels).encode("utf-8", "surrogateescape")
-    return _LENGTH.pack(len(names)) + names + bytes(-len(names) % 4)
+    count = _LENGTH.pack(num_skipped) if num_skipped else b""
+    return count + _LENGTH.pack(len(names)) + names + bytes(-len(names) % 4)
 
 
-def _parse_names(content: bytes, path: str) -> tuple[str, ...]:
-    """Return the channels of a scene of version 3 from the beginning of its file."""
-    length = _LENGTH.unpack_from(content.ljust(HEADER_BYTES + _LENGTH.size, b"\0"), HEADER_BYTES)[0]
-    names = content[HEADER_BYTES + _LENGTH.size :][:length]
+def _parse_names(content: bytes, path: str, version: int) -> tuple[tuple[str, ...], int]:
+    """Return the channels of a scene and the number of its skipped rows from the beginning of its file."""
+    if version == VERSION:
+        return (), 0
+    content, start, num_skipped = content.ljust(_START_BYTES, b"\0"), HEADER_BYTES, 0
+    if version == VERSION_WITH_SKIPPED_ROWS:
+        num_skipped, start = _LENGTH.unpack_from(content, start)[0], start + _LENGTH.size
+    length = _LENGTH.unpack_from(content, start)[0]
+    names = content[start + _LENGTH.size :][:length]
+    if num_skipped and not length:
+        return (), num_skipped
     if not 0 < length <= _MAX_NAME_BYTES or len(names) < length or not names.endswith(b"\n"):
         raise UserError(f"scene {path} is damaged: the names of its channels are incomplete; {_ADVICE}")
-    return tuple(names.decode("utf-8", "surrogateescape").split("\n")[:-1])
+    return tuple(names.decode("utf-8", "surrogateescape").split("\n")[:-1]), num_skipped
 
 
 def _pack(header: SceneHeader) -> bytes:
     counts = header[:6]  # in the order of the file
     places = *header.low, *header.high, *header.offset
     version = VERSION_WITH_CHANNELS if header.channels else VERSION
+    version = VERSION_WITH_SKIPPED_ROWS if header.num_skipped else version
     fields = HEADER.pack(MAGIC, version, *counts, *places, header.key, header.checksum)
     padded = fields.ljust(HEADER_BYTES - _CHECKSUM.size, b"\0")
     return padded + _CHECKSUM.pack(zlib.crc32(padded))
@@ -290,16 +312,13 @@ def _parse(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
     body = content[: HEADER_BYTES - _CHECKSUM.size]
     checksum = _CHECKSUM.unpack_from(content, len(body))[0]
-    if version not in (
-        VERSION,
-        VERSION_WITH_CHANNELS,
-    ):  # checked first: other versions may store the checksum elsewhere
-        supported = f"versions {VERSION} and {VERSION_WITH_CHANNELS}"
+    if not VERSION <= version <= VERSION_WITH_SKIPPED_ROWS:  # first: others may store the checksum elsewhere
+        supported = f"versions {VERSION} to {VERSION_WITH_SKIPPED_ROWS}"
         raise UserError(f"scene {path} has version {version}, this program reads {supported}; {_ADVICE}")
     if zlib.crc32(body) != checksum:
         raise UserError(f"scene {path} is damaged: the checksum of its header does not match; {_ADVICE}")
     fields = HEADER.unpack_from(content)
-    names = _parse_names(content, path) if version == VERSION_WITH_CHANNELS else ()
+    names, num_skipped = _parse_names(content, path, version)
     label_bytes, num_points, num_labeled, num_instances, highest_class, is_centered = fields[2:8]
     header = SceneHeader(
         label_bytes,
@@ -314,6 +333,7 @@ def _parse(content: bytes, file_bytes: int, path: str) -> SceneHeader:
         key=fields[17],
         checksum=fields[18],
         channels=names,
+        num_skipped=num_skipped,
     )
     if file_bytes != header.file_bytes:
         raise UserError(f"scene {path} is truncated: expected {header.file_bytes} bytes, found {file_bytes}; {_ADVICE}")

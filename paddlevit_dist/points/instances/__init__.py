@@ -1,6 +1,7 @@
 """Instance segmentation of point clouds with PointGroup (L. Jiang et al., CVPR 2020).
 
-- ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``batches``: instance fields of a batch
+- ``task``, ``settings``, ``input``: the task, its keys, its input pipeline; ``batches``: instance fields of a batch;
+  ``stuff_classes``: classes without instances
 - ``pointgroup``: network and losses; ``grouping``: clustering; ``proposals``: scoring and selection
 - ``metrics``: average precision; ``panoptic``: panoptic quality; ``writer``: predictions as files and figures
 """

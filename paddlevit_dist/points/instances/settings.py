@@ -32,8 +32,10 @@ class InstanceSection(Section):
     ] = key(
         [], "modules of the network that are not trained; their batch norms keep their statistics", training_only=True
     )
-    STUFF_CLASSES: list[str] = key(
-        ["wall", "floor"], "classes without instances; names that the dataset does not have are ignored"
+    STUFF_CLASSES: list[str] | None = key(
+        None,
+        "classes without instances; []: all have instances; None: nuScenes's and SemanticKITTI's own for their "
+        "classes, else wall and floor",
     )
     FULL_SCALE: int = key(512, "training: width of the crop's box in voxels", AT_LEAST_1, training_only=True)
     DISTORTION: float = key(

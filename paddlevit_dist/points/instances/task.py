@@ -38,6 +38,7 @@ from .panoptic import InstanceAndPanopticMetrics
 from .pointgroup import GroupingInput, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
 from .settings import InstanceSettings
+from .stuff_classes import find_instance_classes
 from .writer import InstanceRecord, InstanceWriter, draw_instances, instance_layers, precision_table
 
 _ROW = ("instance", "class", "confidence", "points")  # columns of the tables of predictions
@@ -85,7 +86,7 @@ class InstanceSegmentation(SceneTask):
     @property
     def instance_classes(self) -> list[int]:
         """Classes that have instances."""
-        return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF_CLASSES]
+        return find_instance_classes(self.class_names, self.keys.STUFF_CLASSES)
 
     def collate(self, samples: Sequence[InstanceSample]) -> dict[str, Any]:
         """Return a batch with the instance fields."""

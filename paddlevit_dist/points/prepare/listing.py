@@ -18,6 +18,7 @@ from .channels import WITHOUT, select_channels
 from .coordinates import StoredPoints, as_given, center, check_resolution
 
 _LISTS = {f"{name}.txt" for name in (*SPLITS, "classes")}
+SKIPPED_POINTS = "points without finite coordinates are skipped"  # of a remark
 VAL_EVERY = 5  # without lists or folders, every fifth scene is held out
 
 
@@ -215,7 +216,7 @@ class SceneReader:
         path, choices = source.files[0], self.choices
         columns, skipped = drop_nonfinite(columns)
         if len(skipped):
-            self.remarks.append(f"{path}: {len(skipped):,} points without finite coordinates are skipped")
+            self.remarks.append(f"{path}: {len(skipped):,} {SKIPPED_POINTS}")
             parts = (None if values is None else np.delete(values, skipped) for values in (semantic, instance))
             semantic, instance = parts
         xyz, rgb = read_points(path, columns, choices.gray)

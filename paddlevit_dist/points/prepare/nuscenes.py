@@ -51,6 +51,7 @@ _CLASSES = {
     "vegetation": ("static.vegetation",),
 }
 CLASS_NAMES = tuple(_CLASSES)
+STUFF_CLASSES = CLASS_NAMES[CLASS_NAMES.index("driveable_surface") :]  # classes without instances
 _NO_CLASS = (
     "animal",
     "human.pedestrian.personal_mobility",

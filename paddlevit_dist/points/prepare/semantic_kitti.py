@@ -40,6 +40,7 @@ _CLASSES = {
     "traffic-sign": (81,),
 }
 CLASS_NAMES = tuple(_CLASSES)
+STUFF_CLASSES = CLASS_NAMES[CLASS_NAMES.index("road") :]  # classes without instances
 _UNLABELED_NUMBERS = (0, 1, 52, 99)  # unlabeled, outlier, other structure, other object
 _SEQUENCES = {"train": (*range(8), 9, 10), "val": (8,), "test": range(11, 22)}
 _POINTS, _LABELS = "velodyne", "labels"

@@ -26,7 +26,7 @@ from ..data.scene_store import (
     write_scene,
 )
 from .coordinates import find_remarks
-from .listing import RawScene, SceneReader
+from .listing import SKIPPED_POINTS, RawScene, SceneReader
 
 _IDENTIFYING_FIELDS = ("version", "kind", "source")  # must match a folder's record to continue in it
 _MAX_REASONS = 20  # of scenes that cannot be read
@@ -69,7 +69,11 @@ def prepare_store(
     start_time, remarks_by_scene = time.time(), _open_output(output, record)
     sources = {source.name: source for scenes in splits.values() for source in scenes}
     keys = {name: _key(reader, source) for name, source in sources.items()}
-    missing = [name for name in sources if not _is_up_to_date(scene_file(output, name), keys[name])]
+    missing = [
+        name
+        for name in sources
+        if not _is_up_to_date(scene_file(output, name), keys[name], remarks_by_scene.get(name, []))
+    ]
     jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
     if missing:  # the store is incomplete until all scenes are of the same files and options
         Path(output, CLASSES_FILE).unlink(missing_ok=True)
@@ -159,13 +163,16 @@ def _key(reader: SceneReader, source: RawScene) -> bytes:
     return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labeled)).encode()).digest()
 
 
-def _is_up_to_date(path: str, key: bytes) -> bool:
+def _is_up_to_date(path: str, key: bytes, remarks: list[str]) -> bool:
     if not os.path.exists(path):
         return False
     try:
-        return read_header(path).key == key
+        header = read_header(path)
     except UserError:  # truncated, damaged or of another version: it is written again
         return False
+    # Stores of earlier versions do not know which points were skipped.
+    knows_rows = header.num_skipped > 0 or not any(SKIPPED_POINTS in line for line in remarks)
+    return header.key == key and knows_rows
 
 
 def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tuple[str, list[str], str]:

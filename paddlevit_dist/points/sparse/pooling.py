@@ -9,7 +9,7 @@ from paddle import nn
 
 from ...distributed import build_zero
 from ...runtime import autocast
-from ...runtime.autocast import as_dtype
+from ...runtime.autocast import as_dtype, widen_for_sum
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey, SceneRanges
 from .device_plan import KernelDirection, KernelMap
@@ -146,7 +146,8 @@ def reduce_by_scene(
     ordered = paddle.gather(features, scenes.order) if scenes.order.shape[0] else features
     parts = paddle.split(ordered, [scenes.sizes[scene] for scene in present])
     # Paddle's CPU kernels are ten times as fast along the last axis.
-    reduced = paddle.stack([reduce(part.transpose([1, 0]), axis=1) for part in parts])
+    turned = [widen_for_sum(part.transpose([1, 0]), part.shape[0]) for part in parts]
+    reduced = paddle.stack([as_dtype(reduce(part, axis=1), features.dtype) for part in turned])
     return reduced if len(present) == len(scenes.sizes) else scatter_rows(reduced, present, len(scenes.sizes))
 
 

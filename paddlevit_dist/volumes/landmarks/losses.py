@@ -41,7 +41,8 @@ def contract(field: paddle.Tensor, targets: Sequence[HeatmapFactors]) -> list[pa
 def _total(field: paddle.Tensor) -> paddle.Tensor:
     """Sum over the voxels, (batch, landmarks)."""
     batch, landmarks = field.shape[:2]
-    return field.reshape([batch, landmarks, -1]).sum(axis=-1)
+    flat = field.reshape([batch, landmarks, -1])
+    return autocast.as_dtype(autocast.widen_for_sum(flat, flat.shape[2]).sum(axis=-1), field.dtype)
 
 
 def weighted_squared_error(maps: paddle.Tensor, target: HeatmapFactors, peak_weight: float) -> paddle.Tensor:

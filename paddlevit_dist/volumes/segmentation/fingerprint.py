@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from ...runtime.errors import UserError
+from ...runtime.printing import shorten
 from ..geometry import step_lengths, turned_spacing
 from ..nonzero import choose_evenly, compute_box, nonzero_mask
 from .dataset import IGNORED, SegmentedVolumes
@@ -15,6 +17,8 @@ from .samples import upright_shape
 
 _SAMPLED = 10_000_000  # voxels drawn from all volumes; nnU-Net draws ten times as many
 _SEED = 1234  # nnU-Net's
+_KIND_BY_NAME = {"ct": "ct", "nonorm": "none", "rescale_to_0_1": "min_max", "rgb_to_0_1": "percentiles"}
+_RGB_WINDOW = (0.0, 255.0)
 
 
 class ChannelStatistics(NamedTuple):
@@ -30,6 +34,11 @@ class ChannelStatistics(NamedTuple):
     mean: float
     deviation: float
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether nearly all drawn voxels have one intensity, so that "ct" has no range to scale."""
+        return self.percentiles[0] >= self.percentiles[2]
+
 
 class DatasetFingerprint(NamedTuple):
     """Statistics of volumes with label maps.
@@ -42,6 +51,7 @@ class DatasetFingerprint(NamedTuple):
         milliliters: (volumes, classes).
         labeled: voxels of all classes in all volumes.
         channels: of each channel; empty if no voxel has a class.
+        constant: volume and channel, by name, of all voxels with one intensity.
     """
 
     spacings: np.ndarray
@@ -51,6 +61,7 @@ class DatasetFingerprint(NamedTuple):
     milliliters: np.ndarray
     labeled: int
     channels: list[ChannelStatistics]
+    constant: list[str]
 
 
 def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> DatasetFingerprint:
@@ -65,7 +76,7 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
     """
     chosen = [volumes[place] for place in choose_evenly(len(volumes))]
     groups = group_labels(chosen[0][0].class_names, chosen[0][0].regions).values()
-    counts, labeled, values, boxes, shares = [], 0, [], [], []
+    counts, labeled, values, boxes, shares, constant = [], 0, [], [], [], []
     for dataset, index in tqdm(chosen, desc="counting voxels", unit="volume", disable=None, leave=False):
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
         if labels is None:
@@ -77,6 +88,8 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
         box = [side.stop - side.start for side in compute_box(nonzero_mask(channels))]
         boxes.append(box)
         shares.append(float(np.prod(box) / labels.array.size))
+        named = zip(dataset.channels, channels)
+        constant += [f"{dataset.case(index)} ({name})" for name, voxels in named if voxels.min() == voxels.max()]
         inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
         if len(inside):
             drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(chosen))
@@ -84,7 +97,8 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
     spacings = np.array([step_lengths(turned_spacing(dataset.source(index).geometry)) for dataset, index in chosen])
     by_channel = [_statistics(np.concatenate(samples)) for samples in zip(*values)]
     voxel_counts, milliliters = np.stack(counts, axis=1)
-    return DatasetFingerprint(spacings, np.array(boxes), shares, voxel_counts, milliliters, labeled, by_channel)
+    counted = voxel_counts, milliliters, labeled
+    return DatasetFingerprint(spacings, np.array(boxes), shares, *counted, by_channel, constant)
 
 
 def _statistics(samples: np.ndarray) -> ChannelStatistics:
@@ -107,19 +121,30 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     names = group_labels(dataset.class_names, dataset.regions)
     for name, class_counts, sizes in zip(names, found.voxels.T, found.milliliters.T):
         present = sizes[class_counts > 0]
-        size = f", {present.min():.4g} to {present.max():.4g} ml" if len(present) else ""
+        if not len(present):
+            yield f"class {name}: in none of {len(sizes)} volumes: a network cannot learn it from them"
+            continue
         share = 100 * class_counts.sum() / max(found.labeled, 1)
-        yield f"class {name}: {share:.3g} % of the voxels, in {len(present)} of {len(sizes)} volumes{size}"
+        size = f"{present.min():.4g} to {present.max():.4g} ml"
+        yield f"class {name}: {share:.3g} % of the voxels, in {len(present)} of {len(sizes)} volumes, {size}"
     share = 100 * np.median(found.box_shares)
     yield f"box around nonzero voxels: median {share:.3g} % of a volume (VOLUMES.NORMALIZE z_score)"
+    if found.constant:
+        yield f"volumes (channel) whose voxels all have one intensity: {shorten(', '.join(found.constant), 200)}"
     for channel, statistics in zip(dataset.channels, found.channels or repeat(None)):
         yield _intensities(channel, statistics)
+    if len(dataset.channels) > 1 and found.channels and not any(channel.is_constant for channel in found.channels):
+        keys = plan_intensities(dataset.channels, found).items()
+        words = " ".join(f"VOLUMES.{name} {_format_value(value)}" for name, value in keys)
+        yield f"all channels as nnU-Net scales channels of these names: {words}"
 
 
 def _intensities(channel: str, found: ChannelStatistics | None) -> str:
     if found is None:
         return f"channel {channel}: no voxel has a class"
     low, middle, high = found.percentiles
+    if found.is_constant:
+        return f"channel {channel} within the classes: nearly all voxels have the intensity {middle:.4g}"
     statistics = (
         f"channel {channel} within the classes: percentiles 0.5, 50 and 99.5 {low:.4g}, {middle:.4g} and {high:.4g}"
     )
@@ -137,12 +162,62 @@ def _ranges(rows: np.ndarray) -> str:
     return middle if low == high else f"median {middle}, {low} to {high}"
 
 
+def choose_kind(channel: str) -> str:
+    """Return the value of VOLUMES.NORMALIZE that nnU-Net's normalization of a channel of this name corresponds to."""
+    return _KIND_BY_NAME.get(channel.casefold(), "z_score")
+
+
+def plan_intensities(channels: Sequence[str], found: DatasetFingerprint) -> dict[str, Any]:
+    """Return the keys of VOLUMES for nnU-Net's normalization of channels of these names.
+
+    Raises:
+        UserError: no voxel has a class, or all of them have one intensity, in a channel of CT.
+    """
+    kinds = [choose_kind(name) for name in channels]
+    windows, moments = {}, {}
+    for number, (name, kind) in enumerate(zip(channels, kinds)):
+        if kind == "percentiles":
+            windows[number] = _RGB_WINDOW
+        if kind == "ct":
+            if not found.channels:
+                raise UserError("no voxel of the labeled volumes has a class: the intensities of CT cannot be planned")
+            statistics = found.channels[number]
+            windows[number] = statistics.percentiles[0], statistics.percentiles[2]
+            moments[number] = statistics.mean, statistics.deviation
+            if statistics.is_constant:
+                raise UserError(
+                    f"channel {number} ({name}): nearly all voxels with a class have the intensity "
+                    f"{statistics.mean:g}, so CT's normalization cannot be planned; correct the volumes or the labels"
+                )
+    return {
+        "NORMALIZE": kinds,
+        "INTENSITY_WINDOW": _join_pairs(windows, len(channels), (0.0, 1.0)),
+        "INTENSITY_MEAN_STD": _join_pairs(moments, len(channels), (0.0, 1.0)),
+    }
+
+
+def _join_pairs(
+    pairs: dict[int, tuple[float, float]], channels: int, unused: tuple[float, float]
+) -> list[float] | None:
+    """Return two numbers if all channels of ``pairs`` have the same, else two for each channel; None without any."""
+    if not pairs:
+        return None
+    alike = len(set(pairs.values())) == 1
+    chosen = list(pairs.values())[:1] if alike else [pairs.get(number, unused) for number in range(channels)]
+    return [float(f"{value:.6g}") for pair in chosen for value in pair]
+
+
+def _format_value(value: Any) -> str:
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
 def find_misnamed(channels: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Return a notice if the scaling of a channel does not match its name: "ct" is for CT only."""
-    mismatched = [name for name, kind in zip(channels, kinds) if (name.casefold() == "ct") != (kind == "ct")]
-    if not mismatched:
+    """Return a notice if the scaling of a channel does not match its name, such as "ct" for other channels than CT."""
+    expected = [choose_kind(name) for name in channels]
+    pairs = zip(expected, kinds)
+    if all(kind == wanted or (wanted == "z_score" and kind != "ct") for wanted, kind in pairs):
         return []
     return [
-        f"note: VOLUMES.NORMALIZE [{','.join(kinds)}] for the channels {', '.join(channels)}: nnU-Net uses ct for a "
-        "channel named CT and z_score for all others"
+        f"note: VOLUMES.NORMALIZE [{','.join(kinds)}] for the channels {', '.join(channels)}: for channels of these "
+        f"names nnU-Net's normalization is [{','.join(expected)}]"
     ]

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...runtime.autocast import as_dtype, widen_for_sum
 from ...runtime.transfers import constant
 from .dataset import IGNORED
 
@@ -46,8 +47,10 @@ def region_losses(logits: paddle.Tensor, labels: paddle.Tensor, regions: Sequenc
     mask = (labels != IGNORED).astype("float32")  # (crops, voxels)
     entropies = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
     probabilities = F.sigmoid(logits)
-    overlap, true = (probabilities * targets).sum(axis=2), targets.sum(axis=2)  # (crops, regions)
-    predicted = paddle.matmul(probabilities, mask.unsqueeze(2)).squeeze(2)
+    wide, targets, mask = (widen_for_sum(values, voxels) for values in (probabilities, targets, mask))
+    overlap, true = (wide * targets).sum(axis=2), targets.sum(axis=2)  # (crops, regions)
+    predicted = paddle.matmul(wide, mask.unsqueeze(2)).squeeze(2)
+    overlap, true, predicted, mask = (as_dtype(values, logits.dtype) for values in (overlap, true, predicted, mask))
     dice = 1.0 - (2.0 * overlap + _SMOOTHING) / (predicted + true + _SMOOTHING)
     return RegionLosses((entropies * mask.unsqueeze(1)).sum(), mask.sum(), dice.sum())
 

@@ -97,7 +97,9 @@ class VolumeMetrics(PerSampleMetrics):
         """Compute the values from summed counts."""
         values = {name: float(column[0]) for name, column in self._values(state["sums"][None]).items()}
         defined = {name: value for name, value in values.items() if np.isfinite(value)}
-        return {"Dice": 0.0, "pooled Dice": 0.0, **defined, "missed": int(state["sums"][:, -1].sum())}
+        missed = state["sums"][:, -1].astype(int).tolist()
+        by_class = {f"missed {name}": number for name, number in zip(self.names, missed)}
+        return {"Dice": 0.0, "pooled Dice": 0.0, **defined, "missed": sum(missed), **by_class}
 
     def _values(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values by name, (draws,), from sums (draws, classes - 1, columns); NaN where undefined."""
@@ -138,7 +140,11 @@ class VolumeMetrics(PerSampleMetrics):
         text = f"Dice {values['Dice']:.4f}{self.format_interval('Dice', 3)} pooled Dice {values['pooled Dice']:.4f}"
         if any(name in values for name in _DISTANCES):
             text += f" assd {values.get('assd_mm', np.nan):.3f} mm hd95 {values.get('hd95_mm', np.nan):.3f} mm"
-        return text
+        counts = {name: values.get(f"missed {name}", 0) for name in self.names}
+        missed = ", ".join(f"{name} {number}" for name, number in counts.items() if number)
+        absent = [name for name in self.names if f"Dice {name}" not in values]
+        text += f"; volumes where a class is only labeled or only predicted: {missed}" if missed else ""
+        return text + (f"; neither labeled nor predicted: {', '.join(absent)}" if absent else "")
 
 
 def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarray) -> tuple[float, float]:

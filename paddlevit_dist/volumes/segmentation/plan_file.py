@@ -10,12 +10,11 @@ from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, plan_network
 from .dataset import SegmentationOptions
-from .fingerprint import DatasetFingerprint, compute_fingerprint
+from .fingerprint import choose_kind, compute_fingerprint, plan_intensities
 from .nnunet import NnUNet
 from .settings import AXES
 
 _BASE = "volume_unet3d_phantoms"  # the recipe, for all other keys
-_CT = "ct"
 
 
 def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -> list[str]:
@@ -42,12 +41,13 @@ def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -
     content = {
         "BASE": _BASE,
         "DATA": {"DATASET": "nnunet", "DATA_PATH": dataset.root, "BATCH_SIZE": plan.batch_size},
-        "VOLUMES": {**_network_keys(plan), **_intensity_keys(dataset.channels, found)},
+        "VOLUMES": {**_network_keys(plan), **plan_intensities(dataset.channels, found)},
     }
     lines = [
         f"{len(volumes):,} volumes, median {_join(np.median(found.shapes, axis=0))} voxels, resampled to "
         f"{_join(plan.spacing_mm)} mm",
         f"patches of {_join(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of {memory_gb} GB",
+        "intensities: " + ", ".join(f"channel {name} {choose_kind(name)}" for name in dataset.channels),
     ]
     text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(
         content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
@@ -70,20 +70,6 @@ def _network_keys(plan: NetworkPlan) -> dict[str, Any]:
         "FOREGROUND_FRACTION": 0.33,
         "MIRROR_AXES": list(AXES),
     }
-
-
-def _intensity_keys(channels: list[str], found: DatasetFingerprint) -> dict[str, Any]:
-    """Return nnU-Net's normalization: ``ct`` for channels named CT, ``z_score`` for others."""
-    kinds = [_CT if name.casefold() == _CT else "z_score" for name in channels]
-    keys: dict[str, Any] = {"NORMALIZE": kinds, "INTENSITY_WINDOW": None, "INTENSITY_MEAN_STD": None}
-    if _CT not in kinds:
-        return keys
-    if not found.channels:
-        raise UserError("no voxel of the labeled volumes has a class: the intensities of CT cannot be planned")
-    statistics = found.channels[kinds.index(_CT)]
-    window = [float(f"{value:.6g}") for value in (statistics.percentiles[0], statistics.percentiles[2])]
-    moments = [float(f"{value:.6g}") for value in (statistics.mean, statistics.deviation)]
-    return {**keys, "INTENSITY_WINDOW": window, "INTENSITY_MEAN_STD": moments}
 
 
 def _format_size(size: Size) -> str:

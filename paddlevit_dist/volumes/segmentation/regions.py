@@ -108,7 +108,28 @@ def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDesc
         name: LabelRegion(tuple(map(numbers.index, members[name])), numbers.index(number))
         for name, number in zip(members, painted)
     }
+    _check_painted(file, numbers, regions)
     return RegionDescription(numbers, regions, ignored)
+
+
+def _check_painted(file: str, numbers: Sequence[int], regions: Mapping[str, LabelRegion]) -> None:
+    """Check that a voxel painted with all regions of its true label is in these regions, and in no others.
+
+    Raises:
+        UserError: even a perfect network's label maps would have wrong regions.
+    """
+    for label, number in enumerate(numbers):
+        own = [name for name, region in regions.items() if label in region.labels]
+        painted = regions[own[-1]].painted if own else 0
+        found = [name for name, region in regions.items() if painted in region.labels]
+        if found != own:
+            order = [numbers[region.painted] for region in regions.values()]
+            raise UserError(
+                f"{file}: regions_class_order {order} would paint voxels of label {number} ({', '.join(own)}) as "
+                f"{numbers[painted]}, which is in {', '.join(found)}: expected a number of each region that is in no "
+                'later one, and in "labels" each region after those that contain it (regions that overlap only in part '
+                "cannot be painted)"
+            )
 
 
 def _is_number(value: Any) -> bool:

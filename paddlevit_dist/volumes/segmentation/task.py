@@ -113,6 +113,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             samples.eval_protocol = self.protocol_line()
             return samples
         notices = [*dataset.notices, *region_notices, *find_misnamed(self.channels, intensities.kinds)]
+        notices += intensities.find_shared(self.channels)
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
         crop_options = volumes.CROP_SIZE, AugmentationConfig.from_config(volumes), volumes.FOREGROUND_FRACTION, mirrored
         return SegmentedSamples(dataset, intensities, *crop_options, notices)

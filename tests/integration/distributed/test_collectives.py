@@ -65,6 +65,10 @@ def entries(rank: int) -> dict:
         "brain float": paddle.to_tensor([1.0 + rank, 2.0]).astype("bfloat16"),
         "int64": paddle.to_tensor([2**60 + rank, -5], dtype="int64"),
         "int32": np.array([[7 + rank]], dtype=np.int32),
+        "uint8": np.full(3, 200, np.uint8),  # the sums of these four do not fit into their dtypes
+        "int8": paddle.to_tensor(np.full(2, -100, np.int8)),
+        "int16": np.int16(30_000),
+        "largest int32": paddle.to_tensor([2**31 - 1], dtype="int32"),
         "empty": paddle.zeros([0, 3]),
         ("a", "tuple key"): 1.0,
     }
@@ -88,7 +92,7 @@ def reduce_entries(average: bool, extra: int):
 
 
 @pytest.mark.parametrize("extra", EXTRAS, ids=["in one frame", "on the device"])
-def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra, seen):
+def test_sums_keep_keys_and_kinds_and_are_exact_on_every_rank(extra, seen):
     results = seen[f"sums {extra}"]
     bring = [entries(rank) for rank in range(RANKS)]
     for names, values, kinds, dtypes in results:
@@ -100,8 +104,9 @@ def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra, seen):
             np.testing.assert_allclose(values[name].astype(float), np.asarray(expected, dtype=float), rtol=tolerance)
         assert values["python int"] == 2 * (2**53 + 1) + 1
         assert values["int64"].tolist() == [2**61 + 1, -10]
-        assert dtypes["half"] == "float16" and dtypes["brain float"] == "bfloat16" and dtypes["int32"] == "int32"
-        assert dtypes["bool"] == "int64" and kinds["bool"] == "ndarray" and kinds["python int"] == "int"
+        assert dtypes["half"] == "float16" and dtypes["brain float"] == "bfloat16"
+        assert {dtypes[name] for name in ("bool", "uint8", "int8", "int16", "int32", "largest int32")} == {"int64"}
+        assert kinds["bool"] == "ndarray" and kinds["python int"] == "int"
         assert kinds["scalar"] == "Tensor" and kinds["float64"] == "ndarray"
         if extra:
             np.testing.assert_array_equal(values["large"], 2 * np.arange(extra) + 1)

@@ -16,7 +16,7 @@ from paddlevit_dist.register import register_dataset
 from paddlevit_dist.tasks.step_types import StepPosition
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
-OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF_CLASSES", "nothing"]
+OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF_CLASSES", "[]"]
 OPTIONS += ["POINTS.INSTANCES.CLUSTER_POINTS", "20", "DATA.VOXEL_SIZE_M", "0.05", "POINTS.INSTANCES.RADIUS_M", "0.1"]
 
 

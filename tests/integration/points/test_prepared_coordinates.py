@@ -16,6 +16,7 @@ from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
+from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_scene
 from paddlevit_dist.points.data.scenes import PreparedScenes
 from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import SceneChoices
@@ -34,7 +35,8 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
     xyz = {letter: room(600, seed)[0].astype(np.float64) + UTM for seed, letter in enumerate("abc")}
     prepare(tmp_path / "in", tmp_path / "out", xyz)
     words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}", "DATA.VOXEL_SIZE_M", "0.2"]
-    network = "pointgroup POINTS.INSTANCES.WIDTH 4" if name == "pointgroup" else "minkunet_tutorial"
+    instances = "pointgroup POINTS.INSTANCES.WIDTH 4 POINTS.INSTANCES.STUFF_CLASSES []"
+    network = instances if name == "pointgroup" else "minkunet_tutorial"
     task = resolve("task", name)(settings.load([*words, "MODEL.NAME", *network.split(), *WRITING]).values)
     samples = task.build_dataset("train", tmp_path)
     evaluated = task.build_dataset("val", tmp_path)
@@ -95,6 +97,18 @@ def test_a_scene_that_is_cut_off_is_prepared_again(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole[:50])
     assert prepare(tmp_path / "in", tmp_path / "out", {}).kept == 1 and path.read_bytes() == whole
+
+
+def test_a_store_that_does_not_know_its_skipped_rows_is_prepared_again(tmp_path):
+    points = room(50)[0]
+    points[[3, 7]] = np.nan
+    assert prepare(tmp_path / "in", tmp_path / "out", {"a": points, "b": room(50, 1)[0]}).kept == 0
+    path = tmp_path / "out" / "scenes" / "a.scene"
+    written, scene = path.read_bytes(), read_scene(path, "a")
+    assert scene.skipped_rows.tolist() == [3, 7] and len(scene.xyz) == 48
+    write_scene(path, scene._replace(skipped_rows=()), key=read_header(path).key)
+    assert prepare(tmp_path / "in", tmp_path / "out", {}).kept == 1 and path.read_bytes() == written
+    assert prepare(tmp_path / "in", tmp_path / "out", {}).kept == 2
 
 
 def test_a_store_of_another_version_is_not_touched(tmp_path):

@@ -85,7 +85,7 @@ def read_scene(folder):
     labels = np.repeat(np.array([2, 4], np.int16), 150)
     scene = Scene(np.zeros((300, 3), np.float32), np.zeros((300, 3), np.uint8), labels, labels, "scene")
     truth = scored_scenes.SceneGroundTruth(
-        ["scene"], iter([scene]), ["scene"], list(CLASS_NAMES), list(range(2, 20)), "truth"
+        ["scene"], iter([scene]), ["scene"], list(CLASS_NAMES), lambda: list(range(2, 20)), "truth"
     )
     _scored(scored_scenes.score(str(folder), truth))
 

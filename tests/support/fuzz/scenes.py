@@ -174,7 +174,7 @@ def make_store(folder):
     xyz = np.array([row[:3] for row in _POINTS], np.float32)
     labels = np.array([0, 1, -100], np.int16)
     for name in ("a", "b"):
-        scene = Scene(xyz - xyz.mean(axis=0), np.zeros((3, 3), np.uint8), labels, labels, name)
+        scene = Scene(xyz - xyz.mean(axis=0), np.zeros((3, 3), np.uint8), labels, labels, name, skipped_rows=(1,))
         write_scene(folder / "scenes" / f"{name}.scene", scene)
     write_lines(folder / "classes.txt", ["wall", "chair"])
     write_lines(folder / "train.txt", ["a", "b"])

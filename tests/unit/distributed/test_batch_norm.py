@@ -85,6 +85,37 @@ def test_a_mean_far_from_zero_costs_no_digits():
     np.testing.assert_allclose(far, layer(paddle.to_tensor(x)).numpy(), atol=1e-7)
 
 
+@pytest.mark.parametrize("shape", [(40_000, 3), (2, 3, 160, 250), (1, 3, 20, 50, 40)], ids=["rows", "maps", "volumes"])
+@pytest.mark.parametrize("path", ["Paddle's layer", "one process", "ranks"])
+def test_statistics_of_many_equal_values_lose_no_digits(shape, path):
+    """Against float64; float32 sums are off by 1e-5 to 1e-3, because all roundings have one direction."""
+    axes = tuple(axis for axis in range(len(shape)) if axis != 1)
+    x = np.full(shape, 0.37, np.float32)
+    x.reshape(-1)[: x.size // 50] = np.random.default_rng(0).standard_normal(x.size // 50)
+    slope = np.full(shape, 0.3, np.float32)
+    slope.reshape(-1)[: x.size // 100] = 1.0
+    plain = PLAIN[len(shape)](3, momentum=0.0)
+    if path == "Paddle's layer":
+        layer = batch_norm.unbias_running_variance(plain)
+    elif path == "one process":
+        layer = convert_batch_norm(plain)
+    else:
+        layer = with_own_path(plain, "float32")
+    found = {name: value.numpy() for name, value in run(layer, x, slope, "float32").items()}
+    exact, rows_per_channel = x.astype(np.float64), x.size // 3
+    mean, variance = exact.mean(axes, keepdims=True), exact.var(axes, keepdims=True)
+    normalized = (exact - mean) / np.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(found["mean"], mean.reshape(-1), rtol=1e-6)
+    unbiased = variance.reshape(-1) * rows_per_channel / (rows_per_channel - 1)
+    np.testing.assert_allclose(found["variance"], unbiased, rtol=1e-6)
+    np.testing.assert_allclose(found["y"], normalized, rtol=1e-5, atol=1e-6)
+    sums = [(slope.astype(np.float64) * factor).sum(axes, keepdims=True) for factor in (1.0, normalized)]
+    np.testing.assert_allclose(found["bias"], sums[0].reshape(-1), rtol=1e-6)
+    np.testing.assert_allclose(found["weight"], sums[1].reshape(-1), rtol=1e-5, atol=1e-3)
+    gradient = (slope - sums[0] / rows_per_channel - normalized * sums[1] / rows_per_channel) / np.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(found["x"], gradient, rtol=1e-4, atol=2e-6)
+
+
 def test_statistics_never_pass_through_the_host(monkeypatch):
     monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies the value to the host and back
     layer, x = DistributedBatchNorm(3), rows((7, 3))

@@ -13,6 +13,7 @@ def test_one_process_returns_at_once():
     assert reduced["n"] == 3.0 and isinstance(reduced["n"], float)
     assert str(reduced["t"].dtype).endswith("float64") and reduced["t"].tolist() == [1.0, 1.0]
     assert paddlevit_dist.reduce_dict({"n": 3}, average=False) == {"n": 3}
+    assert paddlevit_dist.reduce_dict({"n": np.ones(2, np.uint8)}, average=False)["n"].dtype == np.int64
     assert paddlevit_dist.broadcast_object("x") == "x"
     paddlevit_dist.barrier(timeout=0.0)
 

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from collections import Counter
 
 import numpy as np
 import paddle
@@ -13,8 +14,11 @@ from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
+from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
+from paddlevit_dist.points.scored_scenes import SceneGroundTruth, _read_masks, score
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
+from paddlevit_dist.points.submission import SubmissionFiles
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
 
@@ -59,6 +63,27 @@ def found(scenes, tmp_path_factory):
         (folder / "instances" / f"{scene.name}.txt").write_text("".join(lines))
         instances.append(own)
     return folder, labels, instances
+
+
+def test_files_have_a_row_for_each_point_of_the_source(tmp_path, capsys):
+    """Also for those that the scene has no point for; what they contain does not count."""
+    scene = Scene(
+        np.zeros((4, 3), np.float32), np.zeros((4, 3), np.uint8), np.array([0, 1, 1, -100], np.int16),
+        np.array([-100, 0, 0, -100], np.int16), "a", skipped_rows=(1, 5),
+    )  # fmt: skip
+    truth = SceneGroundTruth(["a"], iter([scene]), ["a"], ["road", "car"], lambda: [1], "here")
+    (tmp_path / "a.txt").write_text("0\n-100\n1\n0\n1\n77\n")
+    report = score(str(tmp_path), truth)
+    right, true, found = report.arrays["statistics"][0]
+    assert right.tolist() == [1, 1] and true.tolist() == [1, 2] and found.tolist() == [2, 1]
+    assert report.notices == []
+    (tmp_path / "mask.txt").write_text("0\n1\n1\n1\n0\n1\n")
+    (tmp_path / "a.txt").write_text("mask.txt 1 0.5\n")
+    masks = list(_read_masks(SubmissionFiles(str(tmp_path)), "a.txt", scene, {1: 1}, Counter()))
+    assert [points.tolist() for _, _, points in masks] == [[1, 2]]
+    (tmp_path / "a.txt").write_text("0\n1\n0\n1\n")
+    with pytest.raises(UserError, match="has 4 lines, but the scene has 6 vertices"):
+        score(str(tmp_path), truth._replace(read=iter([scene])), "semantic")
 
 
 def evaluate(capsys, *words):

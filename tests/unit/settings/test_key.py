@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from paddlevit_dist.settings.key import AT_LEAST_1, InvalidValue, Pair, PathText, Section, Triple, key, rows
+from paddlevit_dist.settings.key import AT_LEAST_1, InvalidValue, Key, Pair, PathText, Section, Triple, key, rows
 
 
 class Inner(Section):
@@ -67,6 +67,31 @@ def test_what_a_user_writes_becomes_what_the_annotation_says(monkeypatch):
         parsed = ROWS[name].parse(written)
 
         assert parsed == held and type(parsed) is type(held), name
+
+
+@pytest.mark.parametrize(
+    "written, names",
+    [
+        ("['wall', 'floor']", ["wall", "floor"]),
+        ('["a.*"]', ["a.*"]),
+        ("('wall','floor',)", ["wall", "floor"]),
+        ("'wall'", ["wall"]),
+        ("wall, 'hall, left' , floor", ["wall", "hall, left", "floor"]),
+        ("""["it's", 'it''s']""", ["it's", "it's"]),
+        ("[driver's seat, b]", ["driver's seat", "b"]),
+        ("['a'b, \"c]", ["'a'b", '"c']),
+        ("[]", []),
+    ],
+)
+def test_quotes_of_yaml_and_python_are_not_part_of_a_name(written, names):
+    assert Key("NAMES", [], "text", "names", many=True).parse(written) == names
+
+
+def test_quoted_items_of_other_kinds_are_read_too():
+    assert ROWS["LIST"].parse("['1', 2]") == [1, 2] and ROWS["CHOICES"].parse('["x", Y]') == ["x", "y"]
+    for written in ("['']", "[a,,b]", "['a', '']"):
+        with pytest.raises(InvalidValue):
+            Key("NAMES", [], "text", "names", many=True).parse(written)
 
 
 def test_what_the_annotation_does_not_say_is_refused():

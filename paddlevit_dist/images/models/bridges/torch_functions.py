@@ -14,6 +14,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from ....runtime.autocast import as_dtype, widen_for_sum
 from ..resampling import bicubic_matrix, bilinear_matrix
 
 _READERS = "timm"  # the package whose files get PyTorch's meaning of methods of a tensor
@@ -26,7 +27,9 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False
 
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Normalize groups of channels of (batch, channels, ...)."""
-    return F.group_norm(x, num_groups, eps, weight, bias)
+    wide = widen_for_sum(x, math.prod(x.shape[1:]) // num_groups)
+    weight, bias = (value if value is None else as_dtype(value, wide.dtype) for value in (weight, bias))
+    return as_dtype(F.group_norm(wide, num_groups, eps, weight, bias), x.dtype)
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:

@@ -15,6 +15,7 @@ from paddle import nn
 
 from ....distributed.batch_norm import DistributedBatchNorm
 from ....runtime.autocast import add_bias, like_products
+from .torch_functions import group_norm
 
 Sizes = int | Sequence[int]
 
@@ -238,6 +239,10 @@ class GroupNorm(_Scaled, nn.GroupNorm):
     ) -> None:
         super().__init__(num_groups, num_channels, eps, affine=affine, **options)
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Normalize groups of channels."""
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
 class MaxPool2d(nn.Layer):

@@ -26,6 +26,7 @@ from paddlevit_dist.tasks.step_types import StepPosition
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial"]
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
+INSTANCES += ["POINTS.INSTANCES.STUFF_CLASSES", "[]"]
 
 
 def with_channels(points=300, seed=0, **more):

@@ -72,6 +72,32 @@ def test_the_layout_is_the_documented_one(tmp_path):
     assert struct.unpack_from("<I", content, 124)[0] == zlib.crc32(content[:124])
 
 
+@pytest.mark.parametrize("names", ([], ["normal", "intensity"]))
+def test_skipped_rows_of_the_source_are_kept(tmp_path, names):
+    path, bare = tmp_path / "a.scene", make_scene(7)
+    channels = {name: np.ones((7, 3 if name == "normal" else 1), np.float32) for name in names}
+    scene = bare._replace(skipped_rows=(0, 3, 9), channels=channels)
+    assert write_scene(path, scene) == read_header(path)
+    read = read_scene(path, "room")
+    assert same(read, scene) and read.skipped_rows.tolist() == [0, 3, 9] and list(read.channels) == names
+    assert read.to_source_rows(np.arange(7)).tolist() == [-100, 0, 1, -100, 2, 3, 4, 5, 6, -100]
+    content = path.read_bytes()
+    assert struct.unpack_from("<I", content, 8) == (4,) and struct.unpack_from("<I", content, 128) == (3,)
+    start = content.index(scene.xyz.tobytes()) - 24
+    assert content[start : start + 24] == np.array([0, 3, 9], "<i8").tobytes()
+    for rows in ([0, 9, 3], [-1, 3, 9], [0, 3, 10], [0, 3, 3], [2**63 - 1, -(2**63), 9]):
+        body = bytearray(content)
+        body[start : start + 24] = np.array(rows, "<i8").tobytes()
+        struct.pack_into("<I", body, 120, zlib.crc32(body[128:]))
+        struct.pack_into("<I", body, 124, zlib.crc32(body[:124]))
+        path.write_bytes(body)
+        with pytest.raises(UserError, match="its skipped rows are not ascending rows of the source"):
+            read_scene(path, "room")
+    path.write_bytes(content[:140])
+    with pytest.raises(UserError, match="truncated|damaged"):
+        read_header(path)
+
+
 def test_points_are_views_of_the_file(tmp_path):
     path = tmp_path / "a.scene"
     write_scene(path, make_scene())
@@ -113,7 +139,7 @@ def test_another_version_another_file_and_no_file_are_told(tmp_path):
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, 8, 0)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="has version 0, this program reads versions 2 and 3; delete it"):
+    with pytest.raises(UserError, match="has version 0, this program reads versions 2 to 4; delete it"):
         read_header(path)
     path.write_bytes(b"something else" * 20)
     with pytest.raises(UserError, match="is not a prepared scene"):

@@ -15,7 +15,9 @@ from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.instances.pointgroup import GroupingInput, group_points
 from paddlevit_dist.points.instances.proposals import select_predictions
+from paddlevit_dist.points.instances.stuff_classes import find_instance_classes
 from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.prepare import nuscenes, semantic_kitti
 from paddlevit_dist.points.sparse import Plan, SparseTensor
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
@@ -250,3 +252,28 @@ def test_what_cannot_be_trained_is_refused_in_one_line():
         make_task("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
     with pytest.raises(UserError, match="STUFF_CLASSES"):
         make_task("POINTS.INSTANCES.STUFF_CLASSES", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)
+    with pytest.raises(UserError, match=r"STUFF_CLASSES names road, car; expected some of .* wall, floor, cabinet"):
+        make_task("POINTS.INSTANCES.STUFF_CLASSES", "[road, floor, car]").build_dataset("train", None)
+
+
+@pytest.mark.parametrize(
+    "names, stuff, instances",
+    [
+        (CLASS_NAMES, None, range(2, 20)),
+        (CLASS_NAMES, [], range(20)),
+        (nuscenes.CLASS_NAMES, None, range(10)),  # as in nuscenes-devkit's panoptic evaluation
+        (semantic_kitti.CLASS_NAMES, None, range(8)),  # as in semantic-kitti-api
+        (["road", "car"], ["road"], [1]),
+        (["road", "car"], [], [0, 1]),
+    ],
+)
+def test_datasets_bring_their_classes_without_instances(names, stuff, instances):
+    assert find_instance_classes(names, stuff) == list(instances)
+
+
+@pytest.mark.parametrize(
+    "stuff, said", [(None, "STUFF_CLASSES is not set, and the classes"), (["wall"], "names wall;")]
+)
+def test_unknown_classes_without_instances_are_refused(stuff, said):
+    with pytest.raises(UserError, match=said):
+        find_instance_classes(["road", "car"], stuff)

@@ -13,7 +13,12 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.geometry import VolumeGeometry, from_canonical, rotation, to_canonical
 from paddlevit_dist.volumes.reading import read_header
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, LabelSource, SegmentationOptions
-from paddlevit_dist.volumes.segmentation.fingerprint import find_misnamed, fingerprint
+from paddlevit_dist.volumes.segmentation.fingerprint import (
+    compute_fingerprint,
+    find_misnamed,
+    fingerprint,
+    plan_intensities,
+)
 from paddlevit_dist.volumes.segmentation.nnunet import NnUNet, choose_cases, group_channels
 from paddlevit_dist.volumes.segmentation.prediction import write_labels
 
@@ -134,7 +139,53 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
     first = np.random.default_rng([0, 0]).normal(0, 20, SHAPE).astype(np.float32)
     assert "0.5, 50 and 99.5" in ct and "VOLUMES.INTENSITY_MEAN_STD [" in ct
     assert float(ct.split("99.5 ")[1].split(",")[0]) > float(first.min())
-    assert find_misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and "named CT" in find_misnamed(["MRI"], ["ct"])[0]
+    assert find_misnamed(["CT", "PET"], ["ct", "z_score"]) == [] and find_misnamed(["MRI"], ["percentiles"]) == []
+    assert "names nnU-Net's normalization is [z_score]" in find_misnamed(["MRI"], ["ct"])[0]
+    assert "is [none,min_max]" in find_misnamed(["noNorm", "rescale_to_0_1"], ["none", "z_score"])[0]
+
+
+def test_channels_are_planned_as_nnunet_names_them(tmp_path, monkeypatch):
+    """Two channels of CT have a window each; the intensities of their classes are at 100 and 300, 1000 and 3000."""
+    monkeypatch.setattr("paddlevit_dist.volumes.segmentation.fingerprint._SAMPLED", 20_000)
+    labels = np.zeros((6, 20, 20), np.uint8)
+    labels[2:4, 2:12, 2:12], labels[2:4, 12:18, 2:12] = 1, 2
+    names = ["CT", "noNorm", "ct", "rescale_to_0_1", "MRI"]
+    for number in range(3):
+        write_volume(tmp_path / "labelsTr" / f"case_{number}.nii.gz", labels)
+        for channel in range(len(names)):
+            intensities = np.array([-1, 100, 300]) * (10 if channel == 2 else 1)
+            voxels = intensities[labels] if channel != 3 else np.full(labels.shape, number)
+            write_volume(tmp_path / "imagesTr" / f"case_{number}_{channel:04d}.nii.gz", voxels.astype(np.int16))
+    content = {"channel_names": dict(enumerate(names)), "labels": {"background": 0, "a": 1, "b": 2, "c": 3}}
+    (tmp_path / "dataset.json").write_text(json.dumps(content))
+    dataset = opened(tmp_path)
+    found = compute_fingerprint([(dataset, index) for index in range(len(dataset))])
+    keys = plan_intensities(names, found)
+    assert keys["NORMALIZE"] == ["ct", "none", "ct", "min_max", "z_score"]
+    assert keys["INTENSITY_WINDOW"] == [100, 300, 0, 1, 1000, 3000, 0, 1, 0, 1]
+    assert keys["INTENSITY_MEAN_STD"][4:6] == pytest.approx([10 * value for value in keys["INTENSITY_MEAN_STD"][:2]])
+    assert keys["INTENSITY_MEAN_STD"][0] == pytest.approx((2 * 100 + 1.2 * 300) / 3.2, rel=0.03)
+    lines = list(fingerprint(dataset))
+    assert "class c: in none of 2 volumes: a network cannot learn it from them" in lines
+    assert "volumes (channel) whose voxels all have one intensity: case_" in "".join(lines)
+    assert lines[-1].endswith("VOLUMES.INTENSITY_MEAN_STD " + str(keys["INTENSITY_MEAN_STD"]).replace(" ", ""))
+    rgb = plan_intensities(["rgb_to_0_1"] * 3, found)
+    assert rgb["NORMALIZE"] == ["percentiles"] * 3 and rgb["INTENSITY_WINDOW"] == [0, 255]
+    assert rgb["INTENSITY_MEAN_STD"] is None
+    constant = found._replace(channels=[found.channels[0]._replace(percentiles=(7.0, 7.0, 7.0))])
+    with pytest.raises(UserError, match=r"channel 0 \(CT\): nearly all voxels with a class have the intensity "):
+        plan_intensities(["CT"], constant)
+
+
+def test_a_label_that_is_not_a_number_is_called_that(tmp_path):
+    root = raw_data(tmp_path)
+    labels = make_labels(0).astype(np.float32)
+    labels[3, 2, 1] = np.nan
+    write_volume(root / "labelsTr" / "case_1.nii.gz", labels)
+    with pytest.raises(UserError, match=r"case_1.nii.gz: 1 of .* voxels are not finite; NaN is not a label"):
+        for split in ("train", "val"):
+            dataset = opened(root, split)
+            [dataset.stored_labels(index) for index in range(len(dataset))]
 
 
 def test_intensities_are_of_stored_voxels_and_every_volume_counts_alike(tmp_path):

@@ -25,7 +25,7 @@ def folder(tmp_path):
         labels[3:6, 10:20, 10:30], labels[5, 30:35, 5:9] = 5, 2
         write_volume(root / "labelsTr" / f"case_{number}.nii.gz", labels, AFFINE)
         for channel in range(2):
-            voxels = np.where(labels > 0, 100.0 * (channel + 1), 1.0).astype(np.float32)
+            voxels = np.where(labels > 0, 100.0 * (channel + 1) + labels % 2, 1.0).astype(np.float32)  # CT: 100, 101
             write_volume(root / "imagesTr" / f"case_{number}_{channel:04d}.nii.gz", voxels, AFFINE)
     return root
 
@@ -41,7 +41,8 @@ def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, monkeypatch):
     assert volumes.CROP_SIZE == list(expected.levels.size) and config.DATA.BATCH_SIZE == expected.batch_size
     assert volumes.UNET_STRIDES[0] == "1x2x2" and volumes.UNET_KERNELS[0] == "1x3x3"
     assert volumes.SPACING_MM == [4.0, 1.0, 1.0] and volumes.NORMALIZE == ["ct", "z_score"]
-    assert volumes.INTENSITY_WINDOW == [100.0, 100.0] and volumes.INTENSITY_MEAN_STD == [100.0, 0.0]
+    assert volumes.INTENSITY_WINDOW == [100.0, 101.0] and 100.9 < volumes.INTENSITY_MEAN_STD[0] < 101
+    assert lines[2] == "intensities: channel CT ct, channel PET z_score"
     task = VolumeSegmentation(config)
     task._load_dataset_meta(NnUNet(str(folder), "train", tmp_path / "cache"))
     model, size = task.build_model(), (2, *volumes.CROP_SIZE)

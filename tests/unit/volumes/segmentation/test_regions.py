@@ -1,5 +1,6 @@
 """Regions: what dataset.json says, nnU-Net's losses, painted maps, scores of regions."""
 
+import itertools
 import json
 
 import numpy as np
@@ -67,6 +68,7 @@ def test_regions_are_read_and_remembered():
         ({}, [1, None, 2], "regions_class_order has None"),
         ({"core": [2, None]}, [1, 2, 3], "None is not a label's number"),
         ({}, [1, 2, 2], "a number twice"),
+        ({}, [2, 1, 3], r"\[2, 1, 3\] would paint voxels of label 1 \(whole\) as 2, which is in whole, core: expected"),
         ({"core": [0, 2]}, [1, 2, 3], "region 'core' is \\[0, 2\\]: 0 is the background"),
         ({"core": [2, 2]}, [1, 2, 3], "a number occurs twice"),
         ({"core": []}, [1, 2, 3], "it has no number"),
@@ -82,6 +84,30 @@ def test_an_odd_file_is_refused_in_one_line(changes, order, said):
     with pytest.raises(UserError, match=said) as error:
         read_regions("data/dataset.json", {**BRATS, **changes}, order)
     assert str(error.value).startswith("data/dataset.json: ") and "\n" not in str(error.value)
+
+
+def test_only_orders_that_give_every_label_its_regions_back_are_read():
+    """By painting each label voxel by voxel, of every order of nested, separate and partly overlapping regions."""
+    accepted = 0
+    for members in itertools.product(([1], [1, 2], [1, 2, 3], [2, 3], [3]), repeat=3):
+        for order in itertools.permutations((1, 2, 3)):
+            numbers = {number for region in members for number in region}
+            painted = dict.fromkeys(numbers, 0)
+            for region, paint in zip(members, order):
+                painted.update(dict.fromkeys(region, paint))
+            comes_back = all(
+                (number in region) == (painted[number] in region) for number in numbers for region in members
+            )
+            labels = {"background": 0, **{f"region {index}": region for index, region in enumerate(members)}}
+            is_valid = len(set(map(tuple, members))) == 3 and set(order) <= numbers and comes_back
+            try:
+                read_regions("dataset.json", labels, list(order))
+            except UserError:
+                assert not is_valid, (members, order)
+            else:
+                assert is_valid, (members, order)
+                accepted += 1
+    assert accepted
 
 
 def test_losses_are_nnunets_dice_and_binary_cross_entropy():

@@ -39,7 +39,7 @@ def add_low_rank_terms(
         rank: inner size of the matrices, at least 1.
         alpha: the term's factor is ``alpha / rank``.
         targets: parts of layer names: a layer is chosen if one of the parts between dots of its name is among them.
-        log: receives a line with the number of trained parameters.
+        log: receives a line with the numbers of parameters.
 
     Raises:
         UserError: the model has no such layers, or does not call them.
@@ -49,7 +49,7 @@ def add_low_rank_terms(
     chosen = {
         name: layer
         for name, layer in model.named_sublayers()
-        if isinstance(layer, paddle.nn.Linear) and f"{name}.weight" in inner and set(name.split(".")) & set(targets)
+        if f"{name}.weight" in inner and set(name.split(".")) & set(targets) and _get_widths(layer) is not None
     }
     wanted = ", ".join(targets)
     if not chosen:
@@ -66,25 +66,33 @@ def add_low_rank_terms(
                 f"term; leave qkv out of {wanted}"
             )
     for name, parameter in model.named_parameters():
-        parameter.stop_gradient = name not in head
+        parameter.stop_gradient = parameter.stop_gradient or name not in head  # running statistics are not trained
     for layer in chosen.values():
         _add_term(layer, rank, alpha / rank)
     parameters = dict(model.named_parameters())
     terms = sum(parameters[f"{name}.{factor}"].size for name in chosen for factor in FACTORS)
-    in_head = sum(parameters[name].size for name in head)
-    total = sum(parameter.size for parameter in parameters.values())
+    in_head = sum(parameters[name].size for name in head if not parameters[name].stop_gradient)
     log(
-        f"LoRA: {terms + in_head:,} of {total:,} parameters are trained: matrices of rank {rank} for {len(chosen)} "
-        f"layers ({terms:,}) and the head ({in_head:,})"
+        f"LoRA: {len(chosen)} layers have matrices of rank {rank} ({terms:,} parameters), which are trained with the "
+        f"head ({in_head:,} parameters)"
     )
 
 
+def _get_widths(layer: Any) -> tuple[int, int] | None:
+    """Return the lengths (in, out) of a linear layer's input and output; None for another layer."""
+    if isinstance(layer, paddle.nn.Linear):
+        return tuple(layer.weight.shape)
+    # Bridges build layers with PyTorch's attributes and layout.
+    widths = getattr(layer, "in_features", None), getattr(layer, "out_features", None)
+    return widths if [*reversed(widths)] == list(layer.weight.shape) else None
+
+
 def _add_term(layer: Any, rank: int, scale: float) -> None:
-    kind = type(layer)
-    width, out = layer.weight.shape
-    bound = 1.0 / math.sqrt(width)
+    kind, widths = type(layer), _get_widths(layer)
+    assert widths is not None
+    bound = 1.0 / math.sqrt(widths[0])
     start = paddle.nn.initializer.Uniform(-bound, bound)
-    layer.lora_a = layer.create_parameter([width, rank], default_initializer=start)
-    layer.lora_b = layer.create_parameter([rank, out], default_initializer=paddle.nn.initializer.Constant(0.0))
+    layer.lora_a = layer.create_parameter([widths[0], rank], default_initializer=start)
+    layer.lora_b = layer.create_parameter([rank, widths[1]], default_initializer=paddle.nn.initializer.Constant(0.0))
     layer.lora_scale = scale
     layer.__class__ = type(kind.__name__, (LowRankTerm, kind), {})

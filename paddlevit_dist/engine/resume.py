@@ -115,7 +115,9 @@ class StateLoader:
             if self._config.MODEL.PRETRAINED:
                 base = self._load_pretrained()
             elif self._config.TRAIN.LORA.RANK:
-                raise UserError("TRAIN.LORA.RANK: there is nothing to resume; name the frozen weights with -pretrained")
+                raise UserError(
+                    "TRAIN.LORA.RANK: nothing is there to resume: name the frozen weights with -pretrained=WEIGHTS"
+                )
         self._state.begin_after(last_epoch)
         if self._state.ema is not None:
             self._state.ema.restart()

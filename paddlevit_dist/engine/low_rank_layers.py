@@ -82,9 +82,9 @@ def _get_widths(layer: Any) -> tuple[int, int] | None:
     """Return the lengths (in, out) of a linear layer's input and output; None for another layer."""
     if isinstance(layer, paddle.nn.Linear):
         return tuple(layer.weight.shape)
-    # Bridges build layers with PyTorch's attributes and layout.
-    widths = getattr(layer, "in_features", None), getattr(layer, "out_features", None)
-    return widths if [*reversed(widths)] == list(layer.weight.shape) else None
+    # Bridges build layers with PyTorch's attributes and weights (out, in).
+    is_linear = hasattr(layer, "in_features") and list(layer.weight.shape) == [layer.out_features, layer.in_features]
+    return (layer.in_features, layer.out_features) if is_linear else None
 
 
 def _add_term(layer: Any, rank: int, scale: float) -> None:

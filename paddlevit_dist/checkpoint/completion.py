@@ -64,12 +64,12 @@ def describe_base(
 ) -> LowRankBase:
     """Describe the ``names`` of whole ``weights``, which are ``state`` in the model's names and layout.
 
-    Arrays that were resized on the way are described as they were before: devices may round the new ones differently.
+    Of arrays that were resized on the way, the stored ones are described: devices may round the new ones differently.
     """
     digests = {}
     for name in names:
-        raw, value = weights.state.get(name), state[name]
-        is_resized = raw is not None and sorted(raw.shape) != sorted(value.shape)
-        digests[name] = low_rank.digest(raw if raw is not None and is_resized else value)
+        raw = weights.state.get(name, state[name])
+        is_resized = sorted(raw.shape) != sorted(state[name].shape)
+        digests[name] = low_rank.digest(raw if is_resized else state[name])
     unused = sorted(state.keys() - digests.keys())
     return LowRankBase(source, part, digests, unused)

@@ -216,7 +216,7 @@ def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tup
 
 
 def _list_targets(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> dict[str, paddle.Tensor]:
-    """Return the model's tensors that a source has to have; without any factors, those of the model are new."""
+    """Return the tensors that a source has to have: factors of the model are new if the source has none."""
     targets, has_factors = model.state_dict(), low_rank.has_factors(state)
     return {name: tensor for name, tensor in targets.items() if has_factors or not low_rank.is_factor(name)}
 

@@ -117,12 +117,12 @@ def read_record(file: str) -> dict[str, Any]:
 
 
 def require_base(file: str, record: Mapping[str, Any], base: LowRankBase, held: Collection[str]) -> None:
-    """Check that all that a checkpoint leaves to its base is as it was when the checkpoint was written.
+    """Check that all that a checkpoint leaves to its base is unchanged since the checkpoint was written.
 
     Args:
         file: the checkpoint's weights, for messages.
         record: see ``read_record``.
-        base: the base as it is now.
+        base: the present one.
         held: names of the arrays in the checkpoint.
 
     Raises:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support import small_classifiers, small_runs, small_segmenters
+from support import small_classifiers, small_runs
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.low_rank import is_factor
@@ -145,28 +145,6 @@ def test_another_base_at_that_place_is_refused_and_a_missing_one_too(tmp_path, b
         alone.prepare_training()
 
 
-def test_a_run_from_a_run_with_fewer_targets_and_another_alpha_resumes_bit_equal_and_is_loaded_as_it_was(
-    tmp_path, base
-):
-    small_runs.build(str(tmp_path / "first"), *RUN, *LORA, f"-pretrained={base}", train_size=64).train()
-    words = [*RUN, "TRAIN.LORA.RANK", "2", "TRAIN.LORA.ALPHA", "1", "TRAIN.LORA.TARGETS", "[qkv]"]
-    words += [f"-pretrained={tmp_path / 'first'}", "TRAIN.MODEL_EMA", "True", "SAVE_EVERY_UPDATES", "2"]
-    second = small_runs.build(str(tmp_path / "second"), *words, train_size=64)
-    second.train()
-    folder = tmp_path / "second" / "checkpoints"
-    merged = load_into_new(folder / "last" / "model.pdparams")
-    assert_equal_outputs(merged, second.model)
-    with second.ema.in_place():
-        assert_equal_outputs(load_into_new(folder / "last" / "model_ema.pdparams"), second.model)
-
-    resumed = small_runs.build(str(tmp_path / "on"), *words, f"-resume={folder / 'update_00000002'}", train_size=64)
-    resumed.train()
-    for expected, found in ((state(second.model), state(resumed.model)), map(averages, (second, resumed))):
-        assert expected.keys() == found.keys()
-        for name, value in expected.items():
-            assert np.array_equal(value, found[name]), name
-
-
 @pytest.mark.parametrize("pattern", ["blocks.0.*", "*.lora_b", "head.*"])
 def test_a_run_with_frozen_matrices_or_head_is_loaded_as_it_was(tmp_path, base, pattern):
     run = small_runs.build(
@@ -175,21 +153,3 @@ def test_a_run_with_frozen_matrices_or_head_is_loaded_as_it_was(tmp_path, base, 
     run.train()
     assert_equal_outputs(load_into_new(tmp_path / "run" / "checkpoints" / "last" / "model.pdparams"), run.model)
     assert_equal_outputs(create_model(tmp_path / "run", pretrained=True), run.model)
-
-
-def test_statistics_of_a_head_are_saved_with_it(tmp_path):
-    """SegFormer's head has a batch norm, whose statistics move in a run."""
-    words = ["VALIDATE_FREQ", "9", "EVALUATION.INTERVAL", "off"]
-    small_segmenters.build(str(tmp_path / "base"), *words).train()
-    words = [*words, f"-pretrained={tmp_path / 'base'}", "TRAIN.LORA.RANK", "2", "TRAIN.LORA.TARGETS", "[q, mlp]"]
-    run = small_segmenters.build(str(tmp_path / "run"), *words)
-    run.train()
-    statistics = [name for name in state(run.model) if name.endswith(("_mean", "_variance"))]
-    parameters = dict(run.model.named_parameters())
-    assert statistics and all(parameters[name].stop_gradient for name in statistics)
-    loaded = run.task.build_model()
-    load_weights(loaded, str(tmp_path / "base"), strict=True)
-    assert not any(np.array_equal(state(loaded)[name], state(run.model)[name]) for name in statistics)
-    load_weights(loaded, str(tmp_path / "run"), strict=True)
-    for name in statistics:
-        np.testing.assert_array_equal(state(loaded)[name], state(run.model)[name])

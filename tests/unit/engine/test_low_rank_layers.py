@@ -133,7 +133,7 @@ def test_another_base_at_that_place_is_refused_and_a_missing_one_too(tmp_path, b
     paddle.save(other, str(base))
     with pytest.raises(UserError, match="was trained by TRAIN.LORA on other weights than .*put the weights that"):
         load_into_new(saved)
-    with pytest.raises(UserError, match="has only the matrices of TRAIN.LORA, without their base"):
+    with pytest.raises(UserError, match="has only what TRAIN.LORA changed, without its base"):
         convert(str(saved), str(tmp_path / "converted.safetensors"))
     base.unlink()
     with pytest.raises(UserError, match="model.pdparams"):

@@ -1,7 +1,7 @@
 """TRAIN.LORA: frozen layers with trained matrices of low rank in addition to their weights."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -10,6 +10,8 @@ from ..checkpoint.low_rank import FACTORS
 from ..runtime import autocast
 from ..runtime.errors import UserError
 from ..tasks.model import as_model
+
+_MIXING = ("proj_l", "proj_w")  # layers that mix CaiT's heads
 
 
 class LowRankTerm:
@@ -57,14 +59,7 @@ def add_low_rank_terms(
             f"TRAIN.LORA: this model has no linear layers named {wanted} in numbered blocks; set TRAIN.LORA.TARGETS to "
             "parts of the names of its layers, or RANK to 0"
         )
-    owners = dict(model.named_sublayers())
-    for name in chosen:
-        owner, _, own_name = name.rpartition(".")
-        if own_name == "qkv" and getattr(owners.get(owner), "q_bias", None) is not None:
-            raise UserError(
-                f"TRAIN.LORA.TARGETS: {name} of this model is computed together with separate biases and takes no "
-                f"term; leave qkv out of {wanted}"
-            )
+    _require_called(model, chosen, wanted)
     for name, parameter in model.named_parameters():
         parameter.stop_gradient = parameter.stop_gradient or name not in head  # running statistics are not trained
     for layer in chosen.values():
@@ -76,6 +71,20 @@ def add_low_rank_terms(
         f"LoRA: {len(chosen)} layers have matrices of rank {rank} ({terms:,} parameters), which are trained with the "
         f"head ({in_head:,} parameters)"
     )
+
+
+def _require_called(model: paddle.nn.Layer, chosen: Mapping[str, Any], wanted: str) -> None:
+    """Raise UserError if a network multiplies by a layer's weights without calling the layer, which adds the term."""
+    owners = dict(model.named_sublayers())
+    for name, layer in chosen.items():
+        owner, _, own_name = name.rpartition(".")
+        is_joined = own_name == "qkv" and getattr(owners.get(owner), "q_bias", None) is not None
+        if is_joined or (own_name in _MIXING and isinstance(layer, paddle.nn.Linear)):
+            how = "together with separate biases" if is_joined else "from its weights"
+            raise UserError(
+                f"TRAIN.LORA.TARGETS: {name} of this model is computed {how} and takes no term; leave {own_name} out "
+                f"of {wanted}"
+            )
 
 
 def _get_widths(layer: Any) -> tuple[int, int] | None:

@@ -68,6 +68,8 @@ def test_models_that_it_does_not_work_for_are_named_in_one_line():
     model = create_model("eva02_tiny_patch14_224", depth=3)
     with pytest.raises(UserError, match="separate biases and takes no term; leave qkv out"):
         add_low_rank_terms(model, 2, 4.0, TARGETS, print)
+    with pytest.raises(UserError, match="attn.proj_l of this model is computed from its weights and takes no term"):
+        add_low_rank_terms(small_classifiers.build("cait_xxs24_224"), 2, 4.0, ["attn"], print)
 
 
 @pytest.fixture

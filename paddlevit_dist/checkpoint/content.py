@@ -402,6 +402,8 @@ class _SplitRecord(msgspec.Struct):
 
 class _LowRankRecord(msgspec.Struct):
     source: str
+    part: str | None
+    unused: list[str]
     digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     scale: _Positive
 
@@ -411,7 +413,7 @@ class _CheckpointInfo(msgspec.Struct):
     data: dict[str, _SplitRecord | None] | None = None
     settings: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
-    lora: _LowRankRecord | None = None
+    low_rank: _LowRankRecord | None = None
 
 
 _Checked = TypeVar("_Checked", bound=msgspec.Struct)

@@ -17,8 +17,11 @@ from ..runtime.printing import shorten
 from ..tasks.model import Model, as_model
 from . import low_rank
 from .class_rows import OUTPUT_AXES, ClassNames, follow_names
+from .completion import complete, describe_base
 from .content import is_run_checkpoint, read_weights_info
 from .finding import find_run_settings
+from .low_rank import LowRankBase
+from .published import is_fetched
 from .weights import (
     SourceWeights,
     from_torch_names,
@@ -69,6 +72,8 @@ class LoadReport:
             the model's classes; None: rows were copied in order.
         loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
         notices: unusual properties of the source, such as values that are not finite.
+        base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; for another model
+            that of a low-rank checkpoint, else None.
     """
 
     source: str
@@ -82,6 +87,7 @@ class LoadReport:
     classes_by_name: tuple[int, int] | None = None
     loaded_fraction: float = 0.0
     notices: list[str] = field(default_factory=list)
+    base: LowRankBase | None = None
 
     def summary(self) -> str:
         """Format the report in one line for the log."""
@@ -179,12 +185,15 @@ def load_weights(
         UserError: the source cannot be read, does not fit well enough, or has a batch norm's weights without its
             running statistics.
     """
-    weights = _get_weights(source, part, sha256)
-    last_names = {name.rpartition(".")[2] for name in weights.state}
-    if last_names.intersection(low_rank.FACTORS):
-        return _load_with_base(model, weights)
+    weights, base = _get_weights(source, part, sha256), None
+    has_factors = low_rank.has_factors(model.state_dict())
+    if low_rank.has_factors(weights.state):
+        weights, base = _complete(model, weights, keep=strict and has_factors)
     state, origin, notices = _in_our_names_and_layout(model, weights)
-    report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
+    if has_factors and base is None:
+        place = str(source) if is_fetched(source) else os.path.abspath(weights.name)
+        base = describe_base(place, part, weights, state, _list_targets(model, state).keys() & state)
+    report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices], base=base)
     values = _plan(model, state, report, class_names)
     if strict:
         _require_everything(report, as_model(model).outputs_to_classes)
@@ -198,37 +207,18 @@ def load_weights(
     return report
 
 
-def _load_with_base(model: paddle.nn.Layer, weights: SourceWeights) -> LoadReport:
-    """Load the base of low-rank matrices, and add them to it, or put them where the model has such matrices, too.
+def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tuple[SourceWeights, LowRankBase]:
+    def read(source: str, part: str | None) -> tuple[SourceWeights, Mapping[str, np.ndarray]]:
+        own = _get_weights(source, part, None)
+        return own, _in_our_names_and_layout(model, own)[0]
 
-    Raises:
-        UserError: the base cannot be read or is another one, or an entry does not fit the model.
-    """
-    base = low_rank.read_base(weights.name)
-    own = _get_weights(base.source, None, None)
-    state, _, _ = _in_our_names_and_layout(model, own)
-    values = _plan(model, state, LoadReport(own.name, ""))
-    targets, layers = model.state_dict(), low_rank.list_layers(weights.state)
-    matrices = {layer: values[f"{layer}.weight"] for layer in layers if f"{layer}.weight" in values}
-    low_rank.require_base(weights.name, base, matrices)
-    for layer, matrix in matrices.items():
-        first, second = (f"{layer}.{factor}" for factor in low_rank.FACTORS)
-        factors = weights.state[first], weights.state[second]
-        if first in targets:
-            values.update(zip((first, second), factors))
-        else:
-            values[f"{layer}.weight"] = low_rank.merge(matrix, factors, base.scale)
-    values.update({name: value for name, value in weights.state.items() if not low_rank.is_factor(name)})
-    unfit = [
-        name
-        for name in sorted(values.keys() | targets.keys())
-        if name not in values or name not in targets or tuple(targets[name].shape) != values[name].shape
-    ]
-    if unfit:
-        raise UserError(f"{weights.name} with its base {base.source} does not fit this model: {_some(unfit)}")
-    _assign_all(model, values)
-    origin = f"matrices of low rank for {len(layers)} layers of {base.source}"
-    return LoadReport(weights.name, origin, loaded=list(values), loaded_fraction=1.0, notices=[origin])
+    return complete(model, weights, read, keep)
+
+
+def _list_targets(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> dict[str, paddle.Tensor]:
+    """Return the tensors that a source has to have: factors of the model are new if the source has none."""
+    targets, has_factors = model.state_dict(), low_rank.has_factors(state)
+    return {name: tensor for name, tensor in targets.items() if has_factors or not low_rank.is_factor(name)}
 
 
 def _assign_all(model: paddle.nn.Layer, values: Mapping[str, np.ndarray]) -> None:
@@ -239,6 +229,8 @@ def _assign_all(model: paddle.nn.Layer, values: Mapping[str, np.ndarray]) -> Non
 
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
     """Return the number of classes of the weights' classifier; None if it does not belong to this model."""
+    if low_rank.has_factors(weights.state):
+        weights, _ = _complete(model, weights, keep=False)
     state, _, _ = _in_our_names_and_layout(model, weights)
     interface = as_model(model)
     biases = [state.get(f"{layer}.bias") for layer in interface.classifier_layers]
@@ -264,7 +256,7 @@ def _get_weights(source: Any, part: str | None, sha256: str | None) -> SourceWei
 def _in_our_names_and_layout(
     model: paddle.nn.Layer, weights: SourceWeights
 ) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
-    targets = model.state_dict()
+    targets = _list_targets(model, weights.state)
     naming, state = "timm", weights.state  # our models use timm's parameter names
     if any(name not in state or state[name].shape != tuple(target.shape) for name, target in targets.items()):
         states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
@@ -299,8 +291,7 @@ def _plan(
 ) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without changing the model."""
     interface = as_model(model)
-    # Matrices of low rank are new at the start of a run, also where weights are loaded.
-    targets = {name: t for name, t in model.state_dict().items() if name in state or not low_rank.is_factor(name)}
+    targets = _list_targets(model, state)
     matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
     matched_names = frozenset() if matched_rows is None else matched_rows.names
     fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)

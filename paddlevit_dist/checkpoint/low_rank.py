@@ -1,9 +1,14 @@
-"""Weights of TRAIN.LORA: matrices of low rank, stored without the weights that they are added to."""
+"""Checkpoints of TRAIN.LORA: they hold each tensor that differs from the base, and a digest of all others.
+
+The base is the file of whole weights that a run started from; for a run that started from such a checkpoint, it is that
+checkpoint's base. All else follows from the comparison: trained matrices, heads and statistics differ, and so do
+matrices that an earlier run's were merged into, rows of classes in another order, and parameters that the base lacks.
+"""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,21 +16,51 @@ from ..runtime.errors import UserError
 from .content import read_weights_info
 
 FACTORS = ("lora_a", "lora_b")  # names of a layer's factors, (in, rank) and (rank, out)
-KEY = "lora"  # in about.yaml
+KEY = "low_rank"  # in about.yaml
+_EARLIER_KEY = "lora"
 
 
 class LowRankBase(NamedTuple):
-    """The weights that matrices of low rank are added to.
+    """Whole weights, as a run has read them.
 
     Attributes:
         source: path, address or published name.
-        digest: ``digest_matrices`` of the layers' own weights.
-        scale: factor of the product of both factors.
+        part: the entry of the source that was used, see ``read_weights``; None: it was not chosen.
+        digests: ``digest`` of each array that the model has, by the model's names.
+        unused: names of the others.
     """
 
     source: str
-    digest: str
-    scale: float
+    part: str | None
+    digests: dict[str, str]
+    unused: list[str]
+
+    def find_changed(self, *states: Mapping[str, np.ndarray]) -> set[str]:
+        """Return the names of the arrays in ``states`` that are not in the base, or have other values there."""
+        return {name for state in states for name, value in state.items() if self.digests.get(name) != digest(value)}
+
+    def describe(self, held: Collection[str], scale: float) -> dict[str, Any]:
+        """Return the record of a checkpoint for ``about.yaml``.
+
+        Args:
+            held: names of the arrays in the checkpoint.
+            scale: factor of the product of both factors, alpha / rank.
+        """
+        chosen = {"source": self.source, "part": self.part, "unused": self.unused}
+        return {**chosen, "digest": self.digest_rest(held), "scale": scale}
+
+    def digest_rest(self, held: Collection[str]) -> str:
+        """Return the SHA-256 of all arrays of the base that are not in ``held``, in hexadecimal."""
+        rest = sorted(self.digests.keys() - set(held))
+        return hashlib.sha256("".join(f"{name} {self.digests[name]}\n" for name in rest).encode()).hexdigest()
+
+
+def digest(array: np.ndarray) -> str:
+    """Return the SHA-256 of an array's shape and values, in hexadecimal; floating-point numbers as float32."""
+    values = array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
+    result = hashlib.sha256(f"{values.dtype} {values.shape}\n".encode())
+    result.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+    return result.hexdigest()
 
 
 def is_factor(name: str) -> bool:
@@ -33,21 +68,19 @@ def is_factor(name: str) -> bool:
     return name.rpartition(".")[2] in FACTORS
 
 
+def has_factors(names: Iterable[str]) -> bool:
+    """Return whether some of the parameters are factors."""
+    return any(map(is_factor, names))
+
+
 def list_layers(names: Iterable[str]) -> list[str]:
     """Return the sorted names of the layers that have factors."""
-    return sorted(name.rpartition(".")[0] for name in names if name.rpartition(".")[2] == FACTORS[0])
+    return sorted({name.rpartition(".")[0] for name in names if is_factor(name)})
 
 
-def digest_matrices(matrices: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of matrices by layer name, in hexadecimal."""
-    digest = hashlib.sha256()
-    for name in sorted(matrices):
-        digest.update(f"{name} {matrices[name].shape}\n".encode())
-        digest.update(np.ascontiguousarray(matrices[name], np.float32).tobytes())
-    return digest.hexdigest()
-
-
-def merge(matrix: np.ndarray, factors: tuple[np.ndarray, np.ndarray], scale: float) -> np.ndarray:
+def merge(
+    matrix: np.ndarray, factors: tuple[np.ndarray, np.ndarray], scale: float, is_transposed: bool = False
+) -> np.ndarray:
     """Return ``matrix + scale * first @ second``, computed in float64.
 
     Source: E. Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685, section 4.1.
@@ -56,41 +89,47 @@ def merge(matrix: np.ndarray, factors: tuple[np.ndarray, np.ndarray], scale: flo
         matrix: (in, out).
         factors: (in, rank) and (rank, out).
         scale: alpha / rank.
+        is_transposed: the matrix is (out, in), as in PyTorch.
     """
     first, second = (factor.astype(np.float64) for factor in factors)
     change = scale * (first @ second)
-    return (matrix.astype(np.float64) + change).astype(matrix.dtype)
+    return (matrix.astype(np.float64) + (change.T if is_transposed else change)).astype(matrix.dtype)
 
 
-def read_base(file: str) -> LowRankBase:
-    """Read which weights the factors in ``file`` are added to.
+def read_record(file: str) -> dict[str, Any]:
+    """Read what ``LowRankBase.describe`` recorded for the checkpoint with the weights ``file``.
 
     Raises:
-        UserError: they are not recorded.
+        UserError: there is no record.
     """
-    record = read_weights_info(Path(file)).get(KEY)
-    if record is None:
+    about = read_weights_info(Path(file))
+    if KEY in about:
+        return dict(about[KEY])
+    if _EARLIER_KEY in about:
         raise UserError(
-            f"{file} has only the low-rank matrices of TRAIN.LORA, and no about.yaml next to it says which weights "
-            "they belong to: name the checkpoint's folder"
+            f"{file} was trained by TRAIN.LORA of an earlier version, whose checkpoints lack running statistics: train "
+            "it again"
         )
-    return LowRankBase(record["source"], record["digest"], float(record["scale"]))
+    raise UserError(
+        f"{file} has only what TRAIN.LORA changed, and no about.yaml next to it says which weights that belongs to: "
+        "name the checkpoint's folder"
+    )
 
 
-def find_source(file: Path) -> str:
-    """Return the source of the base in a checkpoint of TRAIN.LORA; for other weights, the file itself."""
-    record = read_weights_info(file).get(KEY)
-    return str(file) if record is None else record["source"]
+def require_base(file: str, record: Mapping[str, Any], base: LowRankBase, held: Collection[str]) -> None:
+    """Check that all that a checkpoint leaves to its base is unchanged since the checkpoint was written.
 
-
-def require_base(file: str, base: LowRankBase, matrices: Mapping[str, np.ndarray]) -> None:
-    """Check that the layers' own weights are those that the factors in ``file`` were trained with.
+    Args:
+        file: the checkpoint's weights, for messages.
+        record: see ``read_record``.
+        base: the present one.
+        held: names of the arrays in the checkpoint.
 
     Raises:
-        UserError: they are others.
+        UserError: the base has changed.
     """
-    if digest_matrices(matrices) != base.digest:
+    if base.digest_rest(held) != record["digest"]:
         raise UserError(
-            f"{file} was trained by TRAIN.LORA on other weights than {base.source} has now: put the weights with "
-            f"digest {base.digest[:12]} back there"
+            f"{file} was trained by TRAIN.LORA on other weights than {base.source} has now: put the weights that "
+            "it was trained on back there"
         )

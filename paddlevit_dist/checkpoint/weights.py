@@ -16,6 +16,7 @@ from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
 from .content import AVERAGED, MODEL, resolve_checkpoint, verify_while_reading
 from .download import CachedCopy, silent
+from .low_rank import has_factors
 from .published import is_fetched, local_weights, similar_names
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
@@ -269,7 +270,8 @@ def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     arrays = {name: value for name, value in arrays.items() if value is not None}
     if not arrays:
         raise UserError(f"{source} contains no weights: none of its {len(state)} entries is an array")
-    return _without_prefix(arrays)
+    # A low-rank checkpoint may hold parameters of one part of the model only, whose names begin with that part's.
+    return arrays if has_factors(arrays) else _without_prefix(arrays)
 
 
 def _bytes_needed(value: Any) -> int:

@@ -100,7 +100,7 @@ def convert(source: str, target: str, part: str | None = None) -> ConvertedWeigh
     weights = read_weights(path_or_name, part)
     if any(map(is_factor, weights.state)):
         raise UserError(
-            f"convert: {path_or_name} has only the matrices of TRAIN.LORA, without their base; evaluate, predict and "
+            f"convert: {path_or_name} has only what TRAIN.LORA changed, without its base; evaluate, predict and "
             "export merge both"
         )
     converted = _keep_timm_names(path_or_name, weights) or with_our_names(weights)

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +12,6 @@ import paddle
 from ..checkpoint import low_rank
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
-from ..checkpoint.weights import evaluated_weights
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.progress import printing
 from ..logging.record import RunLog
@@ -75,7 +74,7 @@ class Checkpointer:
     ) -> None:
         self._config, self._task, self._datasets = config, task, datasets
         self._state, self._run_log, self._on_saved = state, run_log, on_saved
-        self._earlier_samples, self._resumed = resume_state.samples, resume_state.directory
+        self._earlier_samples, self._base = resume_state.samples, resume_state.base
         self.folder = Path(config.SAVE) / "checkpoints"
         self.best = resume_state.best
         self.sync_point = SyncPoint()
@@ -89,21 +88,6 @@ class Checkpointer:
     def _samples(self) -> dict[str, np.ndarray]:
         """List the samples as ``checkpoint_store.read_samples`` returns them; computed in the writing thread."""
         return list_samples(self._datasets, self._earlier_samples)
-
-    @functools.cached_property
-    def _base(self) -> low_rank.LowRankBase | None:
-        """The frozen weights that TRAIN.LORA adds to, read on the first save; None without TRAIN.LORA."""
-        state = self._state.model.state_dict()
-        layers = low_rank.list_layers(state)
-        if not layers:
-            return None
-        lora, source = self._config.TRAIN.LORA, str(self._resumed or "")
-        if not source:
-            source = evaluated_weights(str(self._config.MODEL.PRETRAINED))
-        if Path(source).exists():
-            source = low_rank.find_source(Path(source).absolute())
-        digest = low_rank.digest_matrices({layer: state[f"{layer}.weight"].numpy() for layer in layers})
-        return low_rank.LowRankBase(source, digest, lora.ALPHA / lora.RANK)
 
     def should_save(self, epoch: int) -> bool:
         """Return whether the checkpoint of that epoch is kept."""
@@ -286,9 +270,8 @@ class Checkpointer:
             averaged: the averages of all ranks; None: this rank has all of them.
         """
         state, run_log, on_saved = self._state, self._run_log, self._on_saved
-        saved_names = state.saved_names
-        weights: Tensors = _choose(state.model.state_dict(), saved_names)
-        ema_state = {} if state.ema is None else _choose(state.ema.state_dict(), saved_names)
+        weights: Tensors = state.model.state_dict()
+        ema_state = {} if state.ema is None else state.ema.state_dict()
         averages: Tensors | None = None if state.ema is None else ema_state
         if averaged is not None:
             names = {key: tensor.name for key, tensor in weights.items()}
@@ -307,8 +290,6 @@ class Checkpointer:
             optimizer = state.optimizer_state.state_dict()
         position = state.position()
         described = describe(self._config, self._task, self._datasets)
-        if self._base is not None:
-            described[low_rank.KEY] = self._base._asdict()
         extra = {
             "scaler": state.precision.state_dict(),
             "best": self.best,
@@ -333,7 +314,10 @@ class Checkpointer:
             digest = weights_digest(values)
             saved = checkpoint_store.RunState(position, optimizer, {**extra, "weights_digest": digest})
             about = {**described, "weights": digest}
-            directory = checkpoint_store.save(self.folder, name, weights, saved, averages, about, self._samples)
+            held, held_averages = weights, averages
+            if self._base is not None:
+                held, held_averages, about[low_rank.KEY] = self._leave_out(self._base, weights, averages)
+            directory = checkpoint_store.save(self.folder, name, held, saved, held_averages, about, self._samples)
             checkpoint_store.link(self.folder, "last", directory)
             prune()
             with printing:
@@ -341,6 +325,15 @@ class Checkpointer:
             on_saved(directory)
 
         return write
+
+    def _leave_out(
+        self, base: low_rank.LowRankBase, weights: Tensors, averages: Tensors | None
+    ) -> tuple[Tensors, Tensors | None, dict[str, Any]]:
+        """Return weights and averages without what equals the base in both, and the record for ``about.yaml``."""
+        changed = base.find_changed(_values(weights), _values(averages or {}))
+        lora = self._config.TRAIN.LORA
+        record = base.describe(changed, lora.ALPHA / lora.RANK)
+        return _choose(weights, changed), averages and _choose(averages, changed), record
 
     def _pruning(self, good: Path) -> Callable[[], None]:
         """Return the function that deletes checkpoints no longer needed, once the checkpoint ``good`` exists."""
@@ -373,7 +366,7 @@ class Checkpointer:
             raise UserError(problem)
 
 
-def _choose(tensors: Mapping[str, paddle.Tensor], names: set[str]) -> dict[str, paddle.Tensor]:
+def _choose(tensors: Tensors, names: set[str]) -> Tensors:
     return {name: tensor for name, tensor in tensors.items() if name in names}
 
 

@@ -1,7 +1,7 @@
 """TRAIN.LORA: frozen layers with trained matrices of low rank in addition to their weights."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -10,6 +10,8 @@ from ..checkpoint.low_rank import FACTORS
 from ..runtime import autocast
 from ..runtime.errors import UserError
 from ..tasks.model import as_model
+
+_MIXING = ("proj_l", "proj_w")  # layers that mix CaiT's heads
 
 
 class LowRankTerm:
@@ -39,7 +41,7 @@ def add_low_rank_terms(
         rank: inner size of the matrices, at least 1.
         alpha: the term's factor is ``alpha / rank``.
         targets: parts of layer names: a layer is chosen if one of the parts between dots of its name is among them.
-        log: receives a line with the number of trained parameters.
+        log: receives a line with the numbers of parameters.
 
     Raises:
         UserError: the model has no such layers, or does not call them.
@@ -49,7 +51,7 @@ def add_low_rank_terms(
     chosen = {
         name: layer
         for name, layer in model.named_sublayers()
-        if isinstance(layer, paddle.nn.Linear) and f"{name}.weight" in inner and set(name.split(".")) & set(targets)
+        if f"{name}.weight" in inner and set(name.split(".")) & set(targets) and _get_widths(layer) is not None
     }
     wanted = ", ".join(targets)
     if not chosen:
@@ -57,34 +59,49 @@ def add_low_rank_terms(
             f"TRAIN.LORA: this model has no linear layers named {wanted} in numbered blocks; set TRAIN.LORA.TARGETS to "
             "parts of the names of its layers, or RANK to 0"
         )
-    owners = dict(model.named_sublayers())
-    for name in chosen:
-        owner, _, own_name = name.rpartition(".")
-        if own_name == "qkv" and getattr(owners.get(owner), "q_bias", None) is not None:
-            raise UserError(
-                f"TRAIN.LORA.TARGETS: {name} of this model is computed together with separate biases and takes no "
-                f"term; leave qkv out of {wanted}"
-            )
+    _require_called(model, chosen, wanted)
     for name, parameter in model.named_parameters():
-        parameter.stop_gradient = name not in head
+        parameter.stop_gradient = parameter.stop_gradient or name not in head  # running statistics are not trained
     for layer in chosen.values():
         _add_term(layer, rank, alpha / rank)
     parameters = dict(model.named_parameters())
     terms = sum(parameters[f"{name}.{factor}"].size for name in chosen for factor in FACTORS)
-    in_head = sum(parameters[name].size for name in head)
-    total = sum(parameter.size for parameter in parameters.values())
+    in_head = sum(parameters[name].size for name in head if not parameters[name].stop_gradient)
     log(
-        f"LoRA: {terms + in_head:,} of {total:,} parameters are trained: matrices of rank {rank} for {len(chosen)} "
-        f"layers ({terms:,}) and the head ({in_head:,})"
+        f"LoRA: {len(chosen)} layers have matrices of rank {rank} ({terms:,} parameters), which are trained with the "
+        f"head ({in_head:,} parameters)"
     )
 
 
+def _require_called(model: paddle.nn.Layer, chosen: Mapping[str, Any], wanted: str) -> None:
+    """Raise UserError if a network multiplies by a layer's weights without calling the layer, which adds the term."""
+    owners = dict(model.named_sublayers())
+    for name, layer in chosen.items():
+        owner, _, own_name = name.rpartition(".")
+        is_joined = own_name == "qkv" and getattr(owners.get(owner), "q_bias", None) is not None
+        if is_joined or (own_name in _MIXING and isinstance(layer, paddle.nn.Linear)):
+            how = "together with separate biases" if is_joined else "from its weights"
+            raise UserError(
+                f"TRAIN.LORA.TARGETS: {name} of this model is computed {how} and takes no term; leave {own_name} out "
+                f"of {wanted}"
+            )
+
+
+def _get_widths(layer: Any) -> tuple[int, int] | None:
+    """Return the lengths (in, out) of a linear layer's input and output; None for another layer."""
+    if isinstance(layer, paddle.nn.Linear):
+        return tuple(layer.weight.shape)
+    # Bridges build layers with PyTorch's attributes and weights (out, in).
+    is_linear = hasattr(layer, "in_features") and list(layer.weight.shape) == [layer.out_features, layer.in_features]
+    return (layer.in_features, layer.out_features) if is_linear else None
+
+
 def _add_term(layer: Any, rank: int, scale: float) -> None:
-    kind = type(layer)
-    width, out = layer.weight.shape
-    bound = 1.0 / math.sqrt(width)
+    kind, widths = type(layer), _get_widths(layer)
+    assert widths is not None
+    bound = 1.0 / math.sqrt(widths[0])
     start = paddle.nn.initializer.Uniform(-bound, bound)
-    layer.lora_a = layer.create_parameter([width, rank], default_initializer=start)
-    layer.lora_b = layer.create_parameter([rank, out], default_initializer=paddle.nn.initializer.Constant(0.0))
+    layer.lora_a = layer.create_parameter([widths[0], rank], default_initializer=start)
+    layer.lora_b = layer.create_parameter([rank, widths[1]], default_initializer=paddle.nn.initializer.Constant(0.0))
     layer.lora_scale = scale
     layer.__class__ = type(kind.__name__, (LowRankTerm, kind), {})

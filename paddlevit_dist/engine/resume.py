@@ -10,6 +10,7 @@ from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_name
 from ..checkpoint.content import AVERAGED, resolve_checkpoint
 from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for, require_trained
+from ..checkpoint.low_rank import LowRankBase
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weights import evaluated_weights, read_state
 from ..distributed import broadcast_object, is_main
@@ -54,6 +55,7 @@ class ResumeState(NamedTuple):
         samples: the sample lists of the checkpoint; None if it has none, empty for a new run.
         means: ``TrainingLogger.state_dict`` for the epoch in progress; None if the checkpoint has none.
         best: name, value, epoch and line of the best evaluation so far; None if there is none.
+        base: the weights that checkpoints of TRAIN.LORA leave out; None without it.
     """
 
     position: dict[str, int]
@@ -63,6 +65,7 @@ class ResumeState(NamedTuple):
     samples: dict[str, np.ndarray] | None = {}
     means: dict[str, Any] | None = None
     best: dict[str, Any] | None = None
+    base: LowRankBase | None = None
 
 
 class StateLoader:
@@ -95,12 +98,13 @@ class StateLoader:
         path = self._find_checkpoint()
         if path is not None and path.is_dir():
             return self._load_checkpoint(path)
-        last_epoch = self._config.TRAIN.LAST_EPOCH
+        last_epoch, base = self._config.TRAIN.LAST_EPOCH, None
         training = None if path is None else read_training(path)
         if training is not None:
             return self._continue_paddlevit(training)
         if path is not None:
             report = load_weights(self._state.model, str(path), strict=True)
+            base = report.base
             self._run_log.log_and_print(
                 f"resumed weights only from {path} ({report.summary()}): no optimizer state is read from such a file, "
                 f"so moments restart at epoch {last_epoch + 1} (-last_epoch)"
@@ -109,11 +113,15 @@ class StateLoader:
             if broadcast_object(is_main() and checkpoint_store.holds_any(self._folder)):
                 raise existing_run_error(self._config.SAVE)
             if self._config.MODEL.PRETRAINED:
-                self._load_pretrained()
+                base = self._load_pretrained()
+            elif self._config.TRAIN.LORA.RANK:
+                raise UserError(
+                    "TRAIN.LORA.RANK: nothing is there to resume: name the frozen weights with -pretrained=WEIGHTS"
+                )
         self._state.begin_after(last_epoch)
         if self._state.ema is not None:
             self._state.ema.restart()
-        return ResumeState({"epoch": 0, "consumed": 0, "update": 0})
+        return ResumeState({"epoch": 0, "consumed": 0, "update": 0}, base=base)
 
     def _find_checkpoint(self) -> Path | None:
         """Find the checkpoint that -resume names. The main process decides, so that all ranks use the same one."""
@@ -135,7 +143,7 @@ class StateLoader:
 
     # ---- weights alone ---------------------------------------------------------------------------------------
 
-    def _load_pretrained(self) -> None:
+    def _load_pretrained(self) -> LowRankBase | None:
         model, log = self._config.MODEL, self._run_log.log_and_print
         source = evaluated_weights(cast(str, model.PRETRAINED))
         minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
@@ -153,6 +161,7 @@ class StateLoader:
         for line in lines:
             log(line)
         self._run_log.file("load_report.json", report.json())
+        return report.base
 
     def _class_names(self, source: str) -> ClassNames | None:
         """Return the class names of the weights and of this run, read by the main process; None if the data have none.
@@ -182,7 +191,7 @@ class StateLoader:
         report = load_weights(self._state.model, str(directory), strict=True)
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
-        resume_state = ResumeState(content.position, directory, changes, due, diff.lists, means, best)
+        resume_state = ResumeState(content.position, directory, changes, due, diff.lists, means, best, report.base)
         log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")
         for line in _changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
             log(line)
@@ -257,8 +266,8 @@ class StateLoader:
             log(f"note: {source} has no averaged weights; the average starts with the resumed ones")
             ema.restart()
         else:
-            frozen = self._state.model.state_dict().keys() - self._state.saved_names
-            average = {**average, **{n: self._state.model.state_dict()[n].numpy() for n in frozen}}
+            if self._config.TRAIN.LORA.RANK:  # what the file leaves to the base, the model has by now
+                average = {**{n: t.numpy() for n, t in self._state.model.state_dict().items()}, **average}
             try:
                 ema.load_state_dict(average)
             except ValueError as error:
@@ -285,7 +294,8 @@ class StateLoader:
             f"resumed PaddleViT's {file} after epoch {training.epoch}: {report.summary()}, moments{average}; the "
             "learning rate follows this run's schedule, and the settings and samples of the earlier run are unknown"
         )
-        return ResumeState({"epoch": training.epoch, "consumed": 0, "update": state.schedule.update}, samples=None)
+        position = {"epoch": training.epoch, "consumed": 0, "update": state.schedule.update}
+        return ResumeState(position, samples=None, base=report.base)
 
 
 def _changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import paddle
 
-from ..checkpoint.low_rank import is_factor
 from ..data.sampler import TrainingSampler
 from ..distributed import rank, recompute_layers, world_size
 from ..runtime.errors import UserError
@@ -57,14 +56,6 @@ class TrainingState(NamedTuple):
     def optimizer_state(self) -> OptimizerState:
         """The optimizer's state by structured names."""
         return OptimizerState(self.optimizer, self.model, self.shards)
-
-    @property
-    def saved_names(self) -> set[str]:
-        """Names of the model's state that checkpoints contain: all, but with TRAIN.LORA no frozen weights."""
-        state = self.model.state_dict()
-        if not any(map(is_factor, state)):
-            return set(state)
-        return set(state) - {name for name, p in self.model.named_parameters() if p.stop_gradient}
 
     def position(self) -> dict[str, int]:
         """Return "epoch" and "consumed" (samples of the next epoch) of the sampler, and "update"."""

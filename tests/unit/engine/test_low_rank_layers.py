@@ -39,7 +39,11 @@ def test_outputs_do_not_change_until_training_and_terms_and_head_are_trained(nam
     trained = {key: p for key, p in model.named_parameters() if not p.stop_gradient}
     assert {key for key in trained if key not in names} == {key for key in trained if is_factor(key)} != set()
     assert all(key.startswith("head") for key in trained if key in names)
-    assert lines[0].startswith(f"LoRA: {sum(p.size for p in trained.values()):,} of ")
+    terms, head = (sum(p.size for key, p in trained.items() if is_factor(key) == kind) for kind in (True, False))
+    assert lines == [
+        f"LoRA: {len(trained) // 2 - 1 - ('head_dist.bias' in trained)} layers have matrices of rank 2 ({terms:,} "
+        f"parameters), which are trained with the head ({head:,} parameters)"
+    ]
     (after**2).sum().backward()
     for key, p in trained.items():  # each layer that has a term is called
         assert key.endswith("lora_a") or np.abs(p.grad.numpy()).max() > 0, key
@@ -64,6 +68,8 @@ def test_models_that_it_does_not_work_for_are_named_in_one_line():
     model = create_model("eva02_tiny_patch14_224", depth=3)
     with pytest.raises(UserError, match="separate biases and takes no term; leave qkv out"):
         add_low_rank_terms(model, 2, 4.0, TARGETS, print)
+    with pytest.raises(UserError, match="attn.proj_l of this model is computed from its weights and takes no term"):
+        add_low_rank_terms(small_classifiers.build("cait_xxs24_224"), 2, 4.0, ["attn"], print)
 
 
 @pytest.fixture
@@ -93,17 +99,24 @@ def test_a_run_keeps_the_base_saves_little_resumes_bit_equal_and_is_merged_where
     middle = tmp_path / "straight" / "checkpoints" / "update_00000003"
     resumed = small_runs.build(str(tmp_path / "on"), *words, f"-resume={middle}", train_size=96)
     resumed.train()
-    averages = [{name: t.numpy() for name, t in run.ema.state_dict().items()} for run in (straight, resumed)]
-    for expected, found in ((after, state(resumed.model)), averages):
+    for expected, found in ((after, state(resumed.model)), map(averages, (straight, resumed))):
         assert expected.keys() == found.keys()
         for name, value in expected.items():
             assert np.array_equal(value, found[name]), name
 
     merged = load_into_new(saved / "model.pdparams")
     assert not any(is_factor(name) for name in state(merged))
-    for model in (merged, straight.model):
+    assert_equal_outputs(merged, straight.model)
+
+
+def averages(run) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in run.ema.state_dict().items()}
+
+
+def assert_equal_outputs(merged, apart) -> None:
+    for model in (merged, apart):
         model.eval()
-    np.testing.assert_allclose(merged(images(1)).numpy(), straight.model(images(1)).numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(merged(images(1)).numpy(), apart(images(1)).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def load_into_new(file: Path):
@@ -120,14 +133,25 @@ def test_another_base_at_that_place_is_refused_and_a_missing_one_too(tmp_path, b
     (base.parent / "manifest.json").unlink()
     (base.parent / "state.json").unlink()
     paddle.save(other, str(base))
-    with pytest.raises(
-        UserError, match="was trained by TRAIN.LORA on other weights than .*put the weights with digest"
-    ):
+    with pytest.raises(UserError, match="was trained by TRAIN.LORA on other weights than .*put the weights that"):
         load_into_new(saved)
-    with pytest.raises(UserError, match="has only the matrices of TRAIN.LORA, without their base"):
+    with pytest.raises(UserError, match="has only what TRAIN.LORA changed, without its base"):
         convert(str(saved), str(tmp_path / "converted.safetensors"))
     base.unlink()
     with pytest.raises(UserError, match="model.pdparams"):
         load_into_new(saved)
     with pytest.raises(UserError, match="TRAIN.LORA.RANK 4 .*name these with -pretrained"):
         small_runs.build(str(tmp_path / "alone"), *RUN, *LORA)
+    alone = small_runs.build(str(tmp_path / "alone"), *RUN, *LORA, "-resume=auto", train_size=32)
+    with pytest.raises(UserError, match="TRAIN.LORA.RANK: nothing is there to resume: name the frozen weights with"):
+        alone.prepare_training()
+
+
+@pytest.mark.parametrize("pattern", ["blocks.0.*", "*.lora_b", "head.*"])
+def test_a_run_with_frozen_matrices_or_head_is_loaded_as_it_was(tmp_path, base, pattern):
+    run = small_runs.build(
+        str(tmp_path / "run"), *RUN, *LORA, f"-pretrained={base}", "TRAIN.FREEZE", f"[{pattern}]", train_size=32
+    )
+    run.train()
+    assert_equal_outputs(load_into_new(tmp_path / "run" / "checkpoints" / "last" / "model.pdparams"), run.model)
+    assert_equal_outputs(create_model(tmp_path / "run", pretrained=True), run.model)

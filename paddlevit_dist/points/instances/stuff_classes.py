@@ -8,7 +8,10 @@ from ..data.scannet_classes import STUFF_CLASSES
 from ..prepare import nuscenes, semantic_kitti
 
 _KEY = "POINTS.INSTANCES.STUFF_CLASSES"
-_BY_CLASS_NAMES = {module.CLASS_NAMES: module.STUFF_CLASSES for module in (nuscenes, semantic_kitti)}
+_BY_CLASS_NAMES = {
+    nuscenes.CLASS_NAMES: nuscenes.STUFF_CLASSES,
+    semantic_kitti.CLASS_NAMES: semantic_kitti.STUFF_CLASSES,
+}
 
 
 def find_instance_classes(class_names: Sequence[str], stuff: Sequence[str] | None) -> list[int]:

@@ -76,7 +76,8 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
     """
     chosen = [volumes[place] for place in choose_evenly(len(volumes))]
     groups = group_labels(chosen[0][0].class_names, chosen[0][0].regions).values()
-    counts, labeled, values, boxes, shares, constant = [], 0, [], [], [], []
+    counts, labeled, values, boxes, shares = [], 0, [], [], []
+    constant: list[str] = []
     for dataset, index in tqdm(chosen, desc="counting voxels", unit="volume", disable=None, leave=False):
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
         if labels is None:
@@ -174,7 +175,8 @@ def plan_intensities(channels: Sequence[str], found: DatasetFingerprint) -> dict
         UserError: no voxel has a class, or all of them have one intensity, in a channel of CT.
     """
     kinds = [choose_kind(name) for name in channels]
-    windows, moments = {}, {}
+    windows: dict[int, tuple[float, float]] = {}
+    moments: dict[int, tuple[float, float]] = {}
     for number, (name, kind) in enumerate(zip(channels, kinds)):
         if kind == "percentiles":
             windows[number] = _RGB_WINDOW

@@ -80,7 +80,7 @@ class ModelEma:
                 paddle.assign(tensor, output=average)
 
     def describe_first_weights(self, updates: int) -> str:
-        """Format that much of the weights that initialized the average is still in it after so many updates of the run.
+        """Format that the average still consists mostly of the weights that it started from, after updates of the run.
 
         Returns:
             A log line with a decay that fits; empty if it is at most a tenth.

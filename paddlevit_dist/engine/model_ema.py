@@ -80,10 +80,13 @@ class ModelEma:
                 paddle.assign(tensor, output=average)
 
     def describe_first_weights(self, updates: int) -> str:
-        """Format that much of the weights that initialized the average is still in it after so many updates of the run.
+        """Format that more than a tenth of the average will be the weights that it started from.
+
+        Args:
+            updates: number of the run's last update.
 
         Returns:
-            A log line with a decay that fits; empty if it is at most a tenth.
+            A log line with a decay that fits; empty if at most a tenth will be.
         """
         numbers = np.arange(self._first_update + 1, updates + 1)
         rise = -np.expm1(-numbers / self.warmup) if self.warmup else np.ones(len(numbers))

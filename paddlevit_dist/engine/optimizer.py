@@ -79,7 +79,7 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
 def keep_frozen_statistics(model: paddle.nn.Layer) -> int:
     """Make batch norms without a trained parameter use their running statistics in training mode, which keeps them.
 
-    A batch norm without any parameters follows those of the smallest layer around it that has some.
+    A batch norm without any parameters follows the smallest layer around it that has some.
 
     Returns:
         The number of batch norms that keep their statistics from now on.

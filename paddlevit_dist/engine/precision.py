@@ -248,11 +248,12 @@ def _updates_statistics() -> bool:
     """Try whether the running variance of a compiled batch norm is that of one that is not compiled."""
     variances = []
     for is_compiled in (False, True):
-        model = unbias_running_variance(paddle.nn.Sequential(paddle.nn.BatchNorm2D(1)))
+        norm: Any = paddle.nn.BatchNorm2D(1)
+        model = unbias_running_variance(paddle.nn.Sequential(norm))
         if is_compiled:
             compile_passes(model)
         model(paddle.to_tensor([[[[0.0]]], [[[2.0]]]]))
-        variances.append(model[0]._variance.item())
+        variances.append(norm._variance.item())
     return abs(variances[0] - variances[1]) < 1e-3
 
 

@@ -102,6 +102,33 @@ def test_groups_are_those_of_timm_and_hold_every_parameter_once():
     assert "patch_embed.proj.weight" in groups[0] and "head.weight" in groups[-1]
 
 
+@pytest.mark.parametrize("name", ["poolformerv2_s12", "hrnet_w18_small", "ese_vovnet19b_slim_dw", "resnet18"])
+def test_networks_that_take_no_size_are_built_for_any(name):
+    """The first three refuse img_size in words of timm's own."""
+    model = create_model(f"timm:{name}", 3, image_size=64).eval()
+    assert model.image_size == (64, 64)
+    assert tuple(model(paddle.randn([1, 3, 64, 64])).shape) == (1, 3)
+
+
+def test_groups_of_a_network_without_a_matcher_are_twelve_parameters_each():
+    """timm's ``auto_group_layers``, which its layer decay uses for such networks."""
+    model = create_model("timm:pit_ti_224", 3)
+    groups = model.layer_groups()
+    assert sorted(sum(groups, [])) == sorted(name for name, _ in model.named_parameters())
+    assert {len(group) for group in groups[:-2]} == {12} and groups[-1] == ["head.weight", "head.bias"]
+
+
+@pytest.mark.parametrize("name", ["test_vit", "pit_ti_224", "pvt_v2_b0"])
+def test_a_recorded_network_takes_any_number_of_images(name, tmp_path):
+    model = create_model(f"timm:{name}", 3, image_size=64).eval()
+    shape = paddle.static.InputSpec([None, 3, 64, 64], "float32", "images")
+    images = paddle.randn([3, 3, 64, 64])
+    expected = model(images).numpy()
+    paddle.jit.save(model, str(tmp_path / "recorded"), [shape])
+    found = paddle.jit.load(str(tmp_path / "recorded"))(images).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_recomputed_layers_are_blocks_without_batch_norms():
     assert len(create_model("timm:test_vit", 5).recomputed_layers()) == 6
     assert create_model("timm:test_resnet", 5).recomputed_layers() == []

@@ -53,7 +53,7 @@ class KeptNames:
         self._named = [(parameter, parameter.name) for group in groups for parameter in group["params"]]
 
     def restore_names(self) -> None:
-        """Rename the parameters as they were named when this optimizer was made."""
+        """Give the parameters the names that they had when this optimizer was made."""
         for parameter, name in self._named:
             if parameter.name != name:
                 parameter.name = name

@@ -319,7 +319,7 @@ def block_matrices(model: paddle.nn.Layer) -> list[str]:
 
 
 def _restore_names(optimizer: Any) -> None:
-    """Call ``KeptNames.restore_names`` of an optimizer, or of each of which it consists."""
+    """Call ``KeptNames.restore_names`` of an optimizer, or of its parts."""
     for each in getattr(optimizer, "optimizers", ()):
         _restore_names(each)
     if isinstance(optimizer, KeptNames):

@@ -32,7 +32,7 @@ def plan_samples(samples: int, half_width: float, difference: float) -> int:
         difference: to be told from 0, above 0, in the unit of the score.
 
     Raises:
-        UserError: no evaluation has so many samples.
+        UserError: the difference is far below the noise.
     """
     _require_plausible(half_width, difference)
     return max(2, math.ceil(samples * (half_width / difference) ** 2))
@@ -58,7 +58,7 @@ def plan_seeds(deviation: float, difference: float) -> int:
         difference: to be told from 0, above 0, in the unit of the score.
 
     Raises:
-        UserError: nobody trains so many seeds.
+        UserError: the difference is far below the noise.
     """
     _require_plausible(deviation, difference)
 

@@ -40,7 +40,7 @@ from .tables import read_table
 DATABASE = "search.sqlite3"
 _POLL_SECONDS = 0.2
 _PRUNED_FROM = 0.5  # share of the epochs before which no trial is stopped: curves may cross
-_DRAWS = 20  # of the values of one trial, until they differ from those of all others
+_DRAWS = 20  # of the values of one trial, until no other trial has them
 _TABLE = "scored_samples.npz"
 _MAX_LISTED = 3  # changed settings in a message
 _REPEAT = "repeat the command to continue"
@@ -201,7 +201,7 @@ def _find_interrupted(optuna: Any, study: Any) -> Any:
 
 
 def _add_trial(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> Any:
-    """Store a new trial, whose settings are those of no other; None if there are enough, or no other settings.
+    """Store a new trial with settings that no other has; None if there are enough trials, or no other settings.
 
     Raises:
         UserError: its folder exists.

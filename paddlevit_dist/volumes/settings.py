@@ -150,11 +150,15 @@ def _find_unused(config: ConfigView[LandmarkSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
     else:
         yield IgnoredKeys(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it is for radius, and {}")
+    if not volumes.FLIP:
+        yield IgnoredKeys(("VOLUMES.MIRROR_PAIRS",), "VOLUMES.FLIP", "no volume is mirrored: {}")
     if volumes.LOSS == "focal":
         yield IgnoredKeys(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
 def _find_unused_shared(config: ConfigView[VolumeSettings]) -> Iterator[IgnoredKeys]:
+    if not {"ct", "percentiles"} & set(config.values.VOLUMES.NORMALIZE):
+        yield IgnoredKeys(("VOLUMES.INTENSITY_WINDOW",), "VOLUMES.NORMALIZE", "it is for ct and percentiles, and {}")
     if "ct" not in config.values.VOLUMES.NORMALIZE:
         yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALIZE", "it is for ct, and {}")
 

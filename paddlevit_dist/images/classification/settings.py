@@ -214,6 +214,7 @@ def _check(view: ConfigView[ClassificationSettings]) -> list[str]:
 
 def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
     data, train = view.values.DATA, view.values.TRAIN
+    names: tuple[str, ...]
     policy = None
     if train.RAND_AUGMENT:
         policy = "TRAIN.RAND_AUGMENT"
@@ -260,6 +261,7 @@ def _select_set_apart(view: ConfigView[Any], names: Sequence[str], switches: Seq
 
 def _find_unused_mixing(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
     train = view.values.TRAIN
+    names: tuple[str, ...]
     has_mixup, has_cutmix = bool(train.MIXUP_ALPHA), bool(train.CUTMIX_ALPHA or train.CUTMIX_MINMAX)
     if not (has_mixup or has_cutmix):
         names = ("TRAIN.MIXUP_PROB", "TRAIN.MIXUP_SWITCH_PROB", "TRAIN.MIXUP_MODE")

@@ -157,9 +157,10 @@ def _find_unused(config: ConfigView[LandmarkSettings]) -> Iterator[IgnoredKeys]:
 
 
 def _find_unused_shared(config: ConfigView[VolumeSettings]) -> Iterator[IgnoredKeys]:
-    if not {"ct", "percentiles"} & set(config.values.VOLUMES.NORMALIZE):
+    volumes = config.values.VOLUMES  # a plan sets both keys to None where they are not needed
+    if volumes.INTENSITY_WINDOW is not None and not {"ct", "percentiles"} & set(volumes.NORMALIZE):
         yield IgnoredKeys(("VOLUMES.INTENSITY_WINDOW",), "VOLUMES.NORMALIZE", "it is for ct and percentiles, and {}")
-    if "ct" not in config.values.VOLUMES.NORMALIZE:
+    if volumes.INTENSITY_MEAN_STD is not None and "ct" not in volumes.NORMALIZE:
         yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALIZE", "it is for ct, and {}")
 
 

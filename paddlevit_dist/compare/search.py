@@ -173,7 +173,7 @@ def _open_study(optuna: Any, plan: SearchPlan) -> Any:
 
 
 def resolve(plan: SearchPlan, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a trial, all but its folder, or the error that its training run will end with: by name."""
+    """Return the settings of a trial, all but its folder, by name; "error" if they do not fit together."""
     from .. import settings
 
     try:
@@ -215,7 +215,12 @@ def _add_trial(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> Any:
     distributions = {found.name: found.get_distribution(optuna.distributions) for found in plan.ranges}
     for params in _propose(optuna, study, plan, distributions):
         configuration = resolve(plan, params)
-        if configuration not in tried:
+        if configuration in tried:
+            continue
+        tried.append(configuration)
+        if "error" in configuration:
+            write_line(one_line(f"not trained: {' '.join(format_words(plan, params))}: {configuration['error']}"))
+        else:
             trial = optuna.trial.create_trial(
                 state=optuna.trial.TrialState.RUNNING,
                 params=params,

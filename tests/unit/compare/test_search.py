@@ -117,9 +117,12 @@ def test_two_spellings_of_the_same_settings_are_one_configuration(tmp_path):
     assert sorted(add_trials(narrow, 3)) == ["TRAIN.BASE_LR=0.001", "TRAIN.BASE_LR=0.00100001"]
 
 
-def test_settings_that_do_not_fit_together_are_trained_once_to_show_the_error(tmp_path):
+def test_settings_that_do_not_fit_together_are_told_and_not_trained(tmp_path, capsys):
     plan = make_plan(tmp_path)._replace(ranges=[parse_range("TRAIN.WARMUP_EPOCHS=0|9")], words=["-epochs=4"])
-    assert len(add_trials(plan, 5)) == 2
+    assert add_trials(plan, 5) == ["TRAIN.WARMUP_EPOCHS=0"]
+    reason = "TRAIN.WARMUP_EPOCHS 9 (command line): expected fewer than TRAIN.NUM_EPOCHS 4 (-epochs)"
+    said = capsys.readouterr().out
+    assert f"not trained: TRAIN.WARMUP_EPOCHS=9: {reason}" in said and "left to train: 1 trials of 5" in said
 
 
 def test_drawn_values_repeat_and_stay_in_the_range(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 from paddlevit_dist.compare.search_space import parse_range
 from paddlevit_dist.runtime.errors import UserError
 
-
 distributions = pytest.importorskip("optuna").distributions
 
 

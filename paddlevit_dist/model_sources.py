@@ -42,6 +42,11 @@ def explain_unsupported(name: str) -> str:
     return import_object(f"{_PADDLEVIT}:explain_unsupported")(name)
 
 
+def explain_other_task(file: str) -> str:
+    """Return why a YAML file with unknown keys, in a clone of PaddleViT, is refused; empty for any other file."""
+    return import_object(f"{_PADDLEVIT}:explain_other_task")(file)
+
+
 def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
     """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
     return import_object(f"{_PADDLEVIT}:adapt")(settings, known)

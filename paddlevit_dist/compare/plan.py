@@ -5,6 +5,7 @@ import statistics
 from typing import Any
 
 from ..intervals import bootstrap
+from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .formatting import count_decimals, format_number
 from .groups import PERCENT, SeedGroup, student_quantile
@@ -14,6 +15,7 @@ from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
 _SAFER = (1.959964 + 0.841621) ** 2 / 1.959964**2  # (z of 97.5 % + z of 80 %)^2 / (z of 97.5 %)^2
+_LARGEST_RATIO = 1e6  # of the measured noise to the difference: 1e12 times the samples or seeds
 _NEARLY_NORMAL = 2_000  # seeds from which Student's distribution is replaced by the normal one
 
 
@@ -28,8 +30,20 @@ def plan_samples(samples: int, half_width: float, difference: float) -> int:
         samples: number of evaluated samples, n.
         half_width: of the interval of their difference.
         difference: to be told from 0, above 0, in the unit of the score.
+
+    Raises:
+        UserError: the difference is far below the noise.
     """
+    _require_plausible(half_width, difference)
     return max(2, math.ceil(samples * (half_width / difference) ** 2))
+
+
+def _require_plausible(noise: float, difference: float) -> None:
+    if noise > _LARGEST_RATIO * difference:
+        raise UserError(
+            f"-plan={difference:g} is less than a millionth of the noise of these runs, +-{noise:.3g}: name a larger "
+            "difference"
+        )
 
 
 def plan_seeds(deviation: float, difference: float) -> int:
@@ -42,7 +56,11 @@ def plan_seeds(deviation: float, difference: float) -> int:
     Args:
         deviation: standard deviation s of the scores of the seeds.
         difference: to be told from 0, above 0, in the unit of the score.
+
+    Raises:
+        UserError: the difference is far below the noise.
     """
+    _require_plausible(deviation, difference)
 
     def is_enough(number: int) -> bool:
         share = 0.5 + PERCENT / 200

@@ -1,36 +1,43 @@
 """``search``: train with other values of some keys, and rank the runs by paired intervals of their samples.
 
-Optuna chooses the values and keeps them in ``search.journal``. Each trial is an ordinary training run in its own
-folder, so the same command continues a search that was interrupted.
+Optuna chooses the values and keeps them in ``search.sqlite3``. Each trial is an ordinary training run in its own
+folder, so the same command continues a search that was interrupted: a trial that the study calls running is one that
+was stopped, since one search at a time holds the folder.
 """
 
+import functools
 import importlib
+import itertools
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..commands.parser import CommandParser, at_least, path
 from ..intervals import ConfidenceInterval
 from ..launch import training_commands, tuning
-from ..launch.lock import lock_output_dir
+from ..launch.lock import is_running, lock_output_dir
 from ..logging.progress import write_line
 from ..logging.record import output_folder
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
+from ..runtime.text_files import read_yaml
+from ..settings.table import public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
 from .pairs import TablePair, compare_tables
 from .search_space import SearchRange, parse_range
 from .tables import read_table
 
-JOURNAL = "search.journal"
+DATABASE = "search.sqlite3"
 _POLL_SECONDS = 0.2
 _PRUNED_FROM = 0.5  # share of the epochs before which no trial is stopped: curves may cross
+_DRAWS = 20  # of the values of one trial, until no other trial has them
 _TABLE = "scored_samples.npz"
+_MAX_LISTED = 3  # changed settings in a message
 _REPEAT = "repeat the command to continue"
 
 
@@ -42,7 +49,6 @@ class SearchPlan(NamedTuple):
         ranges: keys and values that differ.
         words: command line of each training run, without them.
         seed: of the choice of values.
-        epochs: of each run.
         score: name of the score.
         more_is_better: whether a larger score is better.
     """
@@ -51,7 +57,6 @@ class SearchPlan(NamedTuple):
     ranges: list[SearchRange]
     words: list[str]
     seed: int
-    epochs: int
     score: str
     more_is_better: bool
 
@@ -67,8 +72,8 @@ def run(arguments: list[str]) -> None:
         "search",
         "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B. Optuna chooses them (pip "
         "install '.[search]' in a clone). From half of the epochs on, a run is stopped if the 95 % interval of its "
-        "difference from the best run at that epoch is on the worse side. All other words are passed to train. The "
-        "same command continues a search.",
+        "difference from the best run of equally many epochs, at that epoch, is on the worse side. All other words are "
+        "passed to train. The same command continues a search.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
     )
     parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
@@ -82,7 +87,7 @@ def run(arguments: list[str]) -> None:
     optuna = _import_optuna()
     tuning.import_paddle()
     plan = _make_plan([word for word in words if word not in taken], ranges, options.output)
-    with output_folder(plan.folder, records=(JOURNAL,)) as folder, lock_output_dir(folder, write_line, False):
+    with output_folder(plan.folder, records=(DATABASE,)) as folder, lock_output_dir(folder, write_line, False):
         study = _open_study(optuna, plan)
         _run_trials(optuna, study, plan, options.trials)
         for line in format_search(optuna, study, plan):
@@ -119,49 +124,122 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
     from .. import settings
     from ..tasks.task import make_task
 
-    examples = [f"{found.name}={found.choices[0] if found.choices else f'{found.low:.6g}'}" for found in ranges]
+    examples = [found.format(found.choices[0] if found.choices else found.low) for found in ranges]
     configuration = settings.load([*words, *examples], settings.DEFAULT_RECIPE)
     values: Any = configuration.values
-    if values.EVAL or values.get("SEEDS"):
-        raise UserError("search trains, one seed for each trial: drop -eval and -seeds")
+    if values.EVAL or values.get("SEEDS") or any(found.name == "SEED" for found in ranges):
+        raise UserError("search trains, all trials with one seed: drop -eval, -seeds and the range of SEED")
     if not values.EVALUATION.INTERVAL:
         raise UserError("search compares runs by their samples: drop EVALUATION.INTERVAL off")
     score, more_is_better = make_task(values).best_metric
     folder = output or str(Path(values.SAVE, f"{configuration.recipe}_search"))
-    return SearchPlan(folder, ranges, words, values.SEED, values.TRAIN.NUM_EPOCHS, score, more_is_better)
+    return SearchPlan(folder, ranges, words, values.SEED, score, more_is_better)
 
 
 def _open_study(optuna: Any, plan: SearchPlan) -> Any:
     """Open or create the study in the folder.
 
     Raises:
-        UserError: it is of another command.
+        UserError: its file cannot be read, it has other ranges, or its trials were trained with other settings.
     """
-    journal = importlib.import_module("optuna.storages.journal")
-    storage = optuna.storages.JournalStorage(journal.JournalFileBackend(str(Path(plan.folder, JOURNAL))))
+    file = Path(plan.folder, DATABASE).absolute()
     direction = "maximize" if plan.more_is_better else "minimize"
-    study = optuna.create_study(storage=storage, study_name="search", direction=direction, load_if_exists=True)
-    command = " ".join([*plan.words, *(found.word for found in plan.ranges)])
-    before = study.user_attrs.get("command", command)
-    if before != command:
-        raise UserError(f"{plan.folder} contains the search '{before}': choose another -output, or repeat that command")
-    study.set_user_attr("command", command)
+    # A connection instead of a URL, which gives a meaning to some characters of a path.
+    connect = functools.partial(sqlite3.connect, str(file))
+    try:
+        storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+        study = optuna.create_study(storage=storage, study_name="search", direction=direction, load_if_exists=True)
+    except (importlib.import_module("sqlalchemy.exc").SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        raise UserError(f"{file} cannot be read as a search ({error.__cause__ or error}): remove it") from error
+    ranges = " ".join(found.word for found in plan.ranges)
+    before = study.user_attrs.get("ranges", ranges)
+    if before != ranges:
+        raise UserError(f"{plan.folder} contains a search of {before}: choose another -output, or repeat these words")
+    study.set_user_attr("ranges", ranges)
+    for trial in study.get_trials(deepcopy=False):
+        before, now = trial.user_attrs["configuration"], resolve(plan, trial.params)
+        names = [name for name in before if name in now and now[name] != before[name]]
+        changed = [f"{name} {before[name]}, now {now[name]}" for name in names]
+        if changed:
+            raise UserError(
+                f"{plan.folder} contains a search with {'; '.join(changed[:_MAX_LISTED])}: choose another -output for "
+                "these settings, or undo the change"
+            )
     return study
+
+
+def resolve(plan: SearchPlan, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a trial, all but its folder, by name; "error" if they do not fit together."""
+    from .. import settings
+
+    try:
+        configuration = settings.load([*plan.words, *format_words(plan, params)], settings.DEFAULT_RECIPE)
+    except UserError as error:
+        return {"error": str(error)}
+    return {name: value for name, value in public_leaves(configuration.values) if name != "SAVE"}
+
+
+def format_words(plan: SearchPlan, params: dict[str, Any]) -> list[str]:
+    """Return the words of the command line for a trial's values of the ranges."""
+    return [found.format(params[found.name]) for found in plan.ranges]
 
 
 def _run_trials(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> None:
     """Train until the study has this many trials; a trial that was interrupted continues first."""
-    state = optuna.trial.TrialState
     signals.record_only_as_parent()
-    while True:
-        interrupted = [trial for trial in study.get_trials(deepcopy=False) if trial.state == state.RUNNING]
-        number = len(study.get_trials(deepcopy=False))
-        if not interrupted and number >= trials:
-            return
-        # The sampler's generator is not stored: a new one for each trial makes a continued search repeatable.
-        study.sampler = optuna.samplers.TPESampler(seed=plan.seed + number)
-        trial = optuna.trial.Trial(study, interrupted[0]._trial_id) if interrupted else study.ask()
+    while trial := _find_interrupted(optuna, study) or _add_trial(optuna, study, plan, trials):
         _run_trial(optuna, study, plan, trial)
+
+
+def _find_interrupted(optuna: Any, study: Any) -> Any:
+    trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
+    return trials[0] if trials else None
+
+
+def _add_trial(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> Any:
+    """Store a new trial with settings that no other has; None if there are enough trials, or no other settings.
+
+    Raises:
+        UserError: its folder exists.
+    """
+    known = study.get_trials(deepcopy=False)
+    number, tried = len(known), [trial.user_attrs["configuration"] for trial in known]
+    if number >= trials:
+        return None
+    if os.path.lexists(get_folder(plan, number)):
+        raise UserError(f"{get_folder(plan, number)} is not of this search: remove it, or choose another -output")
+    distributions = {found.name: found.get_distribution(optuna.distributions) for found in plan.ranges}
+    for params in _propose(optuna, study, plan, distributions):
+        configuration = resolve(plan, params)
+        if configuration in tried:
+            continue
+        tried.append(configuration)
+        if "error" in configuration:
+            write_line(one_line(f"not trained: {' '.join(format_words(plan, params))}: {configuration['error']}"))
+        else:
+            trial = optuna.trial.create_trial(
+                state=optuna.trial.TrialState.RUNNING,
+                params=params,
+                distributions=distributions,
+                user_attrs={"configuration": configuration},
+            )
+            study.add_trial(trial)
+            return study.get_trials(deepcopy=False)[number]
+    write_line(f"no other settings are left to train: {number} trials of {trials}")
+    return None
+
+
+def _propose(optuna: Any, study: Any, plan: SearchPlan, distributions: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield values for a new trial: drawn by Optuna, and after some draws all values of a finite space."""
+    known = study.get_trials(deepcopy=False)
+    # The sampler's generator is not stored: a new one for each trial makes a continued search repeatable.
+    sampler = optuna.samplers.TPESampler(seed=plan.seed + len(known))
+    drawn = optuna.create_study(direction=study.direction, sampler=sampler)
+    drawn.add_trials(known)
+    for _ in range(_DRAWS):
+        yield drawn.ask(distributions).params
+    grid = itertools.product(*(found.list_values() or () for found in plan.ranges))
+    yield from (dict(zip(distributions, point, strict=True)) for point in grid)
 
 
 def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
@@ -172,9 +250,10 @@ def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
         Stopped: the user has requested a stop.
     """
     state, folder = optuna.trial.TrialState, get_folder(plan, trial.number)
-    values = [f"{found.name}={found.suggest(trial)}" for found in plan.ranges]
-    best = _best_number(optuna, study)
+    values = format_words(plan, trial.params)
+    ranked = [other.number for other in _complete(optuna, study)]
     write_line(f"trial {trial.number}: {' '.join(values)}: {folder}")
+    _wait_for_other_run(folder)
     if signals.stop_reason():
         raise Stopped(signals.stop_reason() or "", f"trial {trial.number} of {plan.folder} has not started; {_REPEAT}")
     process, reason = training_commands.start([*plan.words, *values, f"-output={folder}", "-resume=auto"]), ""
@@ -183,28 +262,43 @@ def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
             time.sleep(_POLL_SECONDS)
             training_commands.forward_requests([process])
             epoch = keep_table(folder)
-            if epoch is not None and best is not None and not reason and is_due(epoch, plan.epochs):
-                difference = compare_at(get_folder(plan, best), folder, epoch)
-                if difference is not None and is_worse(difference, plan.more_is_better):
-                    reason = f"epoch {epoch}: {_format_difference(difference)} from trial {best}"
+            if epoch is not None and not reason:
+                reason = explain_stop(plan, ranked, folder, epoch)
+                if reason:
                     process.terminate()
     finally:
         training_commands.kill([process])
     if reason:
-        study.tell(trial, state=state.PRUNED)
+        study.tell(trial.number, state=state.PRUNED)
         write_line(one_line(f"trial {trial.number}: stopped as worse, {reason}"))
     elif process.returncode == signals.STOPPED or (process.returncode and signals.stop_reason()):
         message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
         raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
     elif process.returncode:
-        study.tell(trial, state=state.FAIL)
+        study.tell(trial.number, state=state.FAIL)
         if trial.number == 0:
             raise UserError(f"trial 0 has failed (see the error above): remove {plan.folder}, and start again")
     else:
         keep_table(folder)
         value = read_score(folder, plan.score)
-        study.tell(trial, value)
+        study.tell(trial.number, value)
         write_line(f"trial {trial.number}: {plan.score} {format_number(value, count_decimals([value]))}")
+
+
+def _wait_for_other_run(folder: str) -> None:
+    """Wait for the end of a training run that a killed search has left in the folder.
+
+    Raises:
+        Stopped: the user has requested a stop.
+    """
+    is_waiting = False
+    while is_running(Path(folder)):
+        if not is_waiting:
+            write_line(f"waiting for the end of another training run in {folder}")
+        is_waiting = True
+        time.sleep(_POLL_SECONDS)
+        if reason := signals.stop_reason():
+            raise Stopped(reason, f"nothing was trained; {_REPEAT}")
 
 
 def get_folder(plan: SearchPlan, number: int) -> str:
@@ -212,9 +306,28 @@ def get_folder(plan: SearchPlan, number: int) -> str:
     return os.path.join(plan.folder, f"trial_{number:04d}")
 
 
-def is_due(epoch: int, epochs: int) -> bool:
-    """Return whether a trial may be stopped after ``epoch``."""
-    return epoch >= _PRUNED_FROM * epochs
+def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: int) -> str:
+    """Return why a trial is stopped after ``epoch``; empty: it is not worse than the best trial of its length.
+
+    Args:
+        plan: of the search.
+        ranked: numbers of the finished trials, the best first.
+        folder: of the trial.
+        epoch: that it has evaluated.
+    """
+    epochs = read_epochs(folder)
+    equally_long = [number for number in ranked if read_epochs(get_folder(plan, number)) == epochs]
+    if not equally_long or epoch < _PRUNED_FROM * epochs:
+        return ""
+    difference = compare_at(get_folder(plan, equally_long[0]), folder, epoch)
+    if difference is None or not is_worse(difference, plan.more_is_better):
+        return ""
+    return f"epoch {epoch}: {_format_difference(difference)} from trial {equally_long[0]}"
+
+
+def read_epochs(folder: str) -> int:
+    """Return the epochs of a run, which may follow from the size of the training set."""
+    return int(read_yaml(Path(folder, "config.yaml"))["TRAIN"]["NUM_EPOCHS"])
 
 
 def is_worse(difference: ConfidenceInterval, more_is_better: bool) -> bool:
@@ -269,11 +382,6 @@ def _complete(optuna: Any, study: Any) -> list[Any]:
     trials = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
     sign = -1 if study.direction == optuna.study.StudyDirection.MAXIMIZE else 1
     return sorted(trials, key=lambda trial: (sign * trial.value, trial.number))
-
-
-def _best_number(optuna: Any, study: Any) -> int | None:
-    trials = _complete(optuna, study)
-    return trials[0].number if trials else None
 
 
 def _numbers(study: Any, state: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """The ranges of ``search``: ``TRAIN.BASE_LR=1e-4..1e-2:log`` and ``TRAIN.OPTIMIZER.NAME=SGD|AdamW``."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
@@ -32,13 +33,25 @@ class SearchRange(NamedTuple):
     is_whole: bool
     choices: tuple[str, ...]
 
-    def suggest(self, trial: Any) -> str:
-        """Return the value that an Optuna trial has or draws, as typed on a command line."""
+    def get_distribution(self, distributions: Any) -> Any:
+        """Return the distribution from Optuna's module of them."""
         if self.choices:
-            return str(trial.suggest_categorical(self.name, self.choices))
-        if self.is_whole:
-            return str(trial.suggest_int(self.name, int(self.low or 0), int(self.high or 0), log=self.is_log))
-        return f"{trial.suggest_float(self.name, self.low, self.high, log=self.is_log):.6g}"
+            return distributions.CategoricalDistribution(self.choices)
+        kind = distributions.IntDistribution if self.is_whole else distributions.FloatDistribution
+        return kind(self.low, self.high, log=self.is_log)
+
+    def list_values(self) -> Sequence[Any] | None:
+        """Return all values; None if there is no end of them."""
+        if self.low is None or self.high is None:
+            return self.choices
+        return range(int(self.low), int(self.high) + 1) if self.is_whole else None
+
+    def format(self, value: Any) -> str:
+        """Format a value as a word of the command line; six digits are enough if they are in the range."""
+        if self.low is None or self.high is None or self.is_whole:
+            return f"{self.name}={value}"
+        is_inside = self.low <= float(f"{value:.6g}") <= self.high
+        return f"{self.name}={value:.6g}" if is_inside else f"{self.name}={value!r}"
 
 
 def parse_range(word: str) -> SearchRange | None:

@@ -193,6 +193,9 @@ class StateLoader:
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
         resume_state = ResumeState(content.position, directory, changes, due, diff.lists, means, best, report.base)
         log(f"resumed from {directory} after {_place(resume_state.position)}: {report.summary()}")
+        last_epoch = self._config.TRAIN.LAST_EPOCH
+        if last_epoch not in (0, resume_state.position["epoch"]):
+            log(f"TRAIN.LAST_EPOCH {last_epoch}: no effect: {directory} knows its epoch")
         for line in _changed_decay(directory, content.extra["undecayed"], self._state.undecayed):
             log(line)
         sampler = self._state.sampler

@@ -183,10 +183,21 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         if get_value(values, chooser) not in readers:
             yield IgnoredKeys(names, chooser, f"it is for {_join(readers)}, and {{}}")
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
-        reason = "it dampens the momentum of SGD, and {}"
-        yield IgnoredKeys(("TRAIN.OPTIMIZER.DAMPENING",), "TRAIN.OPTIMIZER.MOMENTUM", reason)
+        names = ("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV")
+        yield IgnoredKeys(names, "TRAIN.OPTIMIZER.MOMENTUM", "it is for the momentum of SGD, and {}")
     if not train.PATIENCE:
         yield IgnoredKeys(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for early stopping, and {}")
+    elif train.NUM_SAMPLES is None and not can_stop_early(values):
+        names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
+        yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
+    if not values.EVALUATION.INTERVAL:
+        names = ("EVALUATION.RESAMPLES", "EVALUATION.GROUP")
+        yield IgnoredKeys(names, "EVALUATION.INTERVAL", "it is for confidence intervals, and {}")
+    if not values.MODEL.PRETRAINED and not (values.EVAL and values.MODEL.RESUME):
+        names = ("MODEL.PRETRAINED_PART", "MODEL.MIN_LOADED_FRACTION")
+        yield IgnoredKeys(names, "MODEL.PRETRAINED", "no such weights are loaded: {}")
+    if _is_family_alone(view):
+        yield IgnoredKeys(("MODEL.TYPE",), "MODEL.NAME", "{} is the network")
     if "TRAIN.NUM_SAMPLES" not in view:
         yield IgnoredKeys(
             ("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it limits the epochs that NUM_SAMPLES gives, and {}"
@@ -203,6 +214,31 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
     if not (values.AMP or values.EVAL_AMP):
         yield IgnoredKeys(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
+
+
+def _is_family_alone(view: ConfigView[RunSettings]) -> bool:
+    """Return whether MODEL.TYPE was set, but not with MODEL.NAME as in PaddleViT's files, whose clones read both."""
+    kind, name = (view.settings.get(f"MODEL.{key}") for key in ("TYPE", "NAME"))
+    if kind is None or view.values.MODEL.NAME.startswith("paddlevit:"):
+        return False
+    return name is None or (name.source != kind.source and (kind.source == COMMAND_LINE or name.is_base))
+
+
+def can_stop_early(config: RunSettings) -> bool:
+    """Return whether TRAIN.PATIENCE evaluations without an improvement may pass before the last evaluation.
+
+    The first evaluation is an improvement, and after the last the run ends anyway.
+    """
+    return config.TRAIN.PATIENCE <= _count_evaluations(config) - 2
+
+
+def _count_evaluations(config: RunSettings) -> int:
+    return -(-config.TRAIN.NUM_EPOCHS // config.VALIDATE_FREQ) - config.TRAIN.LAST_EPOCH // config.VALIDATE_FREQ
+
+
+def _format_evaluations(config: RunSettings) -> str:
+    number = _count_evaluations(config)
+    return f"{number} evaluation{'s' if number > 1 else ''} (VALIDATE_FREQ {config.VALIDATE_FREQ})"
 
 
 TABLE = KeyTable(
@@ -351,7 +387,11 @@ def resolve_epochs(
     notice = (
         f"{samples:,} training {sample_name}: {epochs} epochs, {updates:,} updates ({reason}); -epochs=N sets another"
     )
-    return run.changed("TRAIN.NUM_EPOCHS", epochs, notice, "TRAIN.NUM_SAMPLES")
+    run = run.changed("TRAIN.NUM_EPOCHS", epochs, notice, "TRAIN.NUM_SAMPLES")
+    if train.PATIENCE and not can_stop_early(run.values):
+        reason = f"{_format_evaluations(run.values)} end before"
+        run.notices.append(f"TRAIN.PATIENCE {train.PATIENCE}: no effect: {reason}: TRAIN.NUM_EPOCHS {epochs}")
+    return run
 
 
 def compute_epochs(samples: int, num_samples: int, limits: Sequence[int]) -> int:

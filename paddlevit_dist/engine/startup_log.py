@@ -7,7 +7,7 @@ import paddle
 
 from ..checkpoint.weights import statistics_in
 from ..data.sampler import MOST_IN_MEMORY
-from ..distributed import world_size
+from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog
 from ..registry import find_package
@@ -150,6 +150,8 @@ def format_training(config: RunSettings, task: Task, state: TrainingState, updat
     lines = [describe_training(config, task, state.model, sampler), *filter(None, [precision.notice, slow])]
     if sampler.computes_order:
         lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
+    if config.TRAIN.BATCH_NORM is not None and not has_batch_norm(model):
+        lines.append(f"TRAIN.BATCH_NORM {config.TRAIN.BATCH_NORM}: no effect: {config.MODEL.NAME} has no batch norm")
     if precision.enabled and config.AMP_LEVEL == "O2":
         lines.append(
             "level O2: softmax and norms use the dtype of their input; weights and gradients are float32, as at O1"

@@ -168,10 +168,19 @@ def _check(view: ConfigView[ImageSettings]) -> list[str]:
     return []
 
 
+def _find_unused(view: ConfigView[ImageSettings]) -> Iterator[IgnoredKeys]:
+    data = view.values.DATA
+    if data.VAL_FRACTION is not None:
+        yield IgnoredKeys(("DATA.VAL_FRACTION_IF_MISSING",), "DATA.VAL_FRACTION", "{} is for all data")
+    elif data.VAL_FRACTION_IF_MISSING is None:
+        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+
+
 IMAGES = KeyTable(
     keys=rows(ImageSettings),
     resolve_defaults=_complete,
     check=_check,
+    find_ignored=_find_unused,
     renamed={
         "MODEL.STAGE_DEPTHS": "MODEL.DEPTHS",
         "MODEL.STAGE_DEPTH": "MODEL.DEPTHS",
@@ -268,6 +277,9 @@ def _check_objects(view: ConfigView[ObjectSettings]) -> list[str]:
 def _find_unused_objects(view: ConfigView[ObjectSettings]) -> Iterator[IgnoredKeys]:
     if view.values.DATA.DATASET not in _DRAWN:
         yield IgnoredKeys(("DATA.SHAPES.",), "DATA.DATASET", f"it is for {' and '.join(_DRAWN)}, and {{}}")
+    if view.values.MODEL.PRETRAINED is not None and not view.values.EVAL:
+        reason = "these weights are of the whole network: {}"
+        yield IgnoredKeys(("MODEL.BACKBONE_PRETRAINED",), "MODEL.PRETRAINED", reason)
 
 
 # Keys of detection and segmentation.

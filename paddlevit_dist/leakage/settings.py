@@ -29,6 +29,8 @@ def _check(config: ConfigView[LeakageSettings]) -> list[str]:
         raise UserError(
             f"{config['EXCLUDE_LEAKED']}: {config['DATA.SPLIT']} is the training set: evaluate another split"
         )
+    if config.values.TRAIN_DATA is not None and not config.values.EXCLUDE_LEAKED:
+        return [f"{config['TRAIN_DATA']}: no effect without EXCLUDE_LEAKED"]
     return []
 
 

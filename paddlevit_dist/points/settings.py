@@ -84,6 +84,10 @@ def _check(view: ConfigView[PointSettings]) -> list[str]:
 def _find_ignored(view: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:
     if view.values.DATA.DATASET != "synthetic_rooms":
         yield IgnoredKeys(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
+    if "rgb" not in view.values.POINTS.FEATURES:
+        colors = ("JITTER", "SHIFT", "CONTRAST", "DROP")
+        names = ("POINTS.COLOR_RANGE", *(f"POINTS.AUGMENT.COLOR_{name}" for name in colors))
+        yield IgnoredKeys(names, "POINTS.FEATURES", "the network sees no colors: {}")
 
 
 TABLE = KeyTable(rows(PointSettings), check=_check, find_ignored=_find_ignored)

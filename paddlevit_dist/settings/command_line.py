@@ -272,9 +272,7 @@ def _closest_flag(name: str) -> str:
 
 
 def _guess(word: str) -> str:
-    if word in files.recipe_names():
-        return f": did you mean '-cfg={word}'?"
-    if word.endswith((".yaml", ".yml")):
+    if files.names_recipe(word):
         return f": did you mean '-cfg={word}'?"
     spelling = spell_here(word)
     return f": did you mean '{spelling}'?" if spelling else ": write TRAIN.BASE_LR 3e-4, for example"

@@ -201,6 +201,11 @@ def recipe_names() -> list[str]:
     return sorted(file.stem for file in recipe_folder().glob("*.yaml"))
 
 
+def names_recipe(word: str) -> bool:
+    """Return whether a word without a flag is the name of a recipe or of a YAML file."""
+    return word in recipe_names() or word.endswith((".yaml", ".yml"))
+
+
 def recipe_title(name: str) -> str:
     """Return the first line of a recipe, its description."""
     with open(recipe_folder() / f"{name}.yaml", encoding="utf-8") as lines:

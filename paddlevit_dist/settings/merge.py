@@ -276,7 +276,8 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             notices.append(f"{setting.origin}: {setting.name} is called {ours} here")
             setting = dataclasses.replace(setting, name=ours)
         if setting.name not in known:
-            raise UserError(_unknown_key(setting) + _unknown_model(setting, settings))
+            refusal = model_sources.explain_other_task(setting.source)
+            raise UserError(refusal or _unknown_key(setting) + _unknown_model(setting, settings))
         if setting.name == "BASE":
             raise UserError(f"{setting.origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
         value = setting.value
@@ -303,8 +304,11 @@ def _unknown_key(setting: KeySetting) -> str:
     value = "a section" if isinstance(setting.value, dict) else show(setting.value)
     if isinstance(setting.value, dict) and any(key.startswith(f"{name.upper()}.") for key in keys()):
         return f"{setting.origin}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
-    is_a_word = name.islower() and "." not in name and setting.source == COMMAND_LINE
-    spelling = command_line.spell_here(name, str(setting.value)) if is_a_word else ""
+    is_typed, spelling = setting.source == COMMAND_LINE, ""
+    if is_typed and files.names_recipe(setting.name):
+        spelling = f"-cfg={name}"
+    elif is_typed and name.islower() and "." not in name:
+        spelling = command_line.spell_here(name, str(setting.value))
     advice = f"write {spelling}" if spelling else f"the closest is {closest_key(setting.name)}"
     return f"{setting.origin}: {name} ({value}) is not a known key: {advice}"
 

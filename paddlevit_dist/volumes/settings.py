@@ -152,12 +152,17 @@ def _find_unused(config: ConfigView[LandmarkSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
     else:
         yield IgnoredKeys(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it is for radius, and {}")
+    if not volumes.FLIP:
+        yield IgnoredKeys(("VOLUMES.MIRROR_PAIRS",), "VOLUMES.FLIP", "no volume is mirrored: {}")
     if volumes.LOSS == "focal":
         yield IgnoredKeys(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
 def _find_unused_shared(config: ConfigView[VolumeSettings]) -> Iterator[IgnoredKeys]:
-    if "ct" not in config.values.VOLUMES.NORMALIZE:
+    volumes = config.values.VOLUMES  # a plan sets both keys to None where they are not needed
+    if volumes.INTENSITY_WINDOW is not None and not {"ct", "percentiles"} & set(volumes.NORMALIZE):
+        yield IgnoredKeys(("VOLUMES.INTENSITY_WINDOW",), "VOLUMES.NORMALIZE", "it is for ct and percentiles, and {}")
+    if volumes.INTENSITY_MEAN_STD is not None and "ct" not in volumes.NORMALIZE:
         yield IgnoredKeys(("VOLUMES.INTENSITY_MEAN_STD",), "VOLUMES.NORMALIZE", "it is for ct, and {}")
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from yacs.config import CfgNode
 
 from ...model_sources import refuse_clone_model
+from ...registry import find_package
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
 from ...settings import every_run
@@ -29,6 +30,8 @@ from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting,
 from .. import settings
 from ..settings import IMAGES, RGB, get_channels
 
+_GLYPHS = ("digits", "mnist", "fashion_mnist")  # datasets of whole glyphs
+_OF_PHOTOS = ("DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.CROP_MODE", "DATA.INTERPOLATION")
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on
 
 
@@ -206,13 +209,12 @@ def _check(view: ConfigView[ClassificationSettings]) -> list[str]:
         raise UserError(
             f"{view['DATA.CLASS_BALANCED']} and {view['TRAIN.CLASS_WEIGHTS']}: both correct for rare classes; keep one"
         )
-    if "TRAIN.MIXUP_PROB" in view and train.MIXUP_PROB and not any(name in view for name in _MIXING):
-        return [f"{view['TRAIN.MIXUP_PROB']}: no effect: none of {', '.join(_MIXING)} is set"]
     return []
 
 
 def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
     data, train = view.values.DATA, view.values.TRAIN
+    names: tuple[str, ...]
     policy = None
     if train.RAND_AUGMENT:
         policy = "TRAIN.RAND_AUGMENT"
@@ -220,7 +222,11 @@ def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKe
             yield IgnoredKeys(("TRAIN.AUTO_AUGMENT",), policy, "{} replaces it")
         if train.RAND_AUGMENT is not True:
             yield IgnoredKeys(("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE"), policy, "{} contains it")
-    elif train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
+    else:
+        names = ("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE")
+        names = _select_set_apart(view, names, ("TRAIN.RAND_AUGMENT",))
+        yield IgnoredKeys(names, "TRAIN.RAND_AUGMENT", "it is for RandAugment, and {}")
+    if not train.RAND_AUGMENT and train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
         policy = "TRAIN.AUTO_AUGMENT"
     if policy and train.COLOR_JITTER:
         yield IgnoredKeys(("TRAIN.COLOR_JITTER",), policy, "{} replaces it")
@@ -233,8 +239,45 @@ def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKe
         yield IgnoredKeys(
             ("DATA.REMOTE_CACHE_GIGABYTES",), "DATA.DATA_PATH", "images of this machine are not copied: {}"
         )
-    if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
-        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+    if not train.RANDOM_ERASE_PROB:
+        names = ("TRAIN.RANDOM_ERASE_MODE", "TRAIN.RANDOM_ERASE_COUNT")
+        names = _select_set_apart(view, names, ("TRAIN.RANDOM_ERASE_PROB",))
+        yield IgnoredKeys(names, "TRAIN.RANDOM_ERASE_PROB", "nothing is erased: {}")
+    if data.DATASET in _GLYPHS and "DATA.DATASET" in view:
+        flip = ("DATA.HORIZONTAL_FLIP",) if data.HORIZONTAL_FLIP else ()
+        crop = _select_set_apart(view, ("DATA.CROP_PCT",), ("DATA.DATASET",)) if data.CROP_PCT < 1 else ()
+        reason = "glyphs are neither cropped nor mirrored: {}"
+        yield IgnoredKeys((*_OF_PHOTOS, *flip, *crop), "DATA.DATASET", reason)
+    elif data.DATASET not in _GLYPHS and find_package("dataset", data.DATASET) is not None:
+        yield IgnoredKeys(("DATA.GLYPH_DISTORTION",), "DATA.DATASET", f"it is for {', '.join(_GLYPHS)}, and {{}}")
+    yield from _find_unused_mixing(view)
+
+
+def _select_set_apart(view: ConfigView[Any], names: Sequence[str], switches: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that were not set together with one of the switches: a file that turns them off means it."""
+    sources = {view.settings[switch].source for switch in switches if switch in view}
+    return tuple(name for name in names if name in view and view.settings[name].source not in sources)
+
+
+def _find_unused_mixing(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKeys]:
+    train = view.values.TRAIN
+    names: tuple[str, ...]
+    has_mixup, has_cutmix = bool(train.MIXUP_ALPHA), bool(train.CUTMIX_ALPHA or train.CUTMIX_MINMAX)
+    if not (has_mixup or has_cutmix):
+        names = ("TRAIN.MIXUP_PROB", "TRAIN.MIXUP_SWITCH_PROB", "TRAIN.MIXUP_MODE")
+        yield IgnoredKeys(
+            _select_set_apart(view, names, _MIXING), "TRAIN.MIXUP_ALPHA", f"none of {', '.join(_MIXING)} is set"
+        )
+    elif not train.MIXUP_PROB:
+        names = (*_MIXING, "TRAIN.MIXUP_SWITCH_PROB", "TRAIN.MIXUP_MODE")
+        names = _select_set_apart(view, names, ("TRAIN.MIXUP_PROB",))
+        yield IgnoredKeys(names, "TRAIN.MIXUP_PROB", "no image is mixed: {}")
+    elif not (has_mixup and has_cutmix):
+        other = "TRAIN.MIXUP_ALPHA" if has_cutmix else "TRAIN.CUTMIX_ALPHA"
+        names = _select_set_apart(view, ("TRAIN.MIXUP_SWITCH_PROB",), (other,))
+        yield IgnoredKeys(names, other, "it is for mixup with cutmix, and {}")
+    if train.CUTMIX_MINMAX is not None:
+        yield IgnoredKeys(("TRAIN.CUTMIX_ALPHA",), "TRAIN.CUTMIX_MINMAX", "{} replaces it")
 
 
 TABLE = KeyTable(
@@ -291,6 +334,8 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
     shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS")
     names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, *shared)
+    other = ("KNN_K", "TEMPERATURE") if view.values.TASK == "linear_probe" else ("LEARNING_RATES", "LEARNING_RATE")
+    yield IgnoredKeys(tuple(f"PROBE.{name}" for name in other), "TASK", "it is for the other probe, and {}")
     yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 
 

@@ -298,8 +298,6 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         coco_keys = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
         yield IgnoredKeys(coco_keys, "DATA.DATASET", "it is for coco, and {}")
     data = config.values.DATA
-    if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
-        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if data.RESIZE_TO_SQUARE:
         yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
     ended = ("SSD_AUGMENT", "BATCH_SIDES", "MOSAIC", "COPY_PASTE")
@@ -309,6 +307,9 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         names = tuple(f"DATA.{name}" for name in ended)
         yield IgnoredKeys(names, "DATA.NO_AUGMENT_EPOCHS", "every epoch is plain: {}")
     detection = config.values.DETECTION
+    if detection.EVAL_BATCHING == ONE_SIZE:
+        names = ("DATA.EVAL_LONGEST_SIDE", *(["DATA.EVAL_SHORTEST_SIDE"] if detection.EXPORT_SIZE else []))
+        yield IgnoredKeys(names, "DETECTION.EVAL_BATCHING", "all images get one size: {}")
     if detection.WINDOW is None:
         yield IgnoredKeys(("DETECTION.WINDOW_OVERLAP",), "DETECTION.WINDOW", "there are no windows: {}")
         if not detection.FLIP:

@@ -127,6 +127,9 @@ class Detection(
             name = self.config.MODEL.NAME
             raise UserError(f"DATA.BATCH_SIDES: {name} needs masks, which are not resized: remove DATA.BATCH_SIDES")
         samples.notices += self._note_crowded(samples.dataset, split)
+        if not self.config.TRAIN.RANDOM_SAMPLING and "random_samples" not in self.model_options:
+            name = self.config.MODEL.NAME
+            samples.notices.append(f"TRAIN.RANDOM_SAMPLING False: no effect: it is for Mask R-CNN, not for {name}")
         samples.notices.append(f"losses are divided {how} (TRAIN.DETECTION_NORMALIZER {normalizer})")
         self.replace_unreadable(samples)
         return samples

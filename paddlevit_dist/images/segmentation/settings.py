@@ -166,8 +166,6 @@ def _find_unused(view: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys
         yield IgnoredKeys(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_MIN_KEPT", reason)
     if view.values.SEGMENTATION.PROTOCOL == "whole":
         yield IgnoredKeys(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
-    if view.values.DATA.VAL_FRACTION is None:
-        yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
 TABLE = KeyTable(rows(SegmentationSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)

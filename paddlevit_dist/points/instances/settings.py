@@ -1,9 +1,10 @@
 """Configuration keys of the instance task. Defaults are PointGroup's, from its published program."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
-from ...settings.table import ConfigView, KeyTable
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 
@@ -103,4 +104,9 @@ def _check(view: ConfigView[InstanceSettings]) -> list[str]:
     ]
 
 
-TABLE = KeyTable(rows(InstanceSettings), check=_check)
+def _find_ignored(view: ConfigView[InstanceSettings]) -> Iterator[IgnoredKeys]:
+    if view.values.POINTS.MAX_POINTS is None:
+        yield IgnoredKeys(("POINTS.INSTANCES.FULL_SCALE",), "POINTS.MAX_POINTS", "no scene is cropped: {}")
+
+
+TABLE = KeyTable(rows(InstanceSettings), check=_check, find_ignored=_find_ignored)

@@ -61,6 +61,7 @@ class VolumeSegmentationSettings(settings.VolumeSettings):
 def _find_unused(config: ConfigView[VolumeSegmentationSettings]) -> Iterator[IgnoredKeys]:
     if not config.values.VOLUMES.MIRROR_AXES:
         yield IgnoredKeys(("VOLUMES.TEST_MIRROR",), "VOLUMES.MIRROR_AXES", "it names no axis: {}")
+    yield IgnoredKeys(("VOLUMES.HEATMAP",), "TASK", "it is for landmarks, and {}")
 
 
 TABLE = KeyTable(rows(VolumeSegmentationSettings), find_ignored=_find_unused)

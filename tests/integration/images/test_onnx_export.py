@@ -84,12 +84,22 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_sam
 
 
 @needs_onnx
-def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tmp_path):
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.EXIF_ROTATE", "true")),
+        ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.CROP_MODE", "squash", "DATA.INTERPOLATION", "bilinear")),
+        ("L", ("DATA.DATASET", "digits")),
+    ],
+)
+def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(mode, words, tmp_path):
     """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""
-    weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], "DATA.CROP_PCT", "0.8")
+    weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], *words)
     grid = np.mgrid[0:47, 0:71]
     colors = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
-    Image.fromarray(colors).save(tmp_path / "image.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a photo of a camera that was turned
+    Image.fromarray(colors).convert(mode).save(tmp_path / "image.png", exif=exif)
     (row,) = Predictor(str(weights))([str(tmp_path / "image.png")])
     run([str(weights), str(tmp_path / "out" / "insects"), "-format=onnx"])
     page = (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8")

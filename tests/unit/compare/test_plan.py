@@ -9,8 +9,9 @@ import pytest
 
 from paddlevit_dist.compare import groups, tables
 from paddlevit_dist.compare.command import run
-from paddlevit_dist.compare.plan import plan_pair, plan_seeds, plan_single
+from paddlevit_dist.compare.plan import plan_pair, plan_samples, plan_seeds, plan_single
 from paddlevit_dist.intervals import paired_difference
+from paddlevit_dist.runtime.errors import UserError
 
 
 def draw_places(number, seed):
@@ -99,3 +100,11 @@ def test_the_command_prints_seeds_of_a_group(tmp_path, capsys):
     for words, message in ((["-plan=0", "a"], "above 0"), (["-plan=1", "a", "b", "c"], "one run, two runs")):
         with pytest.raises(Exception, match=message):
             run(words)
+
+
+@pytest.mark.parametrize("difference", [1e-300, 5e-324, 1e-9])
+def test_a_difference_far_below_the_noise_is_refused(difference):
+    for plan in (lambda: plan_samples(400, 0.5, difference), lambda: plan_seeds(0.5, difference)):
+        with pytest.raises(UserError, match=f"-plan={difference:g} is less than a millionth of the noise"):
+            plan()
+    assert plan_samples(400, 0.5, 1e300) == plan_seeds(0.5, 1e300) == plan_samples(400, 0.0, 1e-300) == 2

@@ -14,8 +14,8 @@ optuna = pytest.importorskip("optuna")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def write_trial(folder, epoch, wrong, score):
-    """A run whose last evaluation of 400 samples is wrong for the first ``wrong``."""
+def write_trial(folder, epoch, wrong, score, epochs=10):
+    """A run of ``epochs`` whose last evaluation of 400 samples is wrong for the first ``wrong``."""
     folder.mkdir(exist_ok=True, parents=True)
     places = (np.arange(400) < wrong).astype(np.int32)
     about = {"task": "classification", "kind": "classes", "score": "top-1", "more_is_better": True, "split": "val"}
@@ -23,12 +23,20 @@ def write_trial(folder, epoch, wrong, score):
     arrays = {"labels": np.arange(400, dtype=np.int32) % 2, "places": places, "losses": np.ones(400, np.float32)}
     arrays |= {"top": np.array([1]), tables._INDICES: np.arange(400, dtype=np.int32)}
     tables._write(folder / "scored_samples.npz", about, list(map(str, range(400))), arrays, None)
+    (folder / "config.yaml").write_text(f"TRAIN: {{NUM_EPOCHS: {epochs}}}\n", encoding="utf-8")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"kind": "evaluation", "epoch": epoch, "top-1": score, "best": "top-1"}) + "\n")
 
 
 def make_plan(folder):
-    return search.SearchPlan(str(folder), [parse_range("TRAIN.BASE_LR=1e-4..1e-2:log")], [], 0, 10, "top-1", True)
+    return search.SearchPlan(
+        str(folder),
+        [parse_range("TRAIN.BASE_LR=1e-4..1e-2:log")],
+        ["-cfg=vit_digits", "REPORT=False"],
+        0,
+        "top-1",
+        True,
+    )
 
 
 def test_a_trial_is_stopped_if_its_interval_is_on_the_worse_side_of_the_best(tmp_path):
@@ -42,7 +50,6 @@ def test_a_trial_is_stopped_if_its_interval_is_on_the_worse_side_of_the_best(tmp
         assert difference.value == pytest.approx(-100 * (others - wrong) / 400)
         assert search.is_worse(difference, more_is_better=True)
     assert search.compare_at(str(best), str(folder), 7) is None
-    assert [search.is_due(epoch, 10) for epoch in (1, 4, 5, 10)] == [False, False, True, True]
     for low, high, worse in ((-3, -1, True), (-3, 1, False), (1, 3, False)):
         interval = ConfidenceInterval(value=(low + high) / 2, low=low, high=high)
         assert search.is_worse(interval, more_is_better=True) is worse
@@ -52,10 +59,9 @@ def test_a_trial_is_stopped_if_its_interval_is_on_the_worse_side_of_the_best(tmp
 def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     plan, study = make_plan(tmp_path), optuna.create_study(direction="maximize")
     for number, (wrong, score) in enumerate(((80, 80.0), (40, 90.0), (44, 89.0), (200, 50.0))):
-        trial = study.ask()
-        plan.ranges[0].suggest(trial)
+        study.ask({found.name: found.get_distribution(optuna.distributions) for found in plan.ranges})
         write_trial(tmp_path / f"trial_{number:04d}", 10, wrong, score)
-        study.tell(trial, search.read_score(search.get_folder(plan, number), "top-1"))
+        study.tell(number, search.read_score(search.get_folder(plan, number), "top-1"))
     study.tell(study.ask(), state=optuna.trial.TrialState.PRUNED)
     lines = search.format_search(optuna, study, plan)
     assert [line.split()[0] for line in lines[2:7]] == ["1", "2", "0", "3", "4"] and lines[6].endswith("pruned")
@@ -63,12 +69,109 @@ def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     assert lines[7].endswith("p 0.12, may be chance")  # 4 of 4 changes are for the better: 2 / 2^4
 
 
+def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
+    plan, trials = make_plan(tmp_path), [tmp_path / f"trial_{number:04d}" for number in range(3)]
+    for folder, wrong, epochs in zip(trials, (0, 40, 200), (6, 10, 10), strict=True):
+        for epoch in (4, 5):
+            write_trial(folder, epoch, wrong, 0.0, epochs)
+            search.keep_table(str(folder))
+    assert search.explain_stop(plan, [0, 1], str(trials[2]), 5).endswith("from trial 1")
+    assert search.explain_stop(plan, [0, 1], str(trials[2]), 4) == ""  # not yet half of the epochs
+    assert search.explain_stop(plan, [0], str(trials[2]), 5) == ""  # a schedule of six epochs has ended by then
+    assert search.explain_stop(plan, [2], str(trials[1]), 5) == ""  # better than the best
+
+
+def add_trials(plan, trials):
+    """Store trials without training them; return the words of each."""
+    study, added = search._open_study(optuna, plan), []
+    while trial := search._add_trial(optuna, study, plan, trials):
+        added.append(" ".join(search.format_words(plan, trial.params)))
+        study.tell(trial.number, float(trial.number))
+    return added
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["TRAIN.OPTIMIZER.NAME=SGD|AdamW"], {"TRAIN.OPTIMIZER.NAME=SGD", "TRAIN.OPTIMIZER.NAME=AdamW"}),
+        (["DATA.BATCH_SIZE=4..6"], {f"DATA.BATCH_SIZE={size}" for size in (4, 5, 6)}),
+        (
+            ["TRAIN.ACCUM_ITER=1..3:log", "TRAIN.GRAD_CLIP=None|1"],
+            {f"TRAIN.ACCUM_ITER={n} TRAIN.GRAD_CLIP={clip}" for n in (1, 2, 3) for clip in ("None", "1")},
+        ),
+    ],
+)
+def test_a_finite_space_is_a_grid(words, expected, tmp_path, capsys):
+    plan = make_plan(tmp_path)._replace(ranges=list(map(parse_range, words)))
+    added = add_trials(plan, 9)
+    assert len(added) == len(expected) and set(added) == expected
+    assert f"no other settings are left to train: {len(expected)} trials of 9" in capsys.readouterr().out
+    assert add_trials(plan, 9) == []
+
+
+def test_two_spellings_of_the_same_settings_are_one_configuration(tmp_path):
+    plan = make_plan(tmp_path)._replace(ranges=[parse_range("TRAIN.OPTIMIZER.NAME=SGD|sgd|AdamW")])
+    assert len(add_trials(plan, 3)) == 2
+    narrow = make_plan(tmp_path / "narrow")._replace(ranges=[parse_range("TRAIN.BASE_LR=0.001..0.00100001")])
+    (tmp_path / "narrow").mkdir()
+    assert sorted(add_trials(narrow, 3)) == ["TRAIN.BASE_LR=0.001", "TRAIN.BASE_LR=0.00100001"]
+
+
+def test_settings_that_do_not_fit_together_are_told_and_not_trained(tmp_path, capsys):
+    plan = make_plan(tmp_path)._replace(ranges=[parse_range("TRAIN.WARMUP_EPOCHS=0|9")], words=["-epochs=4"])
+    assert add_trials(plan, 5) == ["TRAIN.WARMUP_EPOCHS=0"]
+    reason = "TRAIN.WARMUP_EPOCHS 9 (command line): expected fewer than TRAIN.NUM_EPOCHS 4 (-epochs)"
+    said = capsys.readouterr().out
+    assert f"not trained: TRAIN.WARMUP_EPOCHS=9: {reason}" in said and "left to train: 1 trials of 5" in said
+
+
+def test_drawn_values_repeat_and_stay_in_the_range(tmp_path):
+    (tmp_path / "again").mkdir()
+    first, again = (add_trials(make_plan(folder), 12) for folder in (tmp_path, tmp_path / "again"))
+    assert first == again and len(set(first)) == 12
+    assert all(1e-4 <= float(word.partition("=")[2]) <= 1e-2 for word in first)
+    decay = parse_range("TRAIN.MODEL_EMA_DECAY=0.9..0.99999999")
+    assert decay.format(0.99999998) == "TRAIN.MODEL_EMA_DECAY=0.99999998"  # six digits would be 1
+
+
+def test_an_interrupted_trial_continues_with_its_number_and_values(tmp_path):
+    plan = make_plan(tmp_path)
+    trial = search._add_trial(optuna, search._open_study(optuna, plan), plan, 1)
+    study = search._open_study(optuna, plan)  # of the next command
+    interrupted = search._find_interrupted(optuna, study)
+    assert (interrupted.number, interrupted.params) == (0, trial.params)
+    study.tell(interrupted.number, 1.0)
+    assert search._find_interrupted(optuna, study) is None
+
+
 def test_a_folder_of_another_search_is_refused(tmp_path):
     plan = make_plan(tmp_path)
-    search._open_study(optuna, plan)
-    search._open_study(optuna, plan)
-    with pytest.raises(UserError, match="contains the search 'TRAIN.BASE_LR=1e-4..1e-2:log': choose another -output"):
-        search._open_study(optuna, plan._replace(words=["-epochs=9"]))
+    add_trials(plan, 1)
+    add_trials(plan._replace(words=["-cfg=vit_digits", "REPORT", "False"]), 1)  # other words for the same settings
+    with pytest.raises(UserError, match="contains a search with TRAIN.NUM_EPOCHS 40, now 9: choose another -output"):
+        search._open_study(optuna, plan._replace(words=[*plan.words, "-epochs=9"]))
+    with pytest.raises(UserError, match="contains a search of TRAIN.BASE_LR=1e-4..1e-2:log: choose another -output"):
+        search._open_study(optuna, plan._replace(ranges=[parse_range("TRAIN.BASE_LR=1e-4..1e-3")]))
+
+
+def test_an_edited_recipe_is_another_search(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("TRAIN: {NUM_EPOCHS: 1, WARMUP_EPOCHS: 0}\n", encoding="utf-8")
+    plan = make_plan(tmp_path)._replace(words=[f"-cfg={recipe}"])
+    add_trials(plan, 1)
+    recipe.write_text("TRAIN: {NUM_EPOCHS: 4, WARMUP_EPOCHS: 0}\n", encoding="utf-8")
+    with pytest.raises(UserError, match="contains a search with TRAIN.NUM_EPOCHS 1, now 4"):
+        add_trials(plan, 2)
+
+
+def test_files_of_others_are_not_taken_for_a_search(tmp_path):
+    plan = make_plan(tmp_path)
+    (tmp_path / "trial_0000").mkdir()
+    with pytest.raises(UserError, match="trial_0000 is not of this search: remove it"):
+        add_trials(plan, 1)
+    (tmp_path / search.DATABASE).write_bytes(b"trials of another program" * 99)
+    with pytest.raises(UserError, match=r"search.sqlite3 cannot be read as a search \(file is not a database\)"):
+        search._open_study(optuna, plan)
 
 
 def test_words_of_the_command_are_kept_from_its_training_runs():
@@ -80,7 +183,8 @@ def test_words_of_the_command_are_kept_from_its_training_runs():
     ("words", "message"),
     [
         (["-cfg=vit_digits"], "name a key with its range"),
-        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "-seeds=3"], "search trains, one seed"),
+        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "-seeds=3"], "search trains, all trials with one seed"),
+        (["-cfg=vit_digits", "SEED=1|2"], "search trains, all trials with one seed"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "EVALUATION.INTERVAL=off"], "compares runs by their samples"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE=3"], "TRAIN.BASE"),
     ],

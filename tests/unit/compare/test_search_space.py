@@ -5,32 +5,36 @@ import pytest
 from paddlevit_dist.compare.search_space import parse_range
 from paddlevit_dist.runtime.errors import UserError
 
-
-class Middle:
-    """A trial of Optuna that returns what it is asked for."""
-
-    def suggest_float(self, name, low, high, log):
-        return (low * high) ** 0.5 if log else (low + high) / 2
-
-    def suggest_int(self, name, low, high, log):
-        return (low + high) // 2
-
-    def suggest_categorical(self, name, choices):
-        return choices[-1]
+distributions = pytest.importorskip("optuna").distributions
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("word", "expected", "values"),
     [
-        ("TRAIN.BASE_LR=1e-4..1e-2:log", "0.001"),
-        ("TRAIN.WEIGHT_DECAY=0..0.1", "0.05"),
-        ("TRAIN.WARMUP_STEPS=10..20", "15"),
-        ("TRAIN.OPTIMIZER.NAME=SGD|AdamW", "AdamW"),
-        ("MODEL.DROPPATH=0|0.1|0.2", "0.2"),
+        ("TRAIN.BASE_LR=1e-4..1e-2:log", distributions.FloatDistribution(1e-4, 1e-2, log=True), None),
+        ("TRAIN.WEIGHT_DECAY=0..0.1", distributions.FloatDistribution(0, 0.1), None),
+        ("TRAIN.WARMUP_STEPS=10..12", distributions.IntDistribution(10, 12), [10, 11, 12]),
+        ("TRAIN.OPTIMIZER.NAME=SGD|AdamW", distributions.CategoricalDistribution(("SGD", "AdamW")), ["SGD", "AdamW"]),
+        ("MODEL.DROPPATH=0|0.1|0.2", distributions.CategoricalDistribution(("0", "0.1", "0.2")), ["0", "0.1", "0.2"]),
     ],
 )
-def test_a_range_draws_values_of_its_key(word, value):
-    assert parse_range(word).suggest(Middle()) == value
+def test_a_range_has_values_of_its_key(word, expected, values):
+    found = parse_range(word)
+    assert found.get_distribution(distributions) == expected
+    assert found.list_values() == values if values is None else list(found.list_values()) == values
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "expected"),
+    [
+        ("TRAIN.BASE_LR=1e-4..1e-2:log", 0.00123456789, "TRAIN.BASE_LR=0.00123457"),
+        ("TRAIN.MODEL_EMA_DECAY=0.9..0.99999999", 0.99999998, "TRAIN.MODEL_EMA_DECAY=0.99999998"),
+        ("TRAIN.WARMUP_STEPS=10..12", 11, "TRAIN.WARMUP_STEPS=11"),
+        ("MODEL.DROPPATH=0|0.1|0.2", "0.1", "MODEL.DROPPATH=0.1"),
+    ],
+)
+def test_a_value_is_a_word_of_the_command_line(word, value, expected):
+    assert parse_range(word).format(value) == expected
 
 
 @pytest.mark.parametrize("word", ["TRAIN.BASE_LR=1e-3", "-output=a..b", "TRAIN.BASE_LR", "-cfg=../x.yaml", "a..b"])

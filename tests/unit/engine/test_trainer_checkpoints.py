@@ -172,6 +172,15 @@ def test_a_training_goes_on_in_mid_epoch_with_a_word_on_means_and_decay_that_it_
     assert f"note: {checkpoint} has no training means: the means of epoch 1 cover the rest of it only" in said
     assert f"note: {checkpoint} applied weight decay differently to cls_token, pos_embed; " in said
     build(tmp_path / "now", "-epochs=1", f"-resume={checkpoint.with_name('update_00000008')}").train()
-    assert "note: " not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "note: " not in said and "LAST_EPOCH" not in said
     (whole,), (rest,) = events(tmp_path, "epoch"), events(tmp_path / "now", "epoch")
     assert (whole["loss"], whole["top-1"]) == (rest["loss"], rest["top-1"])
+
+
+def test_keys_that_only_the_run_knows_to_have_no_effect_are_told(tmp_path, capsys):
+    words = ("-epochs=3", "-stop_after_epoch=1", "TRAIN.BATCH_NORM=sync")
+    build(tmp_path, *words).train()
+    assert "TRAIN.BATCH_NORM sync: no effect: vit has no batch norm" in capsys.readouterr().out
+    build(tmp_path, *words, "-resume=auto", "-last_epoch=2").train()
+    assert f"TRAIN.LAST_EPOCH 2: no effect: {tmp_path / 'checkpoints'}/" in capsys.readouterr().out

@@ -154,6 +154,11 @@ def test_what_is_given_twice_is_told():
     [
         ("-data=x", "-data is not a known flag: write -data_path=PATH"),
         ("cfg=x", "command line: cfg ('x') is not a known key: write -cfg=x"),
+        (
+            "finetune_folder=my_data",
+            "command line: finetune_folder ('my_data') is not a known key: write -cfg=finetune_folder",
+        ),
+        ("mine.yaml=my_data", "command line: mine.yaml ('my_data') is not a known key: write -cfg=mine.yaml"),
         ("data=x", "command line: data ('x') is not a known key: write -data_path=x"),
         ("lr=0.1", "command line: lr (0.1) is not a known key: write TRAIN.BASE_LR 0.1"),
         ("TRAIN.LR 0.1", "command line: TRAIN.LR (0.1) is not a known key: the closest is TRAIN.BASE_LR"),

@@ -130,3 +130,22 @@ def test_a_probe_of_weights_runs_no_code_that_these_alone_name(file, tmp_path, m
     assert refuse(load, words).endswith(f"set PADDLEVIT={tmp_path}/PaddleViT")
     monkeypatch.setenv("PADDLEVIT", f"{tmp_path}/PaddleViT")
     assert load(words).values.MODEL.NAME == f"paddlevit:{os.path.abspath(file)}"
+
+
+@pytest.mark.parametrize(
+    ("folder", "model"),
+    [
+        ("object_detection/DETR", "MODEL: {BACKBONE: resnet50, TRANS: {NUM_ENCODERS: 6}}"),
+        ("object_detection/PVTv2", "MODEL: {TYPE: PVTv2, NAME: pvtv2_b0, TRANS: {EMBED_DIMS: [32, 64]}}"),
+        ("gan/transGAN", "{DATA: {MAX_GEN_NUM: 50000}, MODEL: {NAME: transgan}}"),
+        ("semantic_segmentation", "{DATA: {BATCH_SIZE_VAL: 1}, MODEL: {NAME: Segformer}}"),
+    ],
+)
+def test_files_of_other_tasks_are_not_answered_with_a_key(folder, model, tmp_path, refuse):
+    file = tmp_path / "PaddleViT" / folder / "configs" / "some" / "file.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(model, encoding="utf-8")
+    assert " is not a known key" in refuse(load, [f"-cfg={file}"])  # a folder of this name is not yet a clone
+    (file.parents[2] / "config.py").write_text("def get_config(): pass", encoding="utf-8")
+    reason = "not here: of a clone of PaddleViT only image_classification is taken"
+    assert refuse(load, [f"-cfg={file}"]) == f"{file}: {reason}"

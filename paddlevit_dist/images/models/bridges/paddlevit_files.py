@@ -9,6 +9,7 @@ import functools
 import os
 import re
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....registry import MODELS, find_name, find_package
@@ -27,6 +28,8 @@ _CLASSIFIERS = re.compile(
     "halonet|hvt_|levit|levie|mae|vit_base_patch16_224_dec|mobile_?former|mobileone|mobile_?vit|pit_|poolformer|"
     "replknet|repmlp|resmlp|rest_|restv2|shuffle_|t2t_|topform?er|vip_|volo|xcit"
 )
+_OTHER_TASKS = ("semantic_segmentation", "object_detection", "gan")  # folders of a clone
+_ONLY_CLASSIFIERS = "not here: of a clone of PaddleViT only image_classification is taken"
 _SEGMENTERS = re.compile("dpt|segmenter|setr_|trans2seg|upernet_(cswin|focal)")
 
 
@@ -187,9 +190,18 @@ def explain_unsupported(name: str) -> str:
     """Say what to do for a model of PaddleViT's that is not here; empty for any other name."""
     plain = name.lower().replace("-", "_")
     if _SEGMENTERS.match(plain):
-        return "not here: of a clone of PaddleViT only image_classification is taken"
+        return _ONLY_CLASSIFIERS
     clone = "not here: give the file of your clone of PaddleViT: -cfg=PaddleViT/image_classification/*/configs/*.yaml"
     return clone if _CLASSIFIERS.match(plain) else ""
+
+
+def explain_other_task(file: str) -> str:
+    """Return why a YAML file with unknown keys is refused; empty if it is not of another task in a clone."""
+    folders = list(Path(file).absolute().parents)
+    is_of_other_task = any(folder.name in _OTHER_TASKS for folder in folders)
+    if is_of_other_task and any("get_config" in _functions(str(folder / "config.py")) for folder in folders):
+        return f"{file}: {_ONLY_CLASSIFIERS}"
+    return ""
 
 
 def locate(name: str) -> tuple[str, bool]:

@@ -14,9 +14,10 @@ from .. import settings as configuration
 from ..checkpoint.class_rows import get_class_names
 from ..checkpoint.content import fingerprint, read_weights_info
 from ..checkpoint.download import silent
+from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import LoadReport, count_classes, load_weights
-from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, list_shards, local_file, read_weights
+from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings
 from ..models import prepare
 from ..registry import find_package
@@ -112,7 +113,7 @@ def open_source(
         settings = None
     else:
         settings = find_run_settings(about, file)
-        if settings is None and file.suffix.lower() not in SUFFIXES and not file.name.endswith(INDEX_ENDING):
+        if settings is None and not may_be_weights(file) and find_format(file) not in ("index", "torch"):
             raise UserError(
                 f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
                 f"({', '.join(SUFFIXES)})"
@@ -226,7 +227,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 
 def _compute_weights_digest(file: str) -> str:
     path = Path(file)
-    parts: list[Path] = [path, *(list_shards(path) if path.name.endswith(INDEX_ENDING) else [])]
+    parts = [path, *(list_shards(path) or ())]
     try:
         digests = [fingerprint(part)["sha256"] for part in parts]
     except OSError as error:

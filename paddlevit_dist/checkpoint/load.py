@@ -67,6 +67,7 @@ class LoadReport:
         shapes: (shape in the source, shape in the model) by name; None where it does not exist.
         classes_by_name: if the classifier's rows were matched by class name: number of matched classes, and number of
             the model's classes; None: rows were copied in order.
+        outputs: name of each output, if rows were matched for an evaluation.
         loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
         notices: unusual properties of the source, such as values that are not finite.
     """
@@ -80,6 +81,7 @@ class LoadReport:
     unexpected: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[Shape | None, Shape | None]] = field(default_factory=dict)
     classes_by_name: tuple[int, int] | None = None
+    outputs: tuple[str, ...] = ()
     loaded_fraction: float = 0.0
     notices: list[str] = field(default_factory=list)
 
@@ -304,7 +306,9 @@ def _plan(
     matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
     matched_names = frozenset() if matched_rows is None else matched_rows.names
     fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)
-    report.classes_by_name = None if matched_rows is None else (matched_rows.matched, matched_rows.classes)
+    if matched_rows is not None:
+        report.classes_by_name = matched_rows.matched, matched_rows.classes
+        report.outputs = matched_rows.outputs
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)

@@ -11,7 +11,7 @@ import yaml
 
 from .. import extension
 from .. import settings as configuration
-from ..checkpoint.class_rows import get_class_names
+from ..checkpoint.class_rows import get_class_names, read_class_names
 from ..checkpoint.content import fingerprint, read_weights_info
 from ..checkpoint.download import silent
 from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
@@ -37,6 +37,7 @@ _OPTION_USES = {
     _WINDOW: "-window is for segmentation and for models that find boxes",
     _LARGEST_COMPONENT: "-largest_component is for segmentation of volumes",
 }
+_GAPS = {"", "N/A"}  # names of numbers that are no class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
@@ -104,10 +105,11 @@ def open_source(
     Raises:
         UserError: the weights do not exist, their training settings are unknown, or an option does not fit them.
     """
-    weights = Path(evaluated_weights(source))
+    weights_source = evaluated_weights(source)
+    weights = Path(weights_source)
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = local_file(evaluated_weights(source), log=log).path
+    file = local_file(weights_source, log=log).path
     about = read_weights_info(file)
     if recipe is not None:
         settings = None
@@ -143,13 +145,22 @@ def open_source(
             more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"]
         loaded = build_configuration(str(file), settings, recipe, [*words, *more])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
-    if class_names is not None:
-        learned = learned._replace(class_names=tuple(class_names))
+    names = class_names
+    if names is None and learned.class_names is None:
+        names = _read_listed_names(weights_source)
+    if names is not None:
+        learned = learned._replace(class_names=tuple(names))
     if settings is None:
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
     settings = {**settings, **chosen}  # options change predictions, so they are part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
+
+
+def _read_listed_names(source: str) -> list[str] | None:
+    """Read the class names in a file beside the weights; None without one, or if it leaves gaps, as COCO's 91 ids do."""
+    names = read_class_names(source)[0]
+    return names if names and not _GAPS.intersection(names) else None
 
 
 def build_configuration(

@@ -158,7 +158,7 @@ def open_source(
 
 
 def _read_listed_names(source: str) -> list[str] | None:
-    """Read the class names in a file beside the weights; None without one, or if it leaves gaps, as COCO's 91 ids do."""
+    """Read the class names in a file beside the weights; None without one, or with gaps, as of COCO's 91 ids."""
     names = read_class_names(source)[0]
     return names if names and not _GAPS.intersection(names) else None
 

@@ -84,19 +84,30 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_sam
 
 
 @needs_onnx
-def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tmp_path):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("DATA.CROP_PCT", "0.8"),
+        ("DATA.EXIF_ROTATE", "true", "DATA.INTERPOLATION", "bilinear"),
+        ("DATA.CROP_MODE", "squash", "DATA.CROP_PCT", "0.9"),
+    ],
+    ids=["crop", "turned", "square"],
+)
+def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(tmp_path, words):
     """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""
-    weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], "DATA.CROP_PCT", "0.8")
+    weights = write_weights(tmp_path / "run", ["ant", "bee", "cat"], *words)
     grid = np.mgrid[0:47, 0:71]
     colors = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
-    Image.fromarray(colors).save(tmp_path / "image.png")
+    exif = Image.Exif()
+    exif[274] = 6  # to be turned by 90 degrees
+    Image.fromarray(colors).save(tmp_path / "image.png", exif=exif)
     (row,) = Predictor(str(weights))([str(tmp_path / "image.png")])
     run([str(weights), str(tmp_path / "out" / "insects"), "-format=onnx"])
     page = (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8")
     program = page.split("```python\n")[1].split("```")[0]
     (tmp_path / "classify.py").write_text(program, encoding="utf-8")
-    words = [sys.executable, "classify.py", "out/insects", "image.png"]
-    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ})
+    command = [sys.executable, "classify.py", "out/insects", "image.png"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ})
     assert ended.returncode == 0, ended.stderr
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert [name for name, _ in lines] == [row["class"], row["class_2"], row["class_3"]]

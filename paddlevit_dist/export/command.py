@@ -188,13 +188,14 @@ def _load_foreign_weights(
     from ..checkpoint.weights import evaluated_weights, read_weights
     from ..models import create_model
     from ..registry import BOX_LABELS, CLASS_LABELS, annotation_type
+    from .foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
 
     _require_tensors(name)
     parts, kind = None, annotation_type("model", name)
     if kind == CLASS_LABELS or ":" in name:
-        parts, image_size = _make_classifier_parts(source, name, image_size, in_channels)
+        parts, image_size = make_classifier_parts(source, name, image_size, in_channels)
     if kind == BOX_LABELS:
-        parts, image_size = _make_detector_parts(name, image_size), None  # the network takes any size
+        parts, image_size = make_detector_parts(source, name, image_size), None  # the network takes any size
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
@@ -206,72 +207,13 @@ def _load_foreign_weights(
     model = create_model(name, num_classes=num_classes, **options)
     report = load_weights(model, weights, strict=True)
     facts = {**_describe_model(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
-    if kind == CLASS_LABELS or ":" in name:
-        facts.update(_find_class_names(path, num_classes))
+    if kind in (CLASS_LABELS, BOX_LABELS) or ":" in name:
+        facts.update(find_class_names(path, num_classes))
     if parts is not None:
         task, detector_parts = parts
         model, facts = task.exported_model(model), {**facts, **detector_parts.about}
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])
-
-
-def _make_classifier_parts(source: str, name: str, image_size: Any, in_channels: int | None) -> tuple[Any, Any]:
-    """Return the task of a classifier without a run and its ``ExportParts``, and the size of its images.
-
-    The task and its parts are None, and the size is unchanged, if it is unknown what the weights expect of images, or
-    if these are neither square nor of one or three channels.
-    """
-    from .. import settings
-    from ..images.expected_input import find_expected_input
-    from ..tasks.task import make_task
-
-    if isinstance(image_size, tuple) or in_channels not in (None, 3):
-        return None, image_size
-    words = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
-    size = ["DATA.IMAGE_SIZE", str(image_size)] if image_size else []
-    values = settings.load([*words, *size]).values
-    if find_expected_input(values) is None:
-        return None, image_size
-    task = require_exportable(make_task(values))
-    return (task, task.export_parts()), values.DATA.IMAGE_SIZE
-
-
-def _find_class_names(source: str, number: int) -> dict[str, Any]:
-    """Return "classes", the names of a classifier's outputs if they are known, and perhaps a "note" about them."""
-    from ..checkpoint.class_rows import read_class_names
-    from ..images.imagenet_classes import names_by_synset
-
-    names = read_class_names(source)[0]
-    if names is None and number == len(names_by_synset()):
-        note = f"the weights do not name their {number:,} classes; ImageNet's names are used"
-        return {"classes": list(names_by_synset().values()), "note": note}
-    return {"classes": names} if names is not None and len(names) == number else {}
-
-
-def _make_detector_parts(name: str, image_size: Any) -> tuple[Any, Any]:
-    """Return the task of a detector without a run, with default settings, and its ``ExportParts``.
-
-    Raises:
-        UserError: no size is given, or the model computes parts on the host.
-    """
-    from .. import settings
-    from ..registry import resolve
-    from ..tasks.task import make_task
-
-    arguments = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
-    arguments += getattr(resolve("model", name), "published_input", ())
-    size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
-    task = require_exportable(
-        make_task(settings.load([*arguments, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
-    )
-    parts = task.export_parts()
-    if not image_size:
-        raise UserError(
-            f"export: {name} takes images of any size, and an exported model takes one size: add "
-            "-image_size=HEIGHTxWIDTH, or export the run's folder"
-        )
-    note = f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
-    return task, parts._replace(about={**parts.about, "note": note})
 
 
 def _describe_model(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:

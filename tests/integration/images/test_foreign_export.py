@@ -9,6 +9,7 @@ import yaml
 from PIL import Image
 
 from paddlevit_dist.export.command import load_trained_model, run
+from paddlevit_dist.export.foreign_weights import make_classifier_parts
 from paddlevit_dist.images.imagenet_classes import names_by_synset
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.models import create_model
@@ -37,10 +38,16 @@ def test_files_beside_the_weights_are_in_the_description(folder):
     np.testing.assert_allclose(example["input"][0], pixels / 127.5 - 1, atol=1e-6)
 
 
-def test_the_model_tells_what_its_weights_expect(folder):
+def test_what_no_file_says_of_the_weights_is_not_made_up(folder):
     about = load_trained_model(str(folder), "resnet18", image_size=64).about
-    assert about["mean"] == [0.485, 0.456, 0.406] and about["crop_pct"] == 0.95 and about["input_shape"][2:] == [64, 64]
-    assert "classes" not in about and "note" not in about
+    assert about["input_shape"][2:] == [64, 64] and not {"mean", "preprocessing", "classes", "note"} & about.keys()
+
+
+def test_published_weights_have_their_own_input():
+    (_, parts), size = make_classifier_parts("resnet18.tv_in1k", "resnet18", None, None)
+    assert size == 224 and parts.about["mean"] == [0.485, 0.456, 0.406]
+    assert parts.about["preprocessing"]["resize_shorter_side"] == 256
+    assert parts.about["preprocessing"]["interpolation"].startswith("bilinear")
 
 
 def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):

@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from .array_files import RefusedError, reading
-from .unpickling import FrozenObject, GlobalName, PickleReader, expect
+from .unpickling import FrozenObject, GlobalName, KeptArguments, PickleReader, expect
 
 KIND, ADVICE = "torch.save file", "save it again as a state dict of tensors, or as safetensors"
 _LEGACY_NUMBER, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -147,6 +147,8 @@ class TorchReader(PickleReader):
         ("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
         ("torch", "Size"): _whole_numbers,
     }
+
+    arguments_class = KeptArguments
 
     def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
         super().__init__(stream)

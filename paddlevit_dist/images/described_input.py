@@ -81,6 +81,18 @@ _TIMM_ARGUMENTS = FieldTable(
     only=_TIMM_FILE_FIELDS.only,
 )
 
+# Arguments of timm's train.py that make another network or other images; its many others are of the training.
+_TIMM_RUN_FIELDS = FieldTable(
+    read=frozenset(),
+    irrelevant=frozenset(),
+    only={
+        **{"bn_eps": (None, 1e-5), "global_pool": _TIMM_FILE_FIELDS.only["global_pool"], "in_chans": (None, _RGB)},
+        **{"gp": _TIMM_FILE_FIELDS.only["global_pool"], "input_img_mode": (None, "RGB"), "split_bn": (None, False)},
+        "model_kwargs": (None, {}),
+    },
+)
+_TIMM_RUN_MARKS = {"crop_pct", "img_size", "interpolation", "mean", "model", "std"}
+
 # Source: transformers, the image processors of its classifiers.
 _PROCESSOR_FIELDS = FieldTable(
     read=frozenset(
@@ -167,6 +179,31 @@ def parse_timm_file(
         sides = size if isinstance(size, list) else [size, size]
         config.update(input_size=[arguments.get("in_chans") or _RGB, *sides], test_input_size=None)
     return parse_timm_config(config, file, defaults, is_evaluated)
+
+
+def is_of_timms_training(arguments: Any) -> bool:
+    """Return whether arguments of a training program are those of timm's ``train.py``."""
+    return isinstance(arguments, Mapping) and arguments.keys() >= _TIMM_RUN_MARKS
+
+
+def parse_timm_arguments(arguments: Mapping[str, Any], file: str, defaults: ExpectedInput) -> ExpectedInput:
+    """Parse the arguments of a training run of timm's ``train.py``; what they leave open is timm's for the model.
+
+    Source: timm/data/config.py, ``resolve_data_config``.
+
+    Args:
+        arguments: by name.
+        file: ``args.yaml``, or the checkpoint that contains them.
+        defaults: what the model's published weights expect.
+
+    Raises:
+        UserError: an argument is invalid, or makes other images or another network.
+    """
+    _TIMM_RUN_FIELDS.check(file, {name: arguments[name] for name in _TIMM_RUN_FIELDS.only if name in arguments})
+    config = {name: arguments.get(name) for name in _IMAGE_FIELDS}
+    side = arguments.get("img_size")
+    config["input_size"] = config["input_size"] or (side and [_RGB, side, side])
+    return parse_timm_config(config, file, defaults, is_evaluated=False)
 
 
 def _get_mapping(content: Mapping[str, Any], name: str, file: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 These weights are for images with three channels.
 """
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +15,13 @@ from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, 
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from ..runtime.text_files import read_json
+from ..runtime.text_files import parse_yaml, read_bytes, read_json
 from .described_input import (
     describes_images,
+    is_of_timms_training,
     parse_object_processor,
     parse_processor,
+    parse_timm_arguments,
     parse_timm_config,
     parse_timm_file,
 )
@@ -28,6 +31,7 @@ from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput,
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors", "model.safetensors.index.json")
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
+_TIMM_RUN = "args.yaml"  # of timm's train.py
 
 
 def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
@@ -79,8 +83,8 @@ def format_stronger_pretrained_hint(values: Any, device_bytes: int) -> str | Non
 def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
     """Find the input that the weights of this configuration expect, and the source of this information.
 
-    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, the model's
-    variant.
+    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, the
+    arguments of timm's training, the model's variant.
 
     Args:
         values: the configuration.
@@ -179,7 +183,46 @@ def _read_config(
         if describes_images(content) and _belongs_to(content.get("architecture"), model):
             return parse_timm_file(content, file, defaults, values.EVAL), file
     file = _find_config(source, _HUGGING_FACE, is_hub_asked)
-    return None if file is None else (parse_processor(_read(file), file, defaults), file)
+    if file is not None:
+        return parse_processor(_read(file), file, defaults), file
+    arguments, origin = _find_arguments(source)
+    if is_of_timms_training(arguments) and _belongs_to(str(arguments["model"]).partition(".")[0], model):
+        return parse_timm_arguments(arguments, origin, defaults), origin
+    return None
+
+
+def _find_arguments(source: Any) -> tuple[Any, str]:
+    """Return the arguments of the program that trained weights, and the file that has them; None without any.
+
+    timm's ``train.py`` writes them to ``args.yaml`` in the folder of its checkpoints, and into each of these.
+    """
+    from ..checkpoint.weights import find_weights_file  # it needs NumPy
+
+    if not isinstance(source, str) or not os.path.exists(source):
+        return None, ""
+    folder = source if os.path.isdir(source) else os.path.dirname(source)
+    file = os.path.join(folder, _TIMM_RUN)
+    if os.path.isfile(file):
+        try:
+            return parse_yaml(read_bytes(file)), file
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
+    if folder == source and not _is_alone(folder):
+        return None, ""
+    weights = find_weights_file(source)
+    return _read_saved_arguments(str(weights), weights.stat().st_mtime_ns), str(weights)
+
+
+@functools.lru_cache(1)  # a configuration asks several times
+def _read_saved_arguments(weights: str, changed: int) -> Any:
+    """Return the arguments in a checkpoint of PyTorch that changed at this time; None for any other file."""
+    from ..checkpoint.file_formats import find_format  # these need NumPy
+    from ..checkpoint.torch_files import open_torch_file
+
+    if find_format(Path(weights)) != "torch":
+        return None
+    with open_torch_file(weights) as content:
+        return content.get("args") if isinstance(content, Mapping) else None
 
 
 class ObjectInput(NamedTuple):

@@ -1,10 +1,13 @@
 """Input of weights as the files of timm and transformers beside them say it."""
 
 import json
+import pickle
+from argparse import Namespace
 
 import numpy as np
 import paddle
 import pytest
+import yaml
 from PIL import Image
 
 from paddlevit_dist.images.classification.samples import evaluation_transform
@@ -310,3 +313,58 @@ def test_a_detector_that_is_fed_otherwise_is_told(tmp_path):
 def test_what_a_detectors_processor_does_besides_is_refused_by_name(tmp_path, field):
     with pytest.raises(UserError, match=next(iter(field))):
         load_detector(tmp_path, {**OF_DETR, **field})
+
+
+# ---- timm's train.py ---------------------------------------------------------------------------------------------
+
+RUN = {"model": "vit_base_patch16_224.augreg", "img_size": 96, "crop_pct": 0.8, "mean": [0.1], "std": None} | {
+    "interpolation": "bilinear",
+    "num_classes": 3,
+    "opt": "adamw",
+    "in_chans": None,
+}
+
+
+def write_checkpoint(file, arguments: dict) -> None:
+    """Write a file of PyTorch before 1.6 that contains parsed arguments beside weights."""
+    content = {"arch": "x", "args": Namespace(**arguments), "state_dict": {}}
+    parts = (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, content, [])
+    file.write_bytes(b"".join(pickle.dumps(part, 2) for part in parts))
+
+
+def load_timms(folder, name: str, *words: str):
+    return load(["-dataset=folder", "MODEL.NAME", "vit_base_patch16_224", f"-pretrained={folder}{name}", *words])
+
+
+@pytest.mark.parametrize("name", ["", "/model_best.pth.tar"])
+@pytest.mark.parametrize("is_in_checkpoint", [True, False])
+def test_arguments_of_timms_training_give_the_input(tmp_path, name, is_in_checkpoint):
+    write_checkpoint(tmp_path / "model_best.pth.tar", RUN if is_in_checkpoint else {})
+    if not is_in_checkpoint:
+        (tmp_path / "args.yaml").write_text(yaml.safe_dump(RUN))
+    data = load_timms(tmp_path, name, "-eval").values.DATA
+    assert tuple(data[name] for name in NAMES) == (96, 0.8, "center", "bilinear")
+    assert data.IMAGENET_MEAN == [0.1] * 3 and data.IMAGENET_STD == [0.5] * 3  # the latter is of the model
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"in_chans": 1}, "in_chans is 1"),
+        ({"gp": "max"}, 'gp is "max"'),
+        ({"model_kwargs": {"a": 1}}, "model_kwargs is "),
+        ({"bn_eps": 0.1}, "bn_eps is 0.1"),
+        ({"input_size": [3, 96, 128]}, r"input_size \[3, 96, 128\]"),
+    ],
+)
+def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, changed, said):
+    (tmp_path / "args.yaml").write_text(yaml.safe_dump({**RUN, **changed}))
+    with pytest.raises(UserError, match=f"args.yaml: {said}"):
+        load_timms(tmp_path, "")
+
+
+@pytest.mark.parametrize("changed", [{"model": "resnet50"}, {"crop_pct": "absent"}])
+def test_arguments_for_another_model_or_of_another_program_are_passed_over(tmp_path, changed):
+    arguments = {name: value for name, value in {**RUN, **changed}.items() if value != "absent"}
+    (tmp_path / "args.yaml").write_text(yaml.safe_dump(arguments))
+    assert load_timms(tmp_path, "").values.DATA.IMAGE_SIZE == 224

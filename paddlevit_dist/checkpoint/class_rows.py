@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..runtime.text_files import read_json
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
-from .published import find_published, find_sibling_file, is_fetched
+from .network_facts import find_config, read_config
+from .published import find_published
 from .weights import local_file
 
-_CONFIG = "config.json"  # of transformers, in the folder of the weights
 _LABELS = ("id2label", "label_names", "labels")  # the last is timm's older name
 _MOST = 0.8  # share of equal names that identifies a published list; others have several synonyms
 _UNNAMED = "LABEL_"  # with a number, transformers' name for a class without one
@@ -241,17 +239,13 @@ def read_class_names(source: str) -> tuple[list[str] | None, bool]:
         return (names, True) if _are_names(names) else (None, True)
     if find_published(source) is not None:  # timm's weights do not name their classes
         return None, False
-    config = find_sibling_file(source, _CONFIG, True)[0] if is_fetched(source) else file.with_name(_CONFIG)
-    return (_labels_in(config) if config is not None and config.is_file() else None), False
+    config = find_config(source, file, may_download=True)
+    return (None if config is None else _labels_in(config)), False
 
 
 def _labels_in(file: Path) -> list[str] | None:
     """Read the class names in a ``config.json``: transformers' ``id2label``, or timm's ``label_names``."""
-    try:
-        content = read_json(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}; restore or remove it") from error
-    content = content if isinstance(content, dict) else {}
+    content = read_config(file)
     of_timm = content.get("pretrained_cfg")
     places = [content, *([of_timm] if isinstance(of_timm, dict) else [])]
     listed = [place[key] for key in _LABELS for place in places if place.get(key)]

@@ -19,6 +19,7 @@ from . import low_rank
 from .class_rows import OUTPUT_AXES, ClassNames, follow_names
 from .content import is_run_checkpoint, read_weights_info
 from .finding import find_run_settings
+from .network_facts import list_network_differences
 from .weights import (
     SourceWeights,
     from_torch_names,
@@ -188,6 +189,7 @@ def load_weights(
     state, origin, notices = _in_our_names_and_layout(model, weights)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
     values = _plan(model, state, report, class_names)
+    _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:
         _require_everything(report, as_model(model).outputs_to_classes)
         unused = [name for name in report.unexpected if not _is_optional(name)]
@@ -198,6 +200,20 @@ def load_weights(
     _require_statistics(report)
     _assign_all(model, values)
     return report
+
+
+def _compare_networks(
+    model: paddle.nn.Layer, source: Any, weights: SourceWeights, report: LoadReport, must_match: bool
+) -> None:
+    """Add notices on what no shape tells of another network, or raise UserError for them."""
+    name = str(source) if isinstance(source, (str, os.PathLike)) else weights.name
+    differences = list_network_differences(as_model(model), name, Path(weights.name), weights.state)
+    if differences and must_match:
+        raise UserError(
+            f"{weights.name} is of another network than this model: {_some(differences)}; set MODEL.NAME and its keys "
+            "to the weights' network, or add -allow_changes to evaluate with this one"
+        )
+    report.notices += [f"of another network: {difference}" for difference in differences]
 
 
 def _load_with_base(model: paddle.nn.Layer, weights: SourceWeights) -> LoadReport:

@@ -205,10 +205,11 @@ def _load_foreign_weights(
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")
     model = create_model(name, num_classes=num_classes, **options)
+    is_named = kind in (CLASS_LABELS, BOX_LABELS) or ":" in name
+    classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True)
     facts = {**_describe_model(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
-    if kind in (CLASS_LABELS, BOX_LABELS) or ":" in name:
-        facts.update(find_class_names(path, num_classes))
+    facts.update(classes)
     if parts is not None:
         task, detector_parts = parts
         model, facts = task.exported_model(model), {**facts, **detector_parts.about}

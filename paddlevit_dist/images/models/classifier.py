@@ -11,6 +11,9 @@ from ..imagenet_classes import list_synsets, to_synset
 from .layers import linear
 from .pretrained_input import ExpectedInput
 
+# Of layer norms in transformers' configurations: these differ by rounding.
+USUAL_EPSILONS = frozenset({1e-12, 1e-6, 1e-5})
+
 
 class Classifier(Model):
     """Base class of classifiers: ``head`` on ``forward_features``, which are (batch, embed_dim).

@@ -29,7 +29,7 @@ class ClassNames(NamedTuple):
         is_own: whether a run of this package has recorded ``theirs``. Other sources may use names that differ from the
             data's, such as ImageNet's. If no name of another source matches, rows are copied in order.
         is_evaluated: whether the weights are evaluated: their classes that the data do not have keep their rows, behind
-            those of the data, and the model has to have as many classes as the weights.
+            the rows of the data's classes, and the model has to have as many classes as the weights.
     """
 
     theirs: Sequence[str] | None
@@ -98,8 +98,8 @@ def follow_names(
 def _match_names(model: Model, names: ClassNames, counts: Sequence[int]) -> tuple[Sequence[str], list[tuple[int, int]]]:
     """Return the names of the weights' classes, and the pairs of ``pair_names``.
 
-    The number of classes tells which names weights without any have. It also tells the published names of classes that
-    the weights name in other words, as ``tench, Tinca tinca`` for a WordNet id; the names with more pairs are used.
+    Weights without names have the published ones of their number of classes. If the weights name published classes in
+    other words, such as ``tench, Tinca tinca`` for a WordNet id, the names with more pairs are used.
     """
     theirs = names.theirs or ()
     pairs = pair_names(theirs, names.ours, model)

@@ -205,7 +205,7 @@ def load_weights(
 def _compare_networks(
     model: paddle.nn.Layer, source: Any, weights: SourceWeights, report: LoadReport, must_match: bool
 ) -> None:
-    """Add notices on what no shape tells of another network, or raise UserError for them."""
+    """Add notices on differences to the network of the weights that no shape shows, or raise UserError for them."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else weights.name
     differences = list_network_differences(as_model(model), name, Path(weights.name), weights.state)
     if differences and must_match:

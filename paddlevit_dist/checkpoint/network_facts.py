@@ -1,4 +1,4 @@
-"""Compares the ``config.json`` of transformers beside weights with the network that they are loaded into.
+"""Compares the ``config.json`` of transformers, next to weights, with the network that they are loaded into.
 
 Arrays of equal shapes may be of another network: with other heads of attention, points of sampling, or activations.
 Every field of a family that is compared is such a fact, or has no effect on results or on anything but shapes, or is

@@ -112,7 +112,7 @@ class DroppedArguments(FrozenObject):
         expect(state, dict)
 
     def plain_values(self) -> dict[str, Any] | None:
-        """Return what takes the place of the arguments."""
+        """Return what replaces the arguments."""
         return None
 
 

@@ -104,7 +104,7 @@ def _read_index(index: Path) -> dict[str, str]:
 
 def _read_shards(index: Path, shards: list[Path], part: str | None) -> SourceWeights:
     parts = [_read_file(shard, part) for shard in shards]
-    # Prefixes are those of all arrays: one file alone may have a prefix that the others lack.
+    # A prefix counts if all arrays have it: in one file all names may begin with it, and in others not.
     state = _without_prefix({name: value for shard in parts for name, value in shard.state.items()})
     missing = sorted(_without_prefix(_read_index(index)).keys() - state.keys())
     if missing:

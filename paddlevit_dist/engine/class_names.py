@@ -1,4 +1,4 @@
-"""Class names of weights that a run starts from or evaluates, beside those of its data."""
+"""Class names of weights that a run starts from or evaluates, and of its data."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def find_class_names(task: Task, samples: Any, source: str) -> ClassNames | None
 
 
 def compare_classes(diff: CheckpointDiff, samples: Any, names: ClassNames | None, report: LoadReport) -> list[str]:
-    """Compare the classes of evaluated weights with those of the data; return log lines.
+    """Compare the classes of evaluated weights with the classes of the data; return log lines.
 
     Args:
         diff: compares the weights with the run.

@@ -23,7 +23,7 @@ def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: 
     size = ["DATA.IMAGE_SIZE", str(image_size)] if image_size else []
     values = settings.load([*words, *size]).values
     match, model = find_expected_input(values), SPELLINGS.get(name, name)
-    if match is None or (match[1] == model != source.partition("#")[0]):  # said of the model, not of these weights
+    if match is None or (match[1] == model != source.partition("#")[0]):  # known of the model, not of these weights
         return None, image_size
     task = require_exportable(make_task(values))
     return (task, task.export_parts()), values.DATA.IMAGE_SIZE

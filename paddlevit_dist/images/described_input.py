@@ -1,4 +1,4 @@
-"""The input of weights as files beside them describe it: timm's ``config.json``, transformers' image processors.
+"""The input of weights as files next to them describe it: timm's ``config.json``, transformers' image processors.
 
 Every field of such a file is read, has no effect on the images of an evaluation, or is refused by its name: a field
 that was passed over would change scores without a word.
@@ -182,7 +182,7 @@ def parse_timm_file(
 
 
 def is_of_timms_training(arguments: Any) -> bool:
-    """Return whether arguments of a training program are those of timm's ``train.py``."""
+    """Return whether arguments of a training program come from timm's ``train.py``."""
     return isinstance(arguments, Mapping) and arguments.keys() >= _TIMM_RUN_MARKS
 
 

@@ -27,7 +27,7 @@ from .described_input import (
 )
 from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput, find_variant_input
 
-# Names of weights that the files of their folder describe, also beside weights of other names.
+# Names of weights that the files of their folder describe, even if it contains other weights, too.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors", "model.safetensors.index.json")
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"

@@ -37,7 +37,7 @@ _OPTION_USES = {
     _WINDOW: "-window is for segmentation and for models that find boxes",
     _LARGEST_COMPONENT: "-largest_component is for segmentation of volumes",
 }
-_GAPS = {"", "N/A"}  # names of numbers that are no class
+_GAPS = {"", "N/A"}  # names of numbers without a class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
@@ -158,7 +158,7 @@ def open_source(
 
 
 def _read_listed_names(source: str) -> list[str] | None:
-    """Read the class names in a file beside the weights; None without one, or with gaps, as of COCO's 91 ids."""
+    """Read the class names in a file next to the weights; None without one, or with gaps, as of COCO's 91 ids."""
     names = read_class_names(source)[0]
     return names if names and not _GAPS.intersection(names) else None
 

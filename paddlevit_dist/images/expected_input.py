@@ -209,7 +209,7 @@ def _find_arguments(source: Any) -> tuple[Any, str]:
             raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
     if folder == source and not _is_alone(folder):
         return None, ""
-    weights = find_weights_file(source)
+    weights = find_weights_file(source) if folder == source else Path(source)
     return _read_saved_arguments(str(weights), weights.stat().st_mtime_ns), str(weights)
 
 

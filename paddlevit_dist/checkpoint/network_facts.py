@@ -40,7 +40,7 @@ _SHAPES = (
 # Values that the arrays of D-FINE's weights contain, too, which are compared.
 _STORED = ("reg_scale", "up")
 _is_irrelevant = re.compile(f"{_TRAINING}|{_FORMAL}|{_SHAPES}|{'|'.join(_STORED)}").fullmatch
-_NOTHING = (None, False, "", [], {})
+_NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 
 
 def find_config(source: str, file: Path, may_download: bool) -> Path | None:

@@ -1,9 +1,12 @@
 """What is known of weights without a run that are exported: the input that they expect, and their classes."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..runtime.errors import UserError
 from .descriptions import require_exportable
+
+if TYPE_CHECKING:
+    from ..images.classification.settings import ClassificationSettings
 
 
 def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: int | None) -> tuple[Any, Any]:
@@ -21,7 +24,7 @@ def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: 
         return None, image_size
     words = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
     size = ["DATA.IMAGE_SIZE", str(image_size)] if image_size else []
-    values = settings.load([*words, *size]).values
+    values = cast("ClassificationSettings", settings.load([*words, *size]).values)
     match, model = find_expected_input(values), SPELLINGS.get(name, name)
     if match is None or (match[1] == model != source.partition("#")[0]):  # known of the model, not of these weights
         return None, image_size

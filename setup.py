@@ -154,7 +154,8 @@ setup(
     package_data={
         "": ["*.pyi"],  # the public names of each package
         "paddlevit_dist": ["py.typed", "model_names.json"],
-        "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt", "label_map_classes.txt"],
+        "paddlevit_dist.images": ["imagenet_classes.txt"],
+        "paddlevit_dist.images.data": ["digits.npz", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["scannet200_classes.txt"],
         "paddlevit_dist.compare": ["*.j2"],
         "paddlevit_dist.report": ["*.css", "*.j2", "*.js"],

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
 from ..runtime.spelling import compose
-from ..runtime.text_files import read_json
 from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
-from .published import find_published, find_sibling_file, is_fetched
+from .network_facts import find_config, read_config
+from .published import find_published
 from .weights import local_file
 
-_CONFIG = "config.json"  # of transformers, in the folder of the weights
+_LABELS = ("id2label", "label_names", "labels")  # the last is timm's older name
+_MOST = 0.8  # share of equal names that identifies a published list; others have several synonyms
 _UNNAMED = "LABEL_"  # with a number, transformers' name for a class without one
 _LANDMARKS = "landmarks"  # key in the preprocessing signature: outputs that have names but are not classes
 # Axis of the outputs by a parameter's number of axes: bias, linear layer, sparse convolution, dense convolutions.
@@ -29,11 +29,14 @@ class ClassNames(NamedTuple):
         ours: names of the model's classes.
         is_own: whether a run of this package has recorded ``theirs``. Other sources may use names that differ from the
             data's, such as ImageNet's. If no name of another source matches, rows are copied in order.
+        is_evaluated: whether the weights are evaluated: their classes that the data do not have keep their rows, behind
+            the rows of the data's classes, and the model has to have as many classes as the weights.
     """
 
     theirs: Sequence[str] | None
     ours: Sequence[str]
     is_own: bool = True
+    is_evaluated: bool = False
 
 
 class FollowedRows(NamedTuple):
@@ -44,12 +47,14 @@ class FollowedRows(NamedTuple):
         values: merged arrays of the parameters that have matching rows in the weights.
         matched: number of the model's classes that the weights have.
         classes: number of the model's classes.
+        outputs: name of each output in an evaluation.
     """
 
     names: frozenset[str]
     values: Mapping[str, np.ndarray]
     matched: int
     classes: int
+    outputs: tuple[str, ...] = ()
 
 
 def follow_names(
@@ -68,23 +73,52 @@ def follow_names(
     """
     layers = tuple(f"{layer}." for layer in model.classifier_layers)
     parameter_names = [name for name in targets if name.startswith(layers) and name in state] if layers else []
-    theirs = names.theirs
-    if theirs is None:
-        counts = [_classes_in(state[name].shape, model.class_layout(name)) for name in parameter_names]
-        theirs = next(
-            (published for number in counts if number and (published := model.published_classes(number))), None
-        )
-    if not parameter_names or not theirs or not _are_names(names.ours) or list(theirs) == list(names.ours):
+    counts = [_classes_in(state[name].shape, model.class_layout(name)) for name in parameter_names]
+    theirs, pairs = _match_names(model, names, counts)
+    is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
+    if not parameter_names or not theirs or not _are_names(names.ours) or is_in_order:
         return None
-    pairs = pair_names(theirs, names.ours, model)
-    if not pairs and not names.is_own:
+    if not pairs and not (names.is_own and names.theirs):
         return None
+    matched, outputs = len(pairs), list(names.ours)
+    if names.is_evaluated:
+        here = [_classes_in(tuple(targets[name].shape), model.class_layout(name)) for name in parameter_names]
+        if here != counts or len(theirs) not in counts:
+            return None
+        others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
+        pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
+        outputs += [theirs[label] for label in others]
     values = {}
     for name in parameter_names if pairs else ():
         value = _merge(state[name], np.asarray(targets[name].numpy()), model.class_layout(name), pairs)
         if value is not None:
             values[name] = value
-    return FollowedRows(frozenset(parameter_names), values, len(pairs), len(names.ours))
+    return FollowedRows(frozenset(parameter_names), values, matched, len(names.ours), tuple(outputs))
+
+
+def _match_names(model: Model, names: ClassNames, counts: Sequence[int]) -> tuple[Sequence[str], list[tuple[int, int]]]:
+    """Return the names of the weights' classes, and the pairs of ``pair_names``.
+
+    Weights without names have the published ones of their number of classes. If the weights name published classes in
+    other words, such as ``tench, Tinca tinca`` for a WordNet id, the names with more pairs are used.
+    """
+    theirs = names.theirs or ()
+    pairs = pair_names(theirs, names.ours, model)
+    published = next((known for number in counts if number and (known := model.published_classes(number))), None)
+    if published and (not theirs or _mean_the_same(theirs, published, model)):
+        published_pairs = pair_names(published, names.ours, model)
+        if not theirs or len(published_pairs) > len(pairs):
+            return published, published_pairs
+    return theirs, pairs
+
+
+def _mean_the_same(theirs: Sequence[str], published: Sequence[str], model: Model) -> bool:
+    """Return whether names, up to a comma, are most of the published ones in their order."""
+    if len(theirs) != len(published):
+        return False
+    shortened = (model.plain_class(name.partition(",")[0]) for name in theirs)
+    same = sum(short == model.plain_class(known) for short, known in zip(shortened, published))
+    return same >= _MOST * len(published)
 
 
 def pair_names(their_names: Sequence[str], our_names: Sequence[str], model: Model) -> list[tuple[int, int]]:
@@ -194,8 +228,8 @@ def _has_classes(facts: Any) -> bool:
 def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     """Return the class names of the weights at ``source``, and whether a run of this package recorded them.
 
-    They come from the run that trained the weights, else from transformers' configuration in the same folder; None if
-    there are none.
+    They come from the run that trained the weights, else from the file of transformers or timm in the same folder; None
+    if there are none.
 
     Raises:
         UserError: there are no weights, or their metadata are damaged.
@@ -207,17 +241,23 @@ def read_class_names(source: str) -> tuple[list[str] | None, bool]:
         return (names, True) if _are_names(names) else (None, True)
     if find_published(source) is not None:  # timm's weights do not name their classes
         return None, False
-    config = find_sibling_file(source, _CONFIG, True)[0] if is_fetched(source) else file.with_name(_CONFIG)
-    return (_labels_in(config) if config is not None and config.is_file() else None), False
+    config = find_config(source, file, may_download=True)
+    return (None if config is None else _labels_in(config)), False
 
 
 def _labels_in(file: Path) -> list[str] | None:
-    """Read the class names, ``id2label``, of a transformers configuration."""
-    try:
-        content = read_json(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {error}; restore or remove it") from error
-    labels = content.get("id2label") if isinstance(content, dict) else None
+    """Read the class names in a ``config.json``: transformers' ``id2label``, or timm's ``label_names``."""
+    content = read_config(file)
+    of_timm = content.get("pretrained_cfg")
+    places = [content, *([of_timm] if isinstance(of_timm, dict) else [])]
+    listed = [place[key] for key in _LABELS for place in places if place.get(key)]
+    return next(filter(None, map(_parse_labels, listed)), None)
+
+
+def _parse_labels(labels: Any) -> list[str] | None:
+    """Parse a list of names, or names by number; None for placeholders, and for anything else."""
+    if isinstance(labels, list):
+        labels = {str(number): name for number, name in enumerate(labels)}
     if not isinstance(labels, dict) or not all(name.isascii() and name.isdigit() for name in labels):
         return None
     by_number = {int(number): str(name) for number, name in labels.items()}

@@ -21,6 +21,7 @@ from .completion import complete, describe_base
 from .content import is_run_checkpoint, read_weights_info
 from .finding import find_run_settings
 from .low_rank import LowRankBase
+from .network_facts import list_network_differences
 from .published import is_fetched
 from .weights import (
     SourceWeights,
@@ -70,6 +71,7 @@ class LoadReport:
         shapes: (shape in the source, shape in the model) by name; None where it does not exist.
         classes_by_name: if the classifier's rows were matched by class name: number of matched classes, and number of
             the model's classes; None: rows were copied in order.
+        outputs: name of each output, if rows were matched for an evaluation.
         loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
         notices: unusual properties of the source, such as values that are not finite.
         base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; for another model
@@ -85,6 +87,7 @@ class LoadReport:
     unexpected: list[str] = field(default_factory=list)
     shapes: dict[str, tuple[Shape | None, Shape | None]] = field(default_factory=dict)
     classes_by_name: tuple[int, int] | None = None
+    outputs: tuple[str, ...] = ()
     loaded_fraction: float = 0.0
     notices: list[str] = field(default_factory=list)
     base: LowRankBase | None = None
@@ -195,6 +198,7 @@ def load_weights(
         base = describe_base(place, part, weights, state, _list_targets(model, state).keys() & state)
     report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices], base=base)
     values = _plan(model, state, report, class_names)
+    _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:
         _require_everything(report, as_model(model).outputs_to_classes)
         unused = [name for name in report.unexpected if not _is_optional(name)]
@@ -205,6 +209,20 @@ def load_weights(
     _require_statistics(report)
     _assign_all(model, values)
     return report
+
+
+def _compare_networks(
+    model: paddle.nn.Layer, source: Any, weights: SourceWeights, report: LoadReport, must_match: bool
+) -> None:
+    """Add notices on differences to the network of the weights that no shape shows, or raise UserError for them."""
+    name = str(source) if isinstance(source, (str, os.PathLike)) else weights.name
+    differences = list_network_differences(as_model(model), name, Path(weights.name), weights.state)
+    if differences and must_match:
+        raise UserError(
+            f"{weights.name} is of another network than this model: {_some(differences)}; set MODEL.NAME and its keys "
+            "to the weights' network, or add -allow_changes to evaluate with this one"
+        )
+    report.notices += [f"of another network: {difference}" for difference in differences]
 
 
 def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tuple[SourceWeights, LowRankBase]:
@@ -295,7 +313,9 @@ def _plan(
     matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
     matched_names = frozenset() if matched_rows is None else matched_rows.names
     fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)
-    report.classes_by_name = None if matched_rows is None else (matched_rows.matched, matched_rows.classes)
+    if matched_rows is not None:
+        report.classes_by_name = matched_rows.matched, matched_rows.classes
+        report.outputs = matched_rows.outputs
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)

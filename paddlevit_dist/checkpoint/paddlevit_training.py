@@ -13,8 +13,9 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
+from .file_formats import choose_format
 from .unpickling import PickleReader, expect, restricted_load, unpack_tensor
-from .weights import EXTENSION, SourceWeights, as_array, weights_from_mapping
+from .weights import SourceWeights, as_array, weights_from_mapping
 
 _ACCUMULATOR = re.compile(r"(.+)_(moment1|moment2|beta1_pow_acc|beta2_pow_acc|velocity)_\d+")
 
@@ -43,7 +44,7 @@ def read_training(file: Path) -> PaddleViTTraining | None:
     Raises:
         UserError: the file is damaged, or its optimizer's state does not belong to its weights.
     """
-    if file.suffix != EXTENSION:
+    if choose_format(file) != "paddle":
         return None
     content = restricted_load(file, _NameReader)
     if not isinstance(content, dict) or not all(isinstance(content.get(key), dict) for key in ("model", "optimizer")):

@@ -18,10 +18,11 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from .array_files import RefusedError, reading
-from .unpickling import FrozenObject, GlobalName, PickleReader, expect
+from .unpickling import FrozenObject, GlobalName, KeptArguments, PickleReader, expect
 
 KIND, ADVICE = "torch.save file", "save it again as a state dict of tensors, or as safetensors"
-_LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+_LEGACY_NUMBER, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+LEGACY_MAGIC = _LEGACY_NUMBER.to_bytes(10, "little")  # in the first bytes of a file before PyTorch 1.6
 
 _DTYPES = {
     "DoubleStorage": "<f8",
@@ -147,6 +148,8 @@ class TorchReader(PickleReader):
         ("torch", "Size"): _whole_numbers,
     }
 
+    arguments_class = KeptArguments
+
     def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
         super().__init__(stream)
         self._read_storage = read_storage
@@ -188,7 +191,7 @@ def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
 
 def _load_legacy(stream: BinaryIO) -> Any:
     data: dict[str, bytes] = {}
-    if _plain(stream) != _LEGACY_MAGIC or _plain(stream) != _LEGACY_PROTOCOL:
+    if _plain(stream) != _LEGACY_NUMBER or _plain(stream) != _LEGACY_PROTOCOL:
         raise ValueError("it does not start like torch's files")
     if expect(_plain(stream), dict).get("little_endian") is not True:
         raise RefusedError("its numbers are in big-endian order")

@@ -6,7 +6,8 @@ calls return. ``pickle_instructions`` checks the instructions before they are ex
 as Latin-1, so that published datasets of that age can be read.
 
 The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only. Parsed
-arguments (``argparse.Namespace``), which many training programs save with their weights, become None.
+arguments (``argparse.Namespace``), which many training programs save with their weights, become None; files of PyTorch
+keep those that are plain values.
 """
 
 import functools
@@ -24,6 +25,7 @@ from .pickle_instructions import require_plain_instructions
 
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
+_LONGEST_ARGUMENT = 16  # values of a parsed argument
 _MIN_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # limit of entries, with shared ones counted at each place
 
 
@@ -109,6 +111,37 @@ class DroppedArguments(FrozenObject):
         """Drop the values."""
         expect(state, dict)
 
+    def plain_values(self) -> dict[str, Any] | None:
+        """Return what replaces the arguments."""
+        return None
+
+
+class KeptArguments(DroppedArguments):
+    """Parsed arguments that stay a dictionary of numbers, strings, None, and short collections of these."""
+
+    __slots__ = ("_state",)
+
+    def __setstate__(self, state: Any) -> None:
+        """Store the values."""
+        self._state = expect(state, dict)
+
+    def plain_values(self) -> dict[str, Any] | None:
+        """Return the plain arguments by name; others are dropped."""
+        state = getattr(self, "_state", {})
+        return {name: value for name, value in state.items() if isinstance(name, str) and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return len(value) <= _LONGEST_ARGUMENT and all(map(_is_number_or_text, [*value, *value.values()]))
+    if isinstance(value, (list, tuple)):
+        return len(value) <= _LONGEST_ARGUMENT and all(map(_is_number_or_text, value))
+    return _is_number_or_text(value)
+
+
+def _is_number_or_text(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
 
 class PickleReader(pickle.Unpickler):
     """Reads the pickle at a stream's position; afterwards, the stream is at its end.
@@ -118,9 +151,11 @@ class PickleReader(pickle.Unpickler):
 
     Attributes:
         calls: functions by module and attribute that a call of that name runs.
+        arguments_class: stands for parsed arguments.
     """
 
     calls: Mapping[tuple[str, str], Callable[..., Any] | None]
+    arguments_class: type[DroppedArguments] = DroppedArguments
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._bytes_left = 2 * require_plain_instructions(stream)
@@ -138,14 +173,14 @@ class PickleReader(pickle.Unpickler):
         return _finish(value, {})
 
     def find_class(self, module: str, attribute: str) -> Any:
-        """Return a ``GlobalName`` for a name in the file, or ``DroppedArguments`` for the class of parsed arguments.
+        """Return a ``GlobalName`` for a name in the file, or ``arguments_class`` for the class of parsed arguments.
 
         Raises:
             RefusedError: the name is not in ``calls``.
         """
         text = f"{module}.{attribute}"
         if (module, attribute) == ("argparse", "Namespace"):
-            return DroppedArguments
+            return self.arguments_class
         if (module, attribute) == ("_codecs", "encode"):
             return GlobalName(text, self._encode)
         if (module, attribute) not in self.calls:
@@ -200,7 +235,7 @@ def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
 
 
 def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
-    """Replace ``_StoredArray`` objects in ``value`` by arrays, and dropped arguments by None.
+    """Replace ``_StoredArray`` objects in ``value`` by arrays, and parsed arguments by their values.
 
     Args:
         value: the value.
@@ -209,7 +244,7 @@ def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(value, _StoredArray):
         return value.numpy()
     if isinstance(value, DroppedArguments):
-        return None
+        return value.plain_values()
     if not isinstance(value, (list, tuple, dict)):
         if isinstance(value, (GlobalName, _NumberType, type)):
             raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")

@@ -6,32 +6,31 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from .. import extension
 from ..runtime.errors import UserError
+from ..runtime.printing import shorten
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
 from .content import AVERAGED, MODEL, resolve_checkpoint, verify_while_reading
 from .download import CachedCopy, silent
+from .file_formats import SUFFIXES, choose_format, find_format, may_be_weights
 from .low_rank import has_factors
 from .published import is_fetched, local_weights, similar_names
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
 
-INDEX_ENDING = ".index.json"
 EXTENSION = ".pdparams"
-_TORCH = (".pth", ".pt", ".bin", ".ckpt")
-SUFFIXES = (EXTENSION, ".safetensors", ".npz", *_TORCH)  # of files that can be read
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
 _IN_DIRECTORY = (  # in a checkpoint of this package, or in a model's folder from Hugging Face
     MODEL,
     "model.safetensors",
-    "model.safetensors" + INDEX_ENDING,
+    "model.safetensors.index.json",
     "pytorch_model.bin",
-    "pytorch_model.bin" + INDEX_ENDING,
+    "pytorch_model.bin.index.json",
 )
 # The first existing one is used. Authors who write "ema", as of RT-DETR and D-FINE, evaluate and publish it.
 _WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "module")
@@ -40,6 +39,7 @@ _PADDLE_WRAPPERS = ("ema", "model_ema", "model", "state_dict", "state_dict_ema",
 _PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.", "net.", "network.")
 # Limits of the arrays' bytes: bfloat16 becomes twice as large, and one array may have two names.
 _ALWAYS_ALLOWED, _LARGEST_GAIN = 1 << 26, 4
+_Value = TypeVar("_Value")
 _DEPTH = 3  # nested wrappers and prefixes; bounded because a damaged file may nest endlessly
 
 
@@ -63,8 +63,8 @@ def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str
     """Read the weights in a file or at an address, in any supported format.
 
     Args:
-        source: a ``.pdparams`` (with or without its extension), ``.safetensors``, ``.npz`` or PyTorch file (``.pth``,
-            ``.pt``, ``.bin``, ``.ckpt``); a directory with one of them; an ``http(s)://`` or ``file://`` address of a
+        source: a ``.pdparams`` (with or without its extension), safetensors, ``.npz`` or PyTorch file of any name, or
+            the JSON index of several; a directory with one of them; an ``http(s)://`` or ``file://`` address of a
             file, optionally with ``#sha256=...`` after it; or a name in ``published``.
         part: the entry to use in a file with several, such as "model_ema".
         sha256: hexadecimal digest of the content of an address.
@@ -73,28 +73,47 @@ def read_weights(source: str | os.PathLike, part: str | None = None, sha256: str
         UserError: the source does not exist, has another format, is damaged or rejected, or has no arrays.
     """
     file, notices = local_file(source, sha256)
-    if file.name.endswith(INDEX_ENDING):
-        parts = [_read_file(shard, part) for shard in list_shards(file)]
-        state = {name: value for shard in parts for name, value in shard.state.items()}
-        return SourceWeights(str(file), _without_prefix(state), parts[0].in_paddle_layout, notices)
+    shards = list_shards(file)
+    if shards is not None:
+        return _read_shards(file, shards, part)._replace(notices=notices)
     with verify_while_reading(file):
         weights = _read_file(file, part)
-    return weights._replace(notices=notices + weights.notices)
+    return weights._replace(state=_without_prefix(weights.state), notices=notices + weights.notices)
 
 
-def list_shards(index: Path) -> list[Path]:
-    """List the files that an ``index`` file names, each once; they are in its folder.
+def list_shards(file: Path) -> list[Path] | None:
+    """List the files that an index of sharded weights names, each once; they are in its folder. None: no index.
 
     Raises:
         UserError: the index is unreadable, damaged, or names files in other folders.
     """
+    if choose_format(file) != "index":
+        return None
+    names = sorted(set(_read_index(file).values()))
+    return [file.with_name(name) for name in names]
+
+
+def _read_index(index: Path) -> dict[str, str]:
+    """Read the name of the file of each array."""
     with reading(str(index), "weights index"):
-        names = sorted(set(read_json(index)["weight_map"].values()))
-        if not names or any(
-            Path(name).name != name or Path(name).suffix not in (".safetensors", ".bin") for name in names
-        ):
+        places = read_json(index)["weight_map"]
+        names = sorted(set(places.values()))
+        if not names or any(Path(name).name != name or Path(name).suffix not in SUFFIXES for name in names):
             raise ValueError("it names files outside its folder")
-    return [index.with_name(name) for name in names]
+    return places
+
+
+def _read_shards(index: Path, shards: list[Path], part: str | None) -> SourceWeights:
+    parts = [_read_file(shard, part) for shard in shards]
+    # A prefix counts if all arrays have it: in one file all names may begin with it, and in others not.
+    state = _without_prefix({name: value for shard in parts for name, value in shard.state.items()})
+    missing = sorted(_without_prefix(_read_index(index)).keys() - state.keys())
+    if missing:
+        raise UserError(
+            f"{index} names arrays that its files do not have: {shorten(missing[0])}"
+            f"{f' and {len(missing) - 1:,} more' if len(missing) > 1 else ''}; download these files again"
+        )
+    return SourceWeights(str(index), state, parts[0].in_paddle_layout)
 
 
 def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -110,17 +129,18 @@ def weights_from_mapping(state: Mapping[str, Any], part: str | None = None) -> S
     is_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
     if is_paddle:
         chosen, notices = _unwrap(state, name, part, _PADDLE_WRAPPERS)
-    return SourceWeights(name, _arrays(chosen, name), is_paddle, notices)
+    return SourceWeights(name, _without_prefix(_arrays(chosen, name)), is_paddle, notices)
 
 
 def _read_file(file: Path, part: str | None) -> SourceWeights:
-    name, extension = str(file), file.suffix.lower()
-    if extension == ".safetensors":
+    """Read a file by its content; prefixes are kept."""
+    name, kind = str(file), choose_format(file)
+    if kind == "safetensors":
         state, metadata = read_safetensors(file)
         return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, _largest_size(file))
-    if extension == ".npz":
+    if kind == "npz":
         return _weights(read_npz(file), name, True, part)  # read_npz has a limit itself
-    if extension in _TORCH:
+    if kind == "torch":
         with open_torch_file(file) as content:
             return _weights(content, name, False, part, _largest_size(file))
     return _weights(restricted_load(file), name, True, part, _largest_size(file))
@@ -175,7 +195,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
     with reading(str(path), "path"):
         for candidate in (expanded, with_extension, *in_directory):
             if candidate.is_file():
-                if candidate.suffix.lower() in _OTHER_FORMATS:
+                if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
                     setting = extension.has("export") and extension.parse_evaluated_argument(str(candidate))
                     advice = f"; evaluate it with {setting}" if setting else ""
                     raise UserError(
@@ -215,7 +235,7 @@ def _only_weights_in(folder: Path) -> list[Path]:
     """Return the only file of a supported format in a directory, in a list; empty if there are none or several."""
     if not folder.is_dir():
         return []
-    files = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in SUFFIXES]
+    files = [file for file in sorted(folder.iterdir()) if may_be_weights(file)]
     return files if len(files) == 1 else []
 
 
@@ -265,13 +285,12 @@ def _unwrap(
 
 
 def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
-    """Return the entries that are arrays, without common prefixes; others, such as an epoch, are dropped."""
+    """Return the entries that are arrays; others, such as an epoch, are dropped."""
     arrays = {str(name): as_array(value) for name, value in state.items()}
     arrays = {name: value for name, value in arrays.items() if value is not None}
     if not arrays:
         raise UserError(f"{source} contains no weights: none of its {len(state)} entries is an array")
-    # A low-rank checkpoint may hold parameters of one part of the model only, whose names begin with that part's.
-    return arrays if has_factors(arrays) else _without_prefix(arrays)
+    return arrays
 
 
 def _bytes_needed(value: Any) -> int:
@@ -308,7 +327,10 @@ def _to_numpy(tensor: Any) -> Any:
     return tensor.numpy()
 
 
-def _without_prefix(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _without_prefix(arrays: dict[str, _Value]) -> dict[str, _Value]:
+    """Remove prefixes that all names share; not from a low-rank checkpoint, which may hold one part of a model."""
+    if has_factors(arrays):
+        return arrays
     for _ in range(_DEPTH):
         for prefix in _PREFIXES:
             if all(name.startswith(prefix) for name in arrays):

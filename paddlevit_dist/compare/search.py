@@ -10,6 +10,7 @@ import importlib
 import itertools
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..checkpoint import store as checkpoint_store
-from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
 from ..checkpoint.content import AVERAGED, resolve_checkpoint
 from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for, require_trained
@@ -18,6 +17,7 @@ from ..logging.record import FOUND_LATER, RunLog, supersede
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
+from .class_names import find_class_names
 from .compatibility import CheckpointDiff, FactDifference, altering, show
 from .run_command import format_command
 from .training_state import TrainingState
@@ -147,7 +147,7 @@ class StateLoader:
         model, log = self._config.MODEL, self._run_log.log_and_print
         source = evaluated_weights(cast(str, model.PRETRAINED))
         minimum, part = model.MIN_LOADED_FRACTION, model.PRETRAINED_PART
-        names = self._class_names(source)
+        names = find_class_names(self._task, self._datasets["train"], source)
         report = load_weights(self._state.model, source, minimum_loaded=minimum, part=part, class_names=names)
         if not self._config.ALLOW_CHANGES:
             require_trained(report)
@@ -162,25 +162,6 @@ class StateLoader:
             log(line)
         self._run_log.file("load_report.json", report.json())
         return report.base
-
-    def _class_names(self, source: str) -> ClassNames | None:
-        """Return the class names of the weights and of this run, read by the main process; None if the data have none.
-
-        Raises:
-            UserError: the names cannot be read; on every rank.
-        """
-        train = self._task.signature(self._datasets["train"])
-        ours = get_class_names({"train": train}, self._task.signature())
-        names, problem = None, None
-        if is_main() and ours:
-            try:
-                names = read_class_names(source)
-            except UserError as error:
-                problem = str(error)
-        names, problem = broadcast_object((names, problem))
-        if problem is not None:
-            raise UserError(problem)
-        return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
 
     # ---- a checkpoint of this package ------------------------------------------------------------------------
 

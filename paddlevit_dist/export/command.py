@@ -181,18 +181,21 @@ def _parse_size(key: str, size: Any) -> list[str]:
 def _load_foreign_weights(
     source: str, name: str, image_size: Any, in_channels: int | None, part: str | None
 ) -> TrainedModel:
-    """Load weights of another program into a registered model; its preprocessing is unknown."""
+    """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
     import paddle
 
     from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
     from ..models import create_model
-    from ..registry import BOX_LABELS, annotation_type
+    from ..registry import BOX_LABELS, CLASS_LABELS, annotation_type
+    from .foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
 
     _require_tensors(name)
-    parts = None
-    if annotation_type("model", name) == BOX_LABELS:
-        parts, image_size = _make_detector_parts(name, image_size), None  # the network takes any size
+    parts, kind = None, annotation_type("model", name)
+    if kind == CLASS_LABELS or ":" in name:
+        parts, image_size = make_classifier_parts(source, name, image_size, in_channels)
+    if kind == BOX_LABELS:
+        parts, image_size = make_detector_parts(source, name, image_size), None  # the network takes any size
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
@@ -202,39 +205,16 @@ def _load_foreign_weights(
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")
     model = create_model(name, num_classes=num_classes, **options)
+    is_named = kind in (CLASS_LABELS, BOX_LABELS) or ":" in name
+    classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True)
     facts = {**_describe_model(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
+    facts.update(classes)
     if parts is not None:
         task, detector_parts = parts
         model, facts = task.exported_model(model), {**facts, **detector_parts.about}
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])
-
-
-def _make_detector_parts(name: str, image_size: Any) -> tuple[Any, Any]:
-    """Return the task of a detector without a run, with default settings, and its ``ExportParts``.
-
-    Raises:
-        UserError: no size is given, or the model computes parts on the host.
-    """
-    from .. import settings
-    from ..registry import resolve
-    from ..tasks.task import make_task
-
-    arguments = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1"]
-    arguments += getattr(resolve("model", name), "published_input", ())
-    size = image_size if isinstance(image_size, tuple) else (image_size or 1,) * 2
-    task = require_exportable(
-        make_task(settings.load([*arguments, *_parse_size("DETECTION.EXPORT_SIZE", size)]).values)
-    )
-    parts = task.export_parts()
-    if not image_size:
-        raise UserError(
-            f"export: {name} takes images of any size, and an exported model takes one size: add "
-            "-image_size=HEIGHTxWIDTH, or export the run's folder"
-        )
-    note = f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
-    return task, parts._replace(about={**parts.about, "note": note})
 
 
 def _describe_model(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:

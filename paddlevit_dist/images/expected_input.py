@@ -3,11 +3,11 @@
 These weights are for images with three channels.
 """
 
-import json
-import math
+import functools
 import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from yacs.config import CfgNode
 
@@ -15,14 +15,23 @@ from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, 
 from ..registry import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from ..runtime.text_files import read_json
-from .models.pretrained_input import ExpectedInput, find_variant_input
+from ..runtime.text_files import parse_yaml, read_bytes, read_json
+from .described_input import (
+    describes_images,
+    is_of_timms_training,
+    parse_object_processor,
+    parse_processor,
+    parse_timm_arguments,
+    parse_timm_config,
+    parse_timm_file,
+)
+from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput, find_variant_input
 
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors")  # the configs are next to these
+# Names of weights that the files of their folder describe, even if it contains other weights, too.
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors", "model.safetensors.index.json")
 _TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
-# Indexed by Pillow's numbers, which Hugging Face writes.
-_RESAMPLING = dict(enumerate(("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")))
+_TIMM_RUN = "args.yaml"  # of timm's train.py
 
 
 def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
@@ -74,8 +83,8 @@ def format_stronger_pretrained_hint(values: Any, device_bytes: int) -> str | Non
 def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
     """Find the input that the weights of this configuration expect, and the source of this information.
 
-    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, the model's
-    variant.
+    Sources, in this order: the published weights' entry, timm's or Hugging Face's file next to the weights, the
+    arguments of timm's training, the model's variant.
 
     Args:
         values: the configuration.
@@ -99,7 +108,7 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     is_of_timm = weights_name.startswith("timm:") and weights_name == str(values.MODEL.PRETRAINED).partition("#")[0]
     if is_of_timm and variant_input is not None:
         return variant_input, weights_name
-    described = _read_config(values.MODEL.PRETRAINED, model, variant_input or ExpectedInput(), is_hub_asked)
+    described = _read_config(values, model, variant_input or ExpectedInput(), is_hub_asked)
     return described or (variant_input and (variant_input, weights_name))
 
 
@@ -107,7 +116,7 @@ def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput]:
     """Return the name and timm's expected input of the configured weights, or of the model's default weights."""
     source = str(values.MODEL.PRETRAINED).partition("#")[0]
     name = source if source.startswith("timm:") else values.MODEL.NAME
-    return name, _parse_timm_config(import_object(_TIMM_INPUT)(name), name, ExpectedInput())
+    return name, parse_timm_config(import_object(_TIMM_INPUT)(name), name, ExpectedInput(), values.EVAL)
 
 
 def format_expected_input(values: CfgNode) -> str | None:
@@ -156,33 +165,135 @@ def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | 
     if find_starting_weights(values) is not None or is_known:
         return None
     reason = next(filter(None, (find_sibling_file(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
-    return reason and f"note: the input that {source} expects is not known: {reason}"
+    return reason and _format_unknown(source, reason)
+
+
+def _format_unknown(source: Any, reason: str) -> str:
+    return f"note: the input that {source} expects is not known: {reason}"
 
 
 def _read_config(
-    source: Any, model: str, defaults: ExpectedInput, is_hub_asked: bool
+    values: CfgNode, model: str, defaults: ExpectedInput, is_hub_asked: bool
 ) -> tuple[ExpectedInput, str] | None:
     """Read timm's or Hugging Face's file next to the weights; None without a file, or if it is for another model."""
+    source = values.MODEL.PRETRAINED
     file = _find_config(source, _TIMM, is_hub_asked)
     if file is not None:
         content = _read(file)
-        config = content.get("pretrained_cfg", content)
-        if isinstance(config, Mapping) and "mean" in config and _belongs_to(content.get("architecture"), model):
-            return _parse_timm_config(config, file, defaults), file
+        if describes_images(content) and _belongs_to(content.get("architecture"), model):
+            return parse_timm_file(content, file, defaults, values.EVAL), file
     file = _find_config(source, _HUGGING_FACE, is_hub_asked)
-    return None if file is None else (_parse_hugging_face_config(_read(file), file, defaults), file)
+    if file is not None:
+        return parse_processor(_read(file), file, defaults), file
+    arguments, origin = _find_arguments(source)
+    if is_of_timms_training(arguments) and _belongs_to(str(arguments["model"]).partition(".")[0], model):
+        return parse_timm_arguments(arguments, origin, defaults), origin
+    return None
+
+
+def _find_arguments(source: Any) -> tuple[Any, str]:
+    """Return the arguments of the program that trained weights, and the file that has them; None without any.
+
+    timm's ``train.py`` writes them to ``args.yaml`` in the folder of its checkpoints, and into each of these.
+    """
+    from ..checkpoint.weights import find_weights_file  # it needs NumPy
+
+    if not isinstance(source, str) or not os.path.exists(source):
+        return None, ""
+    folder = source if os.path.isdir(source) else os.path.dirname(source)
+    file = os.path.join(folder, _TIMM_RUN)
+    if os.path.isfile(file):
+        try:
+            return parse_yaml(read_bytes(file)), file
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file} cannot be read: {error}; restore it or remove it") from error
+    if folder == source and not _is_alone(folder):
+        return None, ""
+    weights = find_weights_file(source) if folder == source else Path(source)
+    return _read_saved_arguments(str(weights), weights.stat().st_mtime_ns), str(weights)
+
+
+@functools.lru_cache(1)  # a configuration asks several times
+def _read_saved_arguments(weights: str, changed: int) -> Any:
+    """Return the arguments in a checkpoint of PyTorch that changed at this time; None for any other file."""
+    from ..checkpoint.file_formats import find_format  # these need NumPy
+    from ..checkpoint.torch_files import open_torch_file
+
+    if find_format(Path(weights)) != "torch":
+        return None
+    with open_torch_file(weights) as content:
+        return content.get("args") if isinstance(content, Mapping) else None
+
+
+class ObjectInput(NamedTuple):
+    """The input that weights of a detector or segmenter expect.
+
+    Attributes:
+        mean, std: per channel, of pixels from 0 to 1.
+        file: Hugging Face's file that says so; None: they are ImageNet's.
+        sides: height and width in pixels, or the shortest and perhaps the longest edge; empty if they are not known.
+    """
+
+    mean: list[float]
+    std: list[float]
+    file: str | None = None
+    sides: tuple[int, ...] = ()
+
+
+def find_object_input(values: CfgNode, is_hub_asked: bool) -> ObjectInput:
+    """Find the input that the weights of a detector or segmenter expect.
+
+    Raises:
+        UserError: the file next to the weights is damaged, or describes preprocessing that this package does not have.
+    """
+    usual = ObjectInput(list(IMAGENET_MEAN), list(IMAGENET_STD))
+    file = _find_config(values.MODEL.PRETRAINED, _HUGGING_FACE, is_hub_asked)
+    if file is None:
+        return usual
+    mean, std, sides = parse_object_processor(_read(file), file, usual.mean, usual.std)
+    return ObjectInput(mean, std, file, tuple(sides))
+
+
+def format_object_input(values: CfgNode, is_hub_asked: bool) -> list[str]:
+    """Return notes about what a detector's or segmenter's weights expect otherwise than configured."""
+    data, expected = values.DATA, find_object_input(values, is_hub_asked=False)
+    if expected.file is None:
+        reason = find_sibling_file(values.MODEL.PRETRAINED, _HUGGING_FACE, is_hub_asked)[1]
+        return [_format_unknown(values.MODEL.PRETRAINED, reason)] if reason else []
+    notes = []
+    for name, value in (("IMAGENET_MEAN", expected.mean), ("IMAGENET_STD", expected.std)):
+        if list(data[name]) != value:
+            notes.append(f"note: {expected.file} expects DATA.{name} {value}, and it is {list(data[name])}")
+    shortest, longest = data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE
+    used = [(shortest,), (shortest, longest), (shortest, shortest)]
+    if expected.sides and expected.sides not in used:
+        sides = " x ".join(map(str, expected.sides))
+        now = f"DATA.EVAL_SHORTEST_SIDE is {shortest}, EVAL_LONGEST_SIDE {longest}"
+        notes.append(f"note: {expected.file} resizes images to {sides} pixels, and {now}")
+    return notes
 
 
 def _find_config(source: Any, name: str, is_hub_asked: bool) -> str | None:
-    """Return the path of the file ``name`` next to the weights, local or at Hugging Face; None if there is none."""
+    """Return the path of the file ``name`` next to the weights, local or at Hugging Face; None if there is none.
+
+    A file describes the weights of its folder if they have a usual name, or if there are no others.
+    """
     if not isinstance(source, str):
         return None
     folder = source if os.path.isdir(source) else os.path.dirname(source)
-    if folder == source or os.path.basename(source) in _WEIGHTS:
-        file = os.path.join(folder, name)
-        return file if os.path.isfile(file) else None
+    file = os.path.join(folder, name)
+    if os.path.exists(source) and os.path.isfile(file):
+        is_described = folder == source or os.path.basename(source) in _WEIGHTS or _is_alone(folder)
+        return file if is_described else None
     path = find_sibling_file(source, name, is_hub_asked)[0]
     return None if path is None else str(path)
+
+
+def _is_alone(folder: str) -> bool:
+    """Return whether a folder contains a single file of weights."""
+    from ..checkpoint.file_formats import may_be_weights  # it needs NumPy
+
+    return sum(map(may_be_weights, Path(folder or ".").iterdir())) == 1
 
 
 def _read(file: str) -> Mapping[str, Any]:
@@ -200,82 +311,3 @@ def _belongs_to(architecture: Any, model: str) -> bool:
         return architecture is None or SPELLINGS.get(name := find_name("model", architecture), name) == model
     except UserError:
         return False
-
-
-def _parse_timm_config(config: Mapping[str, Any], file: str, defaults: ExpectedInput) -> ExpectedInput:
-    """Parse timm's format. Source: timm/models/_pretrained.py, ``PretrainedCfg``."""
-    size = config.get("input_size") or (3, defaults.image_size, defaults.image_size)
-    interpolation, mode = (config.get(name) or getattr(defaults, name) for name in ("interpolation", "crop_mode"))
-    crop = config.get("crop_pct") or defaults.crop_pct
-    return _check(file, config["mean"], config.get("std", defaults.std), crop, interpolation, size[-1], mode)
-
-
-def _parse_hugging_face_config(config: Mapping[str, Any], file: str, defaults: ExpectedInput) -> ExpectedInput:
-    """Parse the format of Hugging Face's image processors. Source: transformers, the processors of its classifiers.
-
-    Height and width are an exact size, the shortest edge keeps the aspect ratio, and images are cropped only if the
-    file sets a crop.
-    """
-    size, cropped = config.get("size"), _parse_side(config.get("crop_size"), file)
-    resized, mode = _parse_side(size, file), "squash" if _is_square(size, config) else "center"
-    if config.get("do_center_crop") is False or (cropped and resized and cropped > resized):
-        cropped = None
-    crop = config.get("crop_pct")
-    if crop is not None and _processor_type(config).startswith("ConvNext") and (resized or 0) >= _CONVNEXT_SQUARE:
-        crop, mode = 1.0, "squash"
-    if crop is None and resized:
-        crop = 1.0 if not cropped else _share(cropped, resized)
-    crop = defaults.crop_pct if crop is None else crop
-    mean, std = (config.get(f"image_{name}", value) for name, value in (("mean", defaults.mean), ("std", defaults.std)))
-    if config.get("do_normalize") is False:
-        mean, std = [0.0] * 3, [1.0] * 3
-    interpolation = _RESAMPLING.get(config.get("resample", -1), defaults.interpolation)
-    return _check(file, mean, std, crop, interpolation, cropped or resized or defaults.image_size, mode)
-
-
-_CONVNEXT_SQUARE = 384  # from this size on, ConvNext's processor squashes
-# Processors that read a single number as the shortest edge; the others read it as the side of a square.
-_BY_SHORTEST_EDGE = ("ConvNext", "CLIP", "Bit")
-
-
-def _processor_type(config: Mapping[str, Any]) -> str:
-    return str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
-
-
-def _is_square(size: Any, config: Mapping[str, Any]) -> bool:
-    if isinstance(size, Mapping):
-        return "height" in size
-    return size is not None and "crop_pct" not in config and not _processor_type(config).startswith(_BY_SHORTEST_EDGE)
-
-
-def _parse_side(size: Any, file: str) -> int | None:
-    """Parse ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}`` or 224 to a side in pixels."""
-    if isinstance(size, Mapping):
-        if size.get("height") != size.get("width"):
-            shown = f"{size.get('height')} x {size.get('width')}"
-            raise UserError(f"{file}: a size of {shown}: expected a square; other shapes are not supported")
-        size = size.get("height", size.get("shortest_edge"))
-    return size if isinstance(size, int) else None
-
-
-def _share(cropped: int, resized: int) -> float:
-    """Return the share for which ``EvaluationTransform`` computes exactly this resized side."""
-    share = cropped / resized
-    return share if math.floor(cropped / share) == resized else math.nextafter(share, 0.0)
-
-
-def _check(file: str, mean: Any, std: Any, crop: Any, interpolation: str, size: Any, mode: str) -> ExpectedInput:
-    if mode not in ("center", "squash"):
-        raise UserError(f"{file}: crop_mode {mode}: expected center or squash; edit the file")
-    if interpolation not in ("bicubic", "bilinear"):
-        raise UserError(f"{file}: interpolation {interpolation}: expected bicubic or bilinear; edit the file")
-    try:
-        expected = ExpectedInput(
-            tuple(map(float, mean)), tuple(map(float, std)), float(crop), interpolation, int(size), mode
-        )
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{file}: not in timm's or Hugging Face's format: {error}; restore it or remove it") from error
-    if not (len(expected.mean) == len(expected.std) == 3 and min(expected.std) > 0 and 0 < expected.crop_pct <= 1):
-        shown = f"mean {json.dumps(mean)}, std {json.dumps(std)}, crop {crop}"
-        raise UserError(f"{file}: {shown}: expected three numbers each, and a share; restore it or remove it")
-    return expected

@@ -14,7 +14,6 @@ from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows
 from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
-from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -112,7 +111,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
     names = [name for name in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{name}" not in settings]
     for name in names:
         data[name] = data[name][:1] * get_channels(values)
-    if get_channels(values) != RGB:
+    if get_channels(values) != RGB or "CROP_PCT" not in data:  # of detectors and segmenters: ``_complete_objects``
         return notices
     from .expected_input import find_expected_input, format_unknown_input  # these import the tables of all weights
 
@@ -253,11 +252,15 @@ class ObjectSettings(ImageSettings):
 
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Set ImageNet's mean and deviation, unless they are configured."""
-    if values.TASK in TABLES:  # not a user's task that reads the keys of all tasks
-        for name, value in (("IMAGENET_MEAN", IMAGENET_MEAN), ("IMAGENET_STD", IMAGENET_STD)):
-            if f"DATA.{name}" not in settings:
-                values.DATA[name] = list(value)
+    """Set mean and deviation to what the weights expect, else to ImageNet's, unless they are configured."""
+    if values.TASK not in TABLES:  # a user's task that reads the keys of all tasks
+        return []
+    from .expected_input import find_object_input  # it imports the tables of all weights
+
+    names = [name for name in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{name}" not in settings]
+    expected = find_object_input(values, is_hub_asked=bool(names))
+    for name in names:
+        values.DATA[name] = expected.mean if name == "IMAGENET_MEAN" else expected.std
     return []
 
 
@@ -271,7 +274,12 @@ def _check_objects(view: ConfigView[ObjectSettings]) -> list[str]:
             )
     if not shapes.CATEGORIES or len(set(shapes.CATEGORIES)) < len(shapes.CATEGORIES):
         raise UserError(f"{view['DATA.SHAPES.CATEGORIES']}: expected at least one category, each only once")
-    return []
+    if view.values.TASK not in TABLES:
+        return []
+    from .expected_input import format_object_input
+
+    is_hub_asked = any(f"DATA.{name}" not in view for name in ("IMAGENET_MEAN", "IMAGENET_STD"))
+    return format_object_input(view.values, is_hub_asked)
 
 
 def _find_unused_objects(view: ConfigView[ObjectSettings]) -> Iterator[IgnoredKeys]:

@@ -9,13 +9,16 @@ from typing import Any, cast
 
 from .. import extension
 from ..checkpoint import store as checkpoint_store
+from ..checkpoint.content import is_run_checkpoint
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..distributed import StopRequested, barrier, is_main, rank, world_size
+from ..engine.class_names import compare_classes, find_class_names
 from ..engine.compatibility import CheckpointDiff
 from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
+from ..metrics.classification import ClassifierTask
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -110,8 +113,14 @@ def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[s
     diff = CheckpointDiff("evaluate", source, config, task)
     lines = [*diff.settings(), *diff.input()]
     part, is_partial = config.MODEL.PRETRAINED_PART, config.ALLOW_CHANGES
-    report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part)
-    lines += [*diff.classes(run.eval_dataset), *diff.files(config.DATA.SPLIT, run.eval_dataset)]
+    samples = run.eval_dataset
+    is_foreign = samples.labeled and not is_run_checkpoint(str(source))
+    names = find_class_names(task, samples, str(source)) if is_foreign else None
+    names = names and names._replace(is_evaluated=True)
+    report = load_weights(model, source, strict=True, allow_unused=is_partial, part=part, class_names=names)
+    lines += [*compare_classes(diff, samples, names, report), *diff.files(config.DATA.SPLIT, samples)]
+    if report.outputs and isinstance(task, ClassifierTask):
+        task.evaluated_classes = report.outputs
     compile_model(config, task, model)
     run.run_log.file("eval_load_report.json", report.json())
     return source, [f"weights {source}: {report.summary()}", *lines]

@@ -11,12 +11,13 @@ import yaml
 
 from .. import extension
 from .. import settings as configuration
-from ..checkpoint.class_rows import get_class_names
+from ..checkpoint.class_rows import get_class_names, read_class_names
 from ..checkpoint.content import fingerprint, read_weights_info
 from ..checkpoint.download import silent
+from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import LoadReport, count_classes, load_weights
-from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, list_shards, local_file, read_weights
+from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings
 from ..models import prepare
 from ..registry import find_package
@@ -36,6 +37,7 @@ _OPTION_USES = {
     _WINDOW: "-window is for segmentation and for models that find boxes",
     _LARGEST_COMPONENT: "-largest_component is for segmentation of volumes",
 }
+_GAPS = {"", "N/A"}  # names of numbers without a class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
@@ -103,16 +105,17 @@ def open_source(
     Raises:
         UserError: the weights do not exist, their training settings are unknown, or an option does not fit them.
     """
-    weights = Path(evaluated_weights(source))
+    weights_source = evaluated_weights(source)
+    weights = Path(weights_source)
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = local_file(evaluated_weights(source), log=log).path
+    file = local_file(weights_source, log=log).path
     about = read_weights_info(file)
     if recipe is not None:
         settings = None
     else:
         settings = find_run_settings(about, file)
-        if settings is None and file.suffix.lower() not in SUFFIXES and not file.name.endswith(INDEX_ENDING):
+        if settings is None and not may_be_weights(file) and find_format(file) not in ("index", "torch"):
             raise UserError(
                 f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
                 f"({', '.join(SUFFIXES)})"
@@ -142,13 +145,22 @@ def open_source(
             more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"]
         loaded = build_configuration(str(file), settings, recipe, [*words, *more])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
-    if class_names is not None:
-        learned = learned._replace(class_names=tuple(class_names))
+    names = class_names
+    if names is None and learned.class_names is None:
+        names = _read_listed_names(weights_source)
+    if names is not None:
+        learned = learned._replace(class_names=tuple(names))
     if settings is None:
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
     settings = {**settings, **chosen}  # options change predictions, so they are part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
+
+
+def _read_listed_names(source: str) -> list[str] | None:
+    """Read the class names in a file next to the weights; None without one, or with gaps, as of COCO's 91 ids."""
+    names = read_class_names(source)[0]
+    return names if names and not _GAPS.intersection(names) else None
 
 
 def build_configuration(
@@ -226,7 +238,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 
 def _compute_weights_digest(file: str) -> str:
     path = Path(file)
-    parts: list[Path] = [path, *(list_shards(path) if path.name.endswith(INDEX_ENDING) else [])]
+    parts = [path, *(list_shards(path) or ())]
     try:
         digests = [fingerprint(part)["sha256"] for part in parts]
     except OSError as error:

@@ -178,6 +178,14 @@ class Model(nn.Layer):
         """
         return None
 
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what the network computes with and no shape of a parameter tells, by transformers' names of fields.
+
+        "model_type" lists transformers' kinds of networks that these fields are of. Without facts, which is the
+        default, weights are not compared.
+        """
+        return {}
+
     def plain_class(self, name: str) -> str:
         """Normalize the name of a class, so that variants of one name are equal."""
         return name.strip().casefold()

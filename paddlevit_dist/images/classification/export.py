@@ -38,7 +38,7 @@ def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | 
     if shorter is not None:
         steps["center_crop"] = [size, size]
         steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
-    interpolation = data.INTERPOLATION
+    interpolation = "bicubic" if kind == "glyph" else data.INTERPOLATION
     steps.update(interpolation=f"{interpolation}, as PIL's {interpolation.upper()}", divide_by=255)
     steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
     meta = {

@@ -11,8 +11,8 @@ from ...metrics.classification import best_classes
 from ...runtime.text_rendering import LINE_PX, render_text
 from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ..data.imagenet import names_by_synset
 from ..data.inputs import IMAGES, AnnotatedImages
+from ..imagenet_classes import names_by_synset
 
 _MOST_IMAGES = 500  # that are drawn: each takes as long as some predictions
 _IMAGE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names next to it

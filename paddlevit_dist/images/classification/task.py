@@ -38,10 +38,11 @@ from ...tasks.step_types import ExportParts, LossTerm, StepPosition, TaskTraits
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
-from ..data.imagenet import NUM_IMAGENET_1K_CLASSES, names_by_synset
+from ..data.imagenet import NUM_IMAGENET_1K_CLASSES
 from ..data.inspection import SplitInspection
 from ..data.quarantine import ReplacementReader, merge_quarantine
 from ..data.reading import check_labels
+from ..imagenet_classes import names_by_synset
 from ..settings import RGB
 from ..transforms.crops import TrainingTransform
 from ..transforms.on_device import (
@@ -80,7 +81,6 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
     )
     num_classes: int | None
     class_names: Sequence[str] | None
-    evaluated_classes: Sequence[str] | None = None  # their names, if the data have them
 
     def __init__(self, config: ClassificationSettings) -> None:
         super().__init__(config)

@@ -1,6 +1,5 @@
 """ImageNet as published for ILSVRC 2012, read from PaddleViT's lists, class folders or the development kit's labels."""
 
-import functools
 import gzip
 import hashlib
 import io
@@ -18,6 +17,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import open_regular, read_regular
 from ...runtime.text_files import read_bytes
 from ...tasks.dataset import require_split
+from ..imagenet_classes import read_table
 from .class_folders import IndexedClassImages, index_class_folders, list_classes
 from .formats import SkippedFiles
 from .image_dataset import name_folders, read_class_names
@@ -32,18 +32,6 @@ FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
 _KIT = "ILSVRC2012_devkit_t12"
 _TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
 _LARGEST_KIT_BYTES = 1 << 26  # unpacked; the published one has 3 MB
-
-
-@functools.cache
-def _table() -> list[list[str]]:
-    """Return WordNet id, number in ILSVRC 2012 and short name of each class, in the order of the WordNet ids."""
-    table = Path(__file__).with_name("imagenet_classes.txt").read_text(encoding="ascii")
-    return [line.split(" ", 2) for line in table.splitlines()]
-
-
-def names_by_synset() -> dict[str, str]:
-    """Return a short unique name of each class by its WordNet id, in the order of the classes."""
-    return {wnid: name for wnid, _, name in _table()}
 
 
 class ImageNet2012(IndexedClassImages):
@@ -183,7 +171,7 @@ def read_kit_labels(root: str) -> dict[bytes, int] | None:
         content = _read_truth(Path(root, _KIT, _TRUTH), Path(root, f"{_KIT}.tar.gz"))
         if content is None:
             return None
-        label_of = {int(number): label for label, (_, number, _) in enumerate(_table())}
+        label_of = {int(number): label for label, (_, number, _) in enumerate(read_table())}
         labels = [label_of[int(line)] for line in content.split()]
     except (OSError, EOFError, zlib.error, tarfile.TarError, ArithmeticError, LookupError, ValueError) as error:
         raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; download it again") from error

@@ -7,8 +7,12 @@ import paddle
 from paddle import nn
 
 from ...tasks.model import Model
+from ..imagenet_classes import list_synsets, to_synset
 from .layers import linear
 from .pretrained_input import ExpectedInput
+
+# Of layer norms in transformers' configurations: these differ by rounding.
+USUAL_EPSILONS = frozenset({1e-12, 1e-6, 1e-5})
 
 
 class Classifier(Model):
@@ -47,6 +51,14 @@ class Classifier(Model):
             owner, _, own_name = name.rpartition(".")
             layer = self.new_classifier(num_classes) if num_classes > 0 else nn.Identity()
             setattr(getattr(self, owner) if owner else self, own_name, layer)
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        """Return the WordNet ids of ImageNet-1k for 1,000 classes, else None."""
+        return list_synsets(classes)
+
+    def plain_class(self, name: str) -> str:
+        """Normalize a class name, see ``Model.plain_class``; names of ImageNet become WordNet ids."""
+        return to_synset(super().plain_class(name))
 
     def new_classifier(self, num_classes: int) -> nn.Layer:
         """Make a last layer with small weights.

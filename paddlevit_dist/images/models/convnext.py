@@ -4,13 +4,14 @@ Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A). Param
 are (in, out) as Paddle stores them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from paddle import nn
 
 from ...tasks.model import KeyMap, Variants
-from .classifier import PyramidClassifier
+from .classifier import USUAL_EPSILONS, PyramidClassifier
 from .key_names import rename
 from .layers import (
     ChannelsLastConv,
@@ -174,6 +175,10 @@ class ConvNeXt(PyramidClassifier):
     def forward_features(self, x):
         """Compute the normalized mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
         return self.head["norm"](self.outputs(x)[-1].mean(axis=[1, 2]))
+
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what no shape tells, see ``Model.network_facts``."""
+        return {"model_type": ("convnext",), "hidden_act": "gelu", "layer_norm_eps": USUAL_EPSILONS}
 
     def parts(self):
         """Return the stem, and the stages."""

@@ -233,6 +233,10 @@ KEY_MAPS: dict[str, KeyMap] = {
 }
 
 
+# Fields of transformers' configuration that no shape tells, see ``Model.network_facts``.
+RESNET_FACTS = {"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False}
+
+
 class ResNet(Classifier):
     """ResNet classifier, and the backbone of detectors.
 
@@ -382,6 +386,10 @@ class ResNet(Classifier):
     def forward(self, x):
         """Logits (batch, num_classes), or the features when the model has no classes."""
         return self.fc(self.dropout(self.forward_features(x)))
+
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what no shape tells, see ``Model.network_facts``."""
+        return {"model_type": ("resnet",), **RESNET_FACTS}
 
     def new_classifier(self, num_classes: int) -> nn.Layer:
         """Weights and bias start as torchvision's: uniform up to 1 / sqrt(inputs)."""

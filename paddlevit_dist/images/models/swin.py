@@ -16,7 +16,7 @@ from paddle.nn import functional as F
 
 from ...tasks.model import KeyMap, Variants
 from .attention import MultiHeadAttention, attend, head_dim
-from .classifier import PyramidClassifier
+from .classifier import USUAL_EPSILONS, PyramidClassifier
 from .key_names import join_projections, rename, without
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, linear, rates_of_stages
 from .pretrained_input import ExpectedInput, list_inputs
@@ -408,6 +408,12 @@ class SwinTransformer(PyramidClassifier):
     def parts(self):
         """Return the layers before the stages, and the stages."""
         return (self.patch_embed, self.pos_drop), self.layers
+
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what no shape tells, see ``Model.network_facts``."""
+        heads = [stage.blocks[0].attn.num_heads for stage in self.parts()[1]]
+        facts = {"hidden_act": "gelu", "layer_norm_eps": USUAL_EPSILONS, "num_heads": heads}
+        return {"model_type": ("swin",), **facts}
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""

@@ -20,7 +20,7 @@ from ...runtime.transfers import constant
 from ...tasks.model import KeyMap, Variants
 from . import foundation_variants as foundation
 from .attention import MultiHeadAttention, attend
-from .classifier import Classifier
+from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .key_names import jax_layout, join_jax_heads, join_projections, rename, without_jax_prefix
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
@@ -309,6 +309,12 @@ class VisionTransformer(Classifier):
         if self.registers:
             size = [1, self.registers, self.embed_dim]
             self.reg_token = self.create_parameter(size, default_initializer=TruncatedNormal())
+
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what no shape tells, see ``Model.network_facts``."""
+        heads = self.blocks[0].attn.num_heads
+        facts = {"hidden_act": "gelu", "layer_norm_eps": USUAL_EPSILONS, "num_attention_heads": heads}
+        return {} if self._is_extended else {"model_type": ("vit", "deit"), **facts}
 
     def forward_features(self, x):
         """Compute the input of the classifier, (batch, embed_dim), from images (batch, channels, height, width)."""

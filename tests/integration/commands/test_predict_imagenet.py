@@ -10,7 +10,7 @@ from support.processes import run_command
 from support.trained import write_weights
 
 from paddlevit_dist import Predictor
-from paddlevit_dist.images.data.imagenet import names_by_synset
+from paddlevit_dist.images.imagenet_classes import names_by_synset
 
 
 def test_a_thousand_classes_without_names_are_those_of_imagenet(tmp_path):

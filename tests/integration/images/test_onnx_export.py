@@ -88,9 +88,11 @@ def test_operators_of_onnxruntime_take_the_place_of_their_parts_and_give_the_sam
     ("mode", "words"),
     [
         ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.EXIF_ROTATE", "true")),
-        ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.CROP_MODE", "squash", "DATA.INTERPOLATION", "bilinear")),
+        ("RGB", ("DATA.CROP_PCT", "0.8", "DATA.EXIF_ROTATE", "true", "DATA.INTERPOLATION", "bilinear")),
+        ("RGB", ("DATA.CROP_PCT", "0.9", "DATA.CROP_MODE", "squash", "DATA.INTERPOLATION", "bilinear")),
         ("L", ("DATA.DATASET", "digits")),
     ],
+    ids=["crop", "turned", "square", "gray"],
 )
 def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(mode, words, tmp_path):
     """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""
@@ -105,8 +107,8 @@ def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(mo
     page = (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8")
     program = page.split("```python\n")[1].split("```")[0]
     (tmp_path / "classify.py").write_text(program, encoding="utf-8")
-    words = [sys.executable, "classify.py", "out/insects", "image.png"]
-    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ})
+    command = [sys.executable, "classify.py", "out/insects", "image.png"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, env={**os.environ})
     assert ended.returncode == 0, ended.stderr
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert [name for name, _ in lines] == [row["class"], row["class_2"], row["class_3"]]

@@ -12,6 +12,7 @@ from paddlevit_dist.checkpoint.class_rows import ClassNames, get_class_names, pa
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.classification.probes import ProbeModel
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
+from paddlevit_dist.images.imagenet_classes import names_by_synset
 from paddlevit_dist.models import create_model
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -214,3 +215,72 @@ def test_weights_are_described_by_a_run_or_by_transformers(tmp_path):
         read_class_names(source)
     (tmp_path / "about.yaml").write_text(yaml.safe_dump({"data": {"val": {"classes": ["x", "y"]}}}))
     assert read_class_names(source) == (["x", "y"], True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"label_names": ["green", "red"]},
+        {"architecture": "resnet18", "pretrained_cfg": {"label_names": ["green", "red"], "mean": [0, 0, 0]}},
+        {"labels": ["green", "red"]},
+        {"label_names": {"0": "green", "1": "red"}},
+        {"id2label": ["green", "red"]},
+        {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label_names": ["green", "red"]},
+    ],
+)
+def test_weights_are_described_by_timm_in_each_of_its_forms(tmp_path, content):
+    paddle.save({"a": paddle.zeros([1])}, str(tmp_path / "w.pdparams"))
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert read_class_names(str(tmp_path / "w.pdparams")) == (["green", "red"], False)
+
+
+# ---- evaluations -------------------------------------------------------------------------------------------------
+
+
+def load_evaluated(theirs, ours, classes):
+    """Load a head of one row for each class, and return the report and the weights' row of each output."""
+    source, model = make_numbers(create_model("vit", classes, **SIZES)), create_model("vit", classes, **SIZES)
+    report = load_weights(model, source, strict=True, class_names=ClassNames(theirs, ours, False, is_evaluated=True))
+    rows = {row.tobytes(): number for number, row in enumerate(source["head.weight"].T)}
+    found = model.state_dict()["head.weight"].numpy().T
+    biases = model.state_dict()["head.bias"].numpy()
+    order = [rows[row.tobytes()] for row in found]
+    np.testing.assert_array_equal(biases, source["head.bias"][order])
+    return report, order
+
+
+def test_an_evaluation_keeps_the_rows_of_classes_that_the_data_do_not_have():
+    report, order = load_evaluated(["a", "b", "c", "d"], ["d", "b"], 4)
+    assert order == [3, 1, 0, 2]
+    assert report.classes_by_name == (2, 2) and report.outputs == ("d", "b", "a", "c")
+
+
+def test_an_evaluation_of_fewer_outputs_than_the_weights_have_is_refused():
+    source, model = make_numbers(create_model("vit", 4, **SIZES)), create_model("vit", 2, **SIZES)
+    names = ClassNames(["a", "b", "c", "d"], ["d", "b"], False, is_evaluated=True)
+    with pytest.raises(UserError, match="set MODEL.NUM_CLASSES to 4"):
+        load_weights(model, source, strict=True, class_names=names)
+
+
+SYNSETS = list(names_by_synset())
+SHORT = list(names_by_synset().values())
+
+
+@pytest.mark.parametrize(
+    "theirs, ours, expected",
+    [
+        (None, SYNSETS[:1:-400], [999, 599, 199]),  # weights that name nothing
+        ([f"{name}, other words" for name in SHORT], [SYNSETS[7], SYNSETS[3]], [7, 3]),  # transformers' names
+        ([f"{name}, other words" for name in SHORT], ["goldfish", "tench"], [1, 0]),
+        (SYNSETS[::-1], [SYNSETS[7], "tench"], [992, 999]),  # timm's label_names in another order
+    ],
+)
+def test_weights_of_imagenet_are_evaluated_by_synset(theirs, ours, expected):
+    report, order = load_evaluated(theirs, ours, 1000)
+    assert order[: len(ours)] == expected and sorted(order) == list(range(1000))
+    assert report.classes_by_name == (len(ours), len(ours))
+
+
+def test_names_that_weights_of_imagenet_do_not_have_leave_their_order():
+    report, order = load_evaluated(None, ["cat", "dog"], 1000)
+    assert order == list(range(1000)) and report.classes_by_name is None

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.processes import ROOT
 
 from paddlevit_dist.checkpoint.load import rename_for
 from paddlevit_dist.checkpoint.paddlevit_training import read_training
@@ -65,7 +66,8 @@ def test_weights_alone_are_no_training(tmp_path):
     model, _ = trained()
     paddle.save(model.state_dict(), str(tmp_path / "x.pdparams"))
     assert read_training(tmp_path / "x.pdparams") is None
-    assert read_training(tmp_path / "x.pth") is None  # not looked at
+    (tmp_path / "x.tar").write_bytes((ROOT / "tests" / "support" / "weights_of_torch" / "zip.pth").read_bytes())
+    assert read_training(tmp_path / "x.tar") is None
 
 
 @pytest.mark.parametrize("epoch", [None, "2", -1, True])

@@ -15,6 +15,7 @@ from ....models import model_options
 from ....runtime.errors import UserError
 from ....tasks.model import ClassLayout, Variants
 from ...models.layers import Conv2D
+from ...models.resnet import RESNET_FACTS
 from .. import key_names
 from ..detector import (
     DetectionTargets,
@@ -156,7 +157,19 @@ class Detr(QueryDetector):
         self.bbox_embed = HeadMlp(embed_dim, embed_dim, 4, 3)
         self.anchors = AnchorPoints(num_queries) if anchors else None
         self.embed_dim = embed_dim
+        self._facts = {
+            "decoder_attention_heads": num_heads,
+            "encoder_attention_heads": num_heads,
+            "num_queries": num_queries,
+            "dilation": dilation,
+            "backbone_kwargs": {"output_stride": 16 if dilation else 32},
+        }
         self.reset_classifier(num_classes)
+
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what no shape tells, see ``Model.network_facts``."""
+        usual = {"activation_function": "relu", "position_embedding_type": "sine", "backbone_config": RESNET_FACTS}
+        return {"model_type": ("detr",), **usual, **self._facts} if self.anchors is None else {}
 
     @classmethod
     def criterion(

@@ -16,6 +16,7 @@ from ....runtime.errors import UserError
 from ....runtime.transfers import constant
 from ....tasks.model import ClassLayout
 from ...models.layers import Conv2D, LayerNorm
+from ...models.resnet import RESNET_FACTS
 from ..denoising import PREFIX, ContrastiveNoise
 from ..detector import (
     DetectionTargets,
@@ -40,6 +41,28 @@ from .variants import RTDETR
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map
 _EDGE = 0.01  # anchors closer to the border are not used
+
+
+# Fields of transformers' configurations that have one value here.
+_USUAL_FACTS: dict[str, Any] = {
+    "model_type": ("rt_detr", "rt_detr_v2", "d_fine"),
+    "activation_function": "silu",
+    "encoder_activation_function": "gelu",
+    "batch_norm_eps": _EPSILON,
+    "layer_norm_eps": _EPSILON,
+    "decoder_offset_scale": 0.5,
+    "positional_encoding_temperature": 10000.0,
+    "pe_temperature": 10000.0,
+    "normalize_before": False,
+    "learn_initial_query": False,
+    "learnt_init_query": False,
+    "with_box_refine": True,
+    "backbone_config": {
+        **RESNET_FACTS,
+        "stem_strides": (2, 1, 1, 2, 1),
+        "stage_downsample_strides": (2, 2, 2, 2),
+    },
+}
 
 
 class RtDetr(QueryDetector):
@@ -147,7 +170,23 @@ class RtDetr(QueryDetector):
         self.enc_bbox_head = config.build_mlp(embed_dim, embed_dim, 4, 3, starts_at_zero=True)
         self.decoder = FineDecoder(config, DistanceBins(bins, up, reg_scale)) if is_fine else RtDetrDecoder(config)
         self.embed_dim, self.num_queries, self.denoising = embed_dim, num_queries, denoising
+        self._facts = {
+            "decoder_n_points": numbers,
+            "decoder_method": "discrete" if is_discrete else "default",
+            "decoder_activation_function": activation,
+            "decoder_attention_heads": num_heads,
+            "encoder_attention_heads": encoder_heads,
+            "encode_proj_layers": [levels - 1],
+            "eval_idx": frozenset({-1, decoder_layers - 1}),
+            "feat_strides": strides,
+            "num_queries": num_queries,
+            **({"reg_scale": reg_scale, "up": up} if is_fine else {}),
+        }
         self.reset_classifier(num_classes)
+
+    def network_facts(self) -> Mapping[str, Any]:
+        """Return what no shape tells, see ``Model.network_facts``."""
+        return {**_USUAL_FACTS, **self._facts}
 
     @classmethod
     def criterion(

@@ -10,6 +10,7 @@ from paddle.nn.initializer.lazy_init import lazy_init_helper
 
 from ....runtime.errors import UserError
 from ....tasks.model import Model
+from ...imagenet_classes import list_synsets, to_synset
 
 
 class BridgedModel(Model):
@@ -57,6 +58,14 @@ class BridgedModel(Model):
         """Compute logits (batch, num_classes) of images (batch, in_channels, height, width)."""
         outputs = self.network(x)
         return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
+
+    def published_classes(self, classes: int) -> list[str] | None:
+        """Return the WordNet ids of ImageNet-1k for 1,000 classes, else None."""
+        return list_synsets(classes)
+
+    def plain_class(self, name: str) -> str:
+        """Normalize a class name, see ``Model.plain_class``; names of ImageNet become WordNet ids."""
+        return to_synset(super().plain_class(name))
 
 
 @contextlib.contextmanager

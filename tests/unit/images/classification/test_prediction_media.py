@@ -11,9 +11,9 @@ from support.trained import write_weights
 from paddlevit_dist import Predictor
 from paddlevit_dist.images.classification import prediction
 from paddlevit_dist.images.data import listing
-from paddlevit_dist.images.data.imagenet import names_by_synset
 from paddlevit_dist.images.data.inputs import InMemoryImages
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
+from paddlevit_dist.images.imagenet_classes import names_by_synset
 
 NAMES = ["ant", "bee", "cat"]
 FRAMES = 7

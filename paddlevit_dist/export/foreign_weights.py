@@ -1,0 +1,73 @@
+"""What is known of weights without a run that are exported: the input that they expect, and their classes."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from ..runtime.errors import UserError
+from .descriptions import require_exportable
+
+if TYPE_CHECKING:
+    from ..images.classification.settings import ClassificationSettings
+
+
+def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: int | None) -> tuple[Any, Any]:
+    """Return the task of a classifier without a run and its ``ExportParts``, and the size of its images.
+
+    The task and its parts are None, and the size is unchanged, if it is unknown what the weights expect of images, or
+    if these are neither square nor of one or three channels.
+    """
+    from .. import settings
+    from ..images.expected_input import find_expected_input
+    from ..registry import SPELLINGS
+    from ..tasks.task import make_task
+
+    if isinstance(image_size, tuple) or in_channels not in (None, 3):
+        return None, image_size
+    words = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
+    size = ["DATA.IMAGE_SIZE", str(image_size)] if image_size else []
+    values = cast("ClassificationSettings", settings.load([*words, *size]).values)
+    match, model = find_expected_input(values), SPELLINGS.get(name, name)
+    if match is None or (match[1] == model != source.partition("#")[0]):  # known of the model, not of these weights
+        return None, image_size
+    task = require_exportable(make_task(values))
+    return (task, task.export_parts()), values.DATA.IMAGE_SIZE
+
+
+def find_class_names(source: str, number: int) -> dict[str, Any]:
+    """Return "classes", the names of a classifier's outputs if they are known, and perhaps a "note" about them."""
+    from ..checkpoint.class_rows import read_class_names
+    from ..images.imagenet_classes import names_by_synset
+
+    names = read_class_names(source)[0]
+    if names is None and number == len(names_by_synset()):
+        note = f"the weights do not name their {number:,} classes; ImageNet's names are used"
+        return {"classes": list(names_by_synset().values()), "note": note}
+    return {"classes": names} if names is not None and len(names) == number else {}
+
+
+def make_detector_parts(source: str, name: str, image_size: Any) -> tuple[Any, Any]:
+    """Return the task of a detector without a run, with default settings, and its ``ExportParts``.
+
+    Raises:
+        UserError: no size is given, or the model computes parts on the host.
+    """
+    from .. import settings
+    from ..images.expected_input import find_object_input
+    from ..registry import resolve
+    from ..tasks.task import make_task
+
+    if not image_size:
+        raise UserError(
+            f"export: {name} takes images of any size, and an exported model takes one size: add "
+            "-image_size=HEIGHTxWIDTH, or export the run's folder"
+        )
+    size = list(image_size) if isinstance(image_size, tuple) else [image_size] * 2
+    words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1", "-eval"]
+    words += [f"-pretrained={source}", "DETECTION.EXPORT_SIZE", str(size)]
+    values, note = settings.load(words).values, {}
+    if find_object_input(values, is_hub_asked=True).file is None:
+        values = settings.load([*words, *getattr(resolve("model", name), "published_input", ())]).values
+        text = f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
+        note = {"note": text}
+    task = require_exportable(make_task(values))
+    parts = task.export_parts()
+    return task, parts._replace(about={**parts.about, **note})

@@ -150,7 +150,7 @@ def format_training(config: RunSettings, task: Task, state: TrainingState, updat
     lines = [describe_training(config, task, state.model, sampler), *filter(None, [precision.notice, slow])]
     if sampler.computes_order:
         lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
-    if config.TRAIN.BATCH_NORM is not None and not has_batch_norm(model):
+    if config.TRAIN.BATCH_NORM is not None and not has_batch_norm(state.model):
         lines.append(f"TRAIN.BATCH_NORM {config.TRAIN.BATCH_NORM}: no effect: {config.MODEL.NAME} has no batch norm")
     if precision.enabled and config.AMP_LEVEL == "O2":
         lines.append(

@@ -50,7 +50,8 @@ class KeptNames:
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         groups = self._param_groups  # type: ignore[attr-defined]
-        self._named = [(parameter, parameter.name) for group in groups for parameter in group["params"]]
+        listed = [group["params"] if isinstance(group, dict) else [group] for group in groups]
+        self._named = [(parameter, parameter.name) for parameters in listed for parameter in parameters]
 
     def restore_names(self) -> None:
         """Give the parameters the names that they had when this optimizer was made."""

@@ -372,7 +372,7 @@ class MultiTensorStep:
             for column, factor in zip(self._moments, self._update.shrink(decay), strict=True):
                 moments = [column[n] for n in numbers]
                 if factor is None:
-                    undos += [_restore(moment.clone(), [moment]) for moment in moments]
+                    undos.append(functools.partial(_put_back, flatten(moments), moments))
                 elif factor != 1.0:
                     undos.append(functools.partial(_grow, moments, factor))
 
@@ -408,6 +408,12 @@ def _restore(earlier: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> Callab
             paddle.assign(earlier, output=tensor)
 
     return restore
+
+
+def _put_back(values: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
+    """Give tensors the values, (values,), that ``flatten`` returned of them."""
+    for tensor, earlier in zip(tensors, paddle.split(values, [tensor.size for tensor in tensors])):
+        paddle.assign(earlier.reshape(tensor.shape), output=tensor)
 
 
 def _grow(moments: Sequence[paddle.Tensor], factor: float) -> None:

@@ -196,10 +196,10 @@ def _find_arguments(source: Any) -> tuple[Any, str]:
 
     timm's ``train.py`` writes them to ``args.yaml`` in the folder of its checkpoints, and into each of these.
     """
-    from ..checkpoint.weights import find_weights_file  # it needs NumPy
-
     if not isinstance(source, str) or not os.path.exists(source):
         return None, ""
+    from ..checkpoint.weights import find_weights_file  # it needs NumPy
+
     folder = source if os.path.isdir(source) else os.path.dirname(source)
     file = os.path.join(folder, _TIMM_RUN)
     if os.path.isfile(file):

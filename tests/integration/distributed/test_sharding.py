@@ -196,10 +196,11 @@ def runs(folder) -> dict[str, list[dict[str, Any]]]:
         ("sharded", "plain", 1e-7),
         ("queued", "plain", 1e-7),
         ("bad", "bad, plain", 1e-7),
-        ("bad, queued", "bad, plain", 1e-7),
+        # After a skipped step moments are equal to one rounding, and biases of keys have gradients of rounding only.
+        ("bad, queued", "bad, plain", 1e-5),
         ("gradients", "plain", 2e-5),  # the norm, by which gradients are clipped, is a sum in another order
         ("gradients, bad", "bad, plain", 1e-7),
-        ("gradients, bad, queued", "bad, plain", 1e-7),
+        ("gradients, bad, queued", "bad, plain", 1e-5),
     ],
 )
 def test_weights_moments_and_averages_of_twenty_updates_are_those_without_sharding(

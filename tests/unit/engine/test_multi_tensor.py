@@ -7,6 +7,7 @@ from support.plain_layers import plain_layers
 from yacs.config import CfgNode
 
 from paddlevit_dist import create_model
+from paddlevit_dist.engine import multi_tensor
 from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
 from paddlevit_dist.engine.sharding import Shards
 
@@ -86,12 +87,12 @@ def test_a_step_whose_gradients_are_not_finite_leaves_weights_and_moments(
         p.grad.set_value(paddle.zeros_like(p))
     copies = []
     monkeypatch.setattr(
-        paddle.Tensor, "clone", lambda tensor, clone=paddle.Tensor.clone: copies.append(tensor.size) or clone(tensor)
+        multi_tensor, "flatten", lambda tensors, plain=multi_tensor.flatten: copies.append(1) or plain(tensors)
     )
     undo = step.prepare_undo(gradients)
+    assert bool(copies) == has_copies
     step.apply(0.1, gradients, paddle.zeros([1]))
     undo()
-    assert any(size > 1 for size in copies) == has_copies
     for key, p in model.named_parameters():
         assert p.numpy().tobytes() == before[key].tobytes()
     forgotten = {"velocity": options.get("MOMENTUM"), "moment1": options.get("BETAS", [None])[0]}  # a factor of 0

@@ -93,7 +93,7 @@ class Normalized(paddle.nn.Layer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm = paddle.nn.Conv2D(1, 4, 3, padding=1), paddle.nn.BatchNorm2D(4)
+        self.conv, self.norm = paddle.nn.Conv2D(1, 4, 3, padding=1, bias_attr=False), paddle.nn.BatchNorm2D(4)
         self.head, self.scale = paddle.nn.Linear(4 * 256, 10), 1.0
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:

@@ -182,7 +182,7 @@ def test_running_statistics_keep_that_share():
     "words, reason",
     (
         (["-dataset=digits"], "it is for SGD"),
-        (["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.MOMENTUM", "0"], "it dampens the momentum of SGD"),
+        (["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.MOMENTUM", "0"], "it is for the momentum of SGD"),
     ),
 )
 def test_dampening_without_momentum_is_told(words, reason):

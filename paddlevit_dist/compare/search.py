@@ -361,7 +361,8 @@ def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
     if not all(file.exists() for file in files):
         return None
     first, second = (read_table(str(file)) for file in files)
-    return TablePair.match(first, second).compute_intervals()[f"difference {first.about['score']}"]
+    pair = TablePair.match(first, second)
+    return pair.get_difference(pair.compute_intervals())
 
 
 def read_score(folder: str, score: str) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from ..checkpoint.array_files import read_npz
 from ..checkpoint.content import find_directory, read_about, read_about_file
 from ..checkpoint.finding import find_run_settings
+from ..plugins import find_missing
 from ..registry import find_package
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -278,12 +279,15 @@ def _require_valid(table: EvaluationTable) -> None:
 
 
 def _explain_unregistered(file: Path, about: dict[str, Any]) -> str:
-    kind, imports = about["kind"], load_run_settings(file.parent).get("IMPORTS")
-    modules = ",".join(map(str, imports)) if isinstance(imports, list) and imports else "MODULE"
+    imports = load_run_settings(file.parent).get("IMPORTS")
+    names = [str(name) for name in imports] if isinstance(imports, list) else []
+    missing, call = find_missing(names), f"register_score_kind({about['kind']!r}, ...)"
+    advice = f"call {call} in your module" if names else f"import the module that calls {call} with -import=MODULE"
+    if missing:
+        advice = f"add -import={','.join(missing)}, which has to call {call}"
     return (
-        f"compare: the metrics of task {about['task']} have results of the kind {kind!r} ({file}), and no ScoreKind of "
-        f"this name is registered: add -import={modules} if that calls register_score_kind({kind!r}, ...); if none "
-        "does, write one (docs/guides/extending.md)"
+        f"compare: the metrics of task {about['task']} have results of the kind {about['kind']!r} ({file}), and no "
+        f"ScoreKind of this name is registered: {advice} (docs/guides/extending.md)"
     )
 
 
@@ -298,5 +302,6 @@ def _list_files(run: str) -> list[Path]:
         return files
     raise UserError(
         f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
-        f"to write one, run: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}"
+        f"to write one, run: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}; "
+        "metrics of your own write it if they have to_sample_table (docs/guides/extending.md)"
     )

@@ -1,7 +1,7 @@
 """Scores of a table of samples: what ``compare``, ``search`` and ``-plan`` compute again without the metrics' state.
 
-A kind of scores is registered by the name that ``SampleTable.kind`` has. Its module should be imported quickly and
-without Paddle: it is beside the metrics that write such tables.
+A kind of scores is registered by the name that ``SampleTable.kind`` has. It belongs to the metrics that write such
+tables, and can be imported without Paddle.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ class ScoreKind(ABC):
         """Return a function that computes the scores of weighted samples.
 
         Args:
-            parts: arrays of one or more tables. The samples of one table follow those of the one before.
+            parts: arrays of one or more tables. Their samples follow one another.
             classes: names of the classes.
 
         Returns:

@@ -149,7 +149,7 @@ class VolumeMetrics(PerSampleMetrics):
 
 
 class VolumeScores(ScoreKind):
-    """Scores of tables that ``VolumeMetrics`` writes; the background is no class."""
+    """Scores of tables that ``VolumeMetrics`` writes; classes are without the background."""
 
     class_score = "Dice {}"
 

@@ -76,4 +76,5 @@ def test_without_its_module_an_own_task_is_refused_in_a_line_that_names_it(searc
         ended = run_command([*COMMAND, "compare", *words])
         assert ended.code == 2 and len(ended.err.splitlines()) == 1
         assert "the metrics of task adding have results of the kind 'errors of sums'" in ended.err
-        assert f"add -import={file}" in ended.err and "damaged" not in ended.err
+        assert f"add -import={file}, which has to call register_score_kind('errors of sums', ...)" in ended.err
+        assert "damaged" not in ended.err

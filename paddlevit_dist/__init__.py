@@ -57,6 +57,7 @@ _NAMES = {
     "register_callback": "register",
     "register_dataset": "register",
     "register_model": "register",
+    "register_score_kind": "register",
     "register_task": "register",
     "register_transform": "register",
     "train": "library.runs",

@@ -10,7 +10,14 @@ from .library.meters import Accuracy, CocoAP, MeanIoU, RadialError, ScanNetAP, V
 from .library.models import create_model, create_transform
 from .library.runs import TrainedRun, evaluate, load_config, predict, train
 from .models import list_models
-from .register import register_callback, register_dataset, register_model, register_task, register_transform
+from .register import (
+    register_callback,
+    register_dataset,
+    register_model,
+    register_score_kind,
+    register_task,
+    register_transform,
+)
 from .runtime.errors import Stopped, UserError
 from .settings.key import Key, Range
 from .tasks.callback import Callback
@@ -49,6 +56,7 @@ __all__ = [
     "register_callback",
     "register_dataset",
     "register_model",
+    "register_score_kind",
     "register_task",
     "register_transform",
     "train",

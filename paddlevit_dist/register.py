@@ -1,4 +1,4 @@
-"""Functions that register models, datasets, tasks, callbacks and transforms of users, in ``registry.REGISTRATIONS``."""
+"""Functions that register models, datasets, tasks and other parts of users, in ``registry.REGISTRATIONS``."""
 
 import os
 import sys
@@ -87,6 +87,20 @@ def register_transform(name: str, target: Callable[..., Any], replace: bool = Fa
     _register("transform", name, target, None, replace)
 
 
+def register_score_kind(name: str, target: Target, replace: bool = False) -> None:
+    """Register a kind of scores, so that ``compare``, ``search`` and ``-plan`` read tables of samples of this kind.
+
+    Args:
+        name: the ``kind`` of the ``SampleTable`` that the metrics return.
+        target: a class derived from ``tasks.ScoreKind``, or its location, "module:attribute".
+        replace: replace an entry of this name.
+
+    Raises:
+        UserError: the name is in use.
+    """
+    _register("score_kind", name, target, None, replace)
+
+
 def _register(
     kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
 ) -> None:
@@ -96,7 +110,8 @@ def _register(
     if before is not None and not replace and _identity(before) != _identity(target):
         first = existing.origin if existing is not None else "this package has one"
         raise UserError(
-            f"{origin}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True"
+            f"{origin}: {kind.replace('_', ' ')} '{name}' is registered twice ({first}): choose another name, or "
+            "replace=True"
         )
     declared = import_object(READ_DECLARED)(target) if keys is None else keys
     entry_tables = []

@@ -194,12 +194,25 @@ CALLBACKS: dict[str, Target] = {
 
 TRANSFORMS: dict[str, Target] = {}  # of users
 
+# By kind of a table of samples: what computes its scores again, see ``tasks.score_kind``.
+_SCORE_KINDS = _installed(
+    {
+        "classes": "paddlevit_dist.metrics.classification_scores:ClassificationScores",
+        "confusions": "paddlevit_dist.metrics.confusion:ConfusionScores",
+        "landmarks": "paddlevit_dist.volumes.landmarks.metrics:LandmarkScores",
+        "volume classes": "paddlevit_dist.volumes.segmentation.metrics:VolumeScores",
+        "boxes": "paddlevit_dist.images.detection.evaluation.score_kind:BoxScores",
+        "instances": "paddlevit_dist.points.instances.score_kind:InstanceScores",
+    }
+)
+
 KINDS: dict[str, MutableMapping[str, Target]] = {
     "model": MODELS,
     "dataset": DATASETS,
     "task": TASKS,
     "callback": CALLBACKS,
     "transform": TRANSFORMS,
+    "score_kind": _SCORE_KINDS,
 }
 
 

@@ -20,8 +20,8 @@ from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, smal
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line, shorten
-from ..tasks.metrics import count_class_samples
 from ..tasks.sample_groups import SampleGroups, read_groups
+from ..tasks.score_kind import count_class_samples
 from ..tasks.score_report import ResultSource, ScoreReport
 from .parser import CommandParser, path
 

@@ -3,7 +3,6 @@
 This is an extension: the folder can be deleted (see ``extension``).
 
 - ``tables``: writes and reads per-sample results of an evaluation in the run's folder
-- ``scores``: scores of these tables, for each kind of task
 - ``significance``: permutation tests, McNemar's test, Holm's correction
 - ``pairs``: compares two tables: difference, classes, changed samples
 - ``per_sample``: the table of samples of ``evaluate -per_sample``

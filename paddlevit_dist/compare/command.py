@@ -1,6 +1,7 @@
 """Command ``paddlevit-dist compare RUN RUN [RUN …]``.
 
-It does not need the data. It needs Paddle only for landmarks, instances and images on the page.
+It does not need the data. It needs Paddle only for instances, for kinds of scores of users whose modules import it,
+and for images on the page.
 """
 
 import json
@@ -22,7 +23,6 @@ from .groups import is_group, read_group
 from .page import write_page
 from .pairs import compare_tables
 from .plan import format_plan, plan_group, plan_pair, plan_single
-from .scores import SCORE_KINDS
 from .tables import EvaluationTable, read_table
 
 
@@ -39,7 +39,7 @@ def run(arguments: list[str]) -> None:
         "seeds. Exit code: 0, or 2 if the runs cannot be compared."
     )
     parser = CommandParser(
-        "compare", about, ("output/mine output/mine-2", "output/a output/b output/c -output=all.html")
+        "compare", about, ("output/mine output/mine-2", "output/a output/b output/c -output=all.html"), imports=True
     )
     meaning = "output folder of a run, or its table of samples (.npz); all are compared with the first"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=path, help=meaning)
@@ -75,7 +75,7 @@ def run(arguments: list[str]) -> None:
         return
     first, *others = tables = [_with_groups(read_table(folder), options.group) for folder in options.runs]
     comparisons = add_findings([compare_tables(first, other) for other in others])
-    decimals = SCORE_KINDS[first.about["kind"]].decimals
+    decimals = first.kind.decimals
     if options.json:
         sys.stdout.write(json.dumps({"comparisons": comparisons}, indent=1) + "\n")
     else:

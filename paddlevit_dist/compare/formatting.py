@@ -130,14 +130,16 @@ def _format_samples(comparison: dict[str, Any]) -> list[str]:
 
 
 def format_sample(row: dict[str, Any]) -> str:
-    """Format a changed sample with its class or its two scores."""
-    detail = row["class"] if "class" in row else f"{row['of_first']:.4g} to {row['of_second']:.4g}"
-    return f"{shorten(row['sample'], _LONGEST_NAME)} ({shorten(detail, 40)})"
+    """Format a changed sample with its class or its two scores, if it has them."""
+    name, detail = shorten(row["sample"], _LONGEST_NAME), row.get("class", "")
+    if "of_first" in row:
+        detail = f"{row['of_first']:.4g} to {row['of_second']:.4g}"
+    return f"{name} ({shorten(detail, 40)})" if detail else name
 
 
 def format_caption(row: dict[str, Any], kind: str) -> str:
     """Format the caption of a sample's image, with the class that the wrong model predicts."""
-    if "taken_for" not in row:
+    if not row.keys() >= {"class", "taken_for"}:
         return format_sample(row)
     name, true, other = (shorten(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
     return f"{name}: {true}, predicted {other} {'before' if kind == 'fixed' else 'now'}"

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,10 @@ from ..intervals import (
 )
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..tasks.metrics import TRUTH, count_class_samples
 from ..tasks.sample_groups import SampleGroups
-from .scores import SCORE_KINDS, ScoreKind
+from ..tasks.score_kind import ScoreKind, count_class_samples
 from .significance import SwapDifference, mcnemar_test, permutation_test
-from .tables import RESULTS, EvaluationTable, find_differing_settings, load_settings
+from .tables import RESULTS, EvaluationTable, TableArrays, find_differing_settings, load_settings
 
 PERCENT = 95
 _FIRST, _SECOND, _DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
@@ -59,14 +59,14 @@ class TablePair(NamedTuple):
         if len(about["classes"]) != len(other_about["classes"]):
             reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
             raise UserError(_format_refusal(first, second, reason))
-        order, kind, truth = _match_names(first, second), SCORE_KINDS[about["kind"]], TRUTH[about["kind"]]
-        differs = (truth(first.arrays) != truth(second.arrays)[order]).reshape(len(order), -1).any(axis=1)
+        order = _match_names(first, second)
+        differs = _find_other_labels(first, second, order)
         if differs.any():
             name = first.names[int(np.argmax(differs))]
             reason = f"{int(differs.sum()):,} of {len(order):,} samples have different labels, such as {name}"
             raise UserError(_format_refusal(first, second, reason))
         others = None if second.groups is None else second.groups.select(order)
-        return cls(first, second, kind, order, about["classes"], first.groups or others)
+        return cls(first, second, first.kind, order, about["classes"], first.groups or others)
 
     def build_recompute(self) -> ProportionRecompute:
         """Return a function from weights (draws, samples) to the values of both tables and their differences."""
@@ -99,11 +99,8 @@ class TablePair(NamedTuple):
         """
         intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=self.group_names)
         depends = number_groups(self.group_names) is not None
-        ordered = {
-            name: values[self.order] for name, values in self.second.arrays.items() if len(values) == len(self.order)
-        }
-        hits = self.kind.hits(self.first.arrays, self.classes)
-        for name, others in self.kind.hits({**self.second.arrays, **ordered}, self.classes).items():
+        hits, second_hits = self.find_hits()
+        for name, others in second_hits.items():
             bootstrapped = intervals.get(f"{_DIFFERENCE}{name}")
             if bootstrapped is not None:
                 both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
@@ -113,6 +110,24 @@ class TablePair(NamedTuple):
                     exact = exact._replace(low=low, high=high)
                 intervals[f"{_DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
         return intervals
+
+    def get_difference(self, intervals: Mapping[str, ConfidenceInterval]) -> ConfidenceInterval:
+        """Return the interval of the difference of the score, from ``compute_intervals``.
+
+        Raises:
+            UserError: the score is not defined for these samples.
+        """
+        name = f"{_DIFFERENCE}{self.first.about['score']}"
+        if name not in intervals:
+            raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
+        return intervals[name]
+
+    def find_hits(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+        """Return the decisions of both tables by the name of their rate, in the order of ``first``."""
+        first, second = self.first.arrays, self.second.arrays
+        ordered = {name: values[self.order] for name, values in second.items() if len(values) == len(self.order)}
+        arrays = TableArrays({**second, **ordered}, self.second.file, self.second.about["kind"])
+        return self.kind.hits(first, self.classes), self.kind.hits(arrays, self.classes)
 
     def _reorder(self, weights: np.ndarray) -> np.ndarray:
         """Reorder weights for the rows of the second table."""
@@ -132,14 +147,53 @@ class TablePair(NamedTuple):
         return lambda swaps: compute_score(swaps.astype(np.float64)) - compute_score(1.0 - swaps)
 
     def find_correct(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return which samples each table classifies correctly."""
-        return self.first.arrays["places"] == 0, self.second.arrays["places"][self.order] == 0
+        """Return for which samples the answer of each table is right, bool (samples,); see ``ScoreKind.right_rate``.
 
-    def get_prediction(self, row: int, is_second: bool) -> dict[str, str]:
-        """Return the class that a table predicts for a sample of ``first``; empty if it is not known."""
-        arrays, place = (self.second.arrays, self.order[row]) if is_second else (self.first.arrays, row)
-        label = int(arrays["predictions"][place]) if "predictions" in arrays else -1
-        return {"taken_for": self.classes[label]} if label >= 0 else {}
+        Raises:
+            UserError: the kind of scores has no decision for each sample.
+        """
+        first, second = (hits.get(self.kind.right_rate) for hits in self.find_hits())
+        number = len(self.order)
+        if first is None or second is None or first.shape != (number,) or second.shape != (number,):
+            raise UserError(
+                f"{type(self.kind).__name__}.hits has no decisions {self.kind.right_rate!r} of {number:,} samples: its "
+                "right_rate names them"
+            )
+        return first, second
+
+    def describe_answer(self, row: int, is_second: bool) -> dict[str, str]:
+        """Return the true class of a sample of ``first``, and the one that a table predicts, if they are known."""
+        table, place = (self.second, int(self.order[row])) if is_second else (self.first, row)
+        true = self.kind.truth(table.arrays) if self.kind.class_score else None
+        columns = {"class": true, "taken_for": self.kind.predictions(table.arrays)}
+        labels = {
+            name: int(column[place]) for name, column in columns.items() if column is not None and column.ndim == 1
+        }
+        return {name: self.classes[label] for name, label in labels.items() if 0 <= label < len(self.classes)}
+
+
+def _find_other_labels(first: EvaluationTable, second: EvaluationTable, order: np.ndarray) -> np.ndarray:
+    """Return which samples of the first table have another ground truth in the second, bool (samples,)."""
+    true, other = (table.kind.truth(table.arrays) for table in (first, second))
+    if true is None or other is None:
+        return np.zeros(len(order), bool)
+    if len(true) != len(order) or true.shape != other.shape:
+        reason = f"labels of the shape {other.shape} instead of {true.shape}"
+        raise UserError(_format_refusal(first, second, reason))
+    ordered = other[order]
+    differs = (true != ordered) & ~((true != true) & (ordered != ordered))  # NaN is equal to NaN here
+    return differs.reshape(len(order), -1).any(axis=1)
+
+
+def explain_undefined(table: EvaluationTable) -> str:
+    """Explain that the score of a table has no value."""
+    score, classes = table.about["score"], table.about["classes"]
+    if score in table.kind.recompute([table.arrays], classes)(np.ones((1, len(table.names)))):
+        return f"{score} is not defined for these samples"
+    return (
+        f"{score} is not a score of the kind {table.about['kind']}: let the metrics return a SampleTable of a kind of "
+        "your own (docs/guides/extending.md)"
+    )
 
 
 def _format_refusal(first: EvaluationTable, second: EvaluationTable, reason: str) -> str:
@@ -190,8 +244,7 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
     intervals, score = pair.compute_intervals(), first.about["score"]
     differences = [name for name in intervals if name.startswith(_DIFFERENCE)]
     rows = {name.removeprefix(_DIFFERENCE): _build_row(intervals, name) for name in differences}
-    if score not in rows:
-        raise UserError(_format_refusal(first, second, f"{score} is not defined for these samples"))
+    pair.get_difference(intervals)
     p, test = _test_significance(pair)
     class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
     classes = [
@@ -250,7 +303,7 @@ def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str,
 def _test_significance(pair: TablePair) -> tuple[float, str]:
     """Return the p-value and the name of the test."""
     numbers = number_groups(pair.group_names)
-    if pair.first.about["score"] != "top-1":
+    if pair.first.about["score"] != pair.kind.right_rate:
         p, swaps = permutation_test(pair.build_swap_difference(), len(pair.order), pair.kind.swaps, numbers)
         return p, f"permutation test, {swaps:,} swaps"
     before, after = pair.find_correct()
@@ -266,17 +319,13 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
 
     Tasks without right and wrong predictions have samples with a better or worse score, the largest change first.
     """
-    names, classes = pair.first.names, pair.classes
-    if pair.first.about["kind"] == "classes":
+    names = pair.first.names
+    if pair.kind.right_rate:
         before, after = pair.find_correct()
-        labels = pair.first.arrays["labels"]
-        kinds = {"fixed": (after & ~before, False), "broken": (before & ~after, True)}
+        fixed, broken = np.flatnonzero(after & ~before).tolist(), np.flatnonzero(before & ~after).tolist()
         return {
-            kind: [
-                {"sample": names[row], "class": classes[labels[row]], **pair.get_prediction(row, is_second)}
-                for row in np.flatnonzero(chosen).tolist()
-            ]
-            for kind, (chosen, is_second) in kinds.items()
+            "fixed": [{"sample": names[row], **pair.describe_answer(row, False)} for row in fixed],
+            "broken": [{"sample": names[row], **pair.describe_answer(row, True)} for row in broken],
         }
     if len(names) > _MAX_SINGLE_SCORES:
         return {}

@@ -9,8 +9,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .formatting import count_decimals, format_number
 from .groups import PERCENT, SeedGroup, student_quantile
-from .pairs import TablePair
-from .scores import SCORE_KINDS
+from .pairs import TablePair, explain_undefined
 from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
@@ -84,7 +83,7 @@ def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float
         UserError: if the tables cannot be compared.
     """
     pair = TablePair.match(first, second)
-    interval = pair.compute_intervals()[f"difference {first.about['score']}"]
+    interval = pair.get_difference(pair.compute_intervals())
     return {"runs": [first.run, second.run], **_build_plan(first, len(pair.order), interval, 1.0, difference)}
 
 
@@ -92,12 +91,17 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     """Plan a comparison of an evaluated model with another whose errors are independent, which is the worst case.
 
     The variance of a difference of independent scores is the sum of their variances.
+
+    Raises:
+        UserError: the score is not defined.
     """
-    kind, number = SCORE_KINDS[table.about["kind"]], len(table.names)
-    recompute = kind.recompute([table.arrays], table.about["classes"])
+    number, score = len(table.names), table.about["score"]
+    recompute = table.kind.recompute([table.arrays], table.about["classes"])
     groups = None if table.groups is None else table.groups.names
-    interval = bootstrap(recompute, number, PERCENT, groups=groups)[table.about["score"]]
-    return {"runs": [table.run], **_build_plan(table, number, interval, math.sqrt(2), difference)}
+    intervals = bootstrap(recompute, number, PERCENT, groups=groups)
+    if score not in intervals:
+        raise UserError(f"-plan: {table.run}: {explain_undefined(table)}")
+    return {"runs": [table.run], **_build_plan(table, number, intervals[score], math.sqrt(2), difference)}
 
 
 def _build_plan(table: EvaluationTable, number: int, interval: Any, factor: float, difference: float) -> dict[str, Any]:

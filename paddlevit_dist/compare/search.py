@@ -282,6 +282,7 @@ def _run_trial(optuna: Any, study: Any, plan: SearchPlan, trial: Any) -> None:
     else:
         keep_table(folder)
         value = read_score(folder, plan.score)
+        require_table(folder)
         study.tell(trial.number, value)
         write_line(f"trial {trial.number}: {plan.score} {format_number(value, count_decimals([value]))}")
 
@@ -361,7 +362,8 @@ def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
     if not all(file.exists() for file in files):
         return None
     first, second = (read_table(str(file)) for file in files)
-    return TablePair.match(first, second).compute_intervals()[f"difference {first.about['score']}"]
+    pair = TablePair.match(first, second)
+    return pair.get_difference(pair.compute_intervals())
 
 
 def read_score(folder: str, score: str) -> float:
@@ -376,6 +378,19 @@ def read_score(folder: str, score: str) -> float:
             f"{folder} has no evaluation with {score}: set VALIDATE_FREQ so that the last epoch is evaluated"
         )
     return float(events[-1][score])
+
+
+def require_table(folder: str) -> None:
+    """Check that a run has left a table of samples.
+
+    Raises:
+        UserError: the metrics of a user's task write none.
+    """
+    if not Path(folder, _TABLE).exists():
+        raise UserError(
+            f"{folder} has no {_TABLE}, from which search compares runs: the metrics need to_sample_table of "
+            "PerSampleMetrics (docs/guides/extending.md)"
+        )
 
 
 def _complete(optuna: Any, study: Any) -> list[Any]:

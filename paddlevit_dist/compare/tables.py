@@ -6,27 +6,51 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ..checkpoint.array_files import read_npz
 from ..checkpoint.content import find_directory, read_about, read_about_file
 from ..checkpoint.finding import find_run_settings
+from ..plugins import find_missing
+from ..registry import find_package
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
+from ..runtime.printing import shorten
 from ..runtime.text_files import parse_json
 from ..tasks.sample_groups import GROUP, SampleGroups
+from ..tasks.score_kind import ScoreKind, find_score_kind
 from ..tasks.score_report import ScoreReport
-from .scores import SCORE_KINDS
 
 FILES = ("eval_scored_samples.npz", "scored_samples.npz")  # of an evaluation, of a training run's last evaluation
 RESULTS = "results "  # prefix for results of other programs, whose weights are not known
 _FORMAT = 1
+_INVALID = (AttributeError, LookupError, TypeError, ValueError)  # of content that has another form
 _ABOUT, _NAMES, _INDICES, _GROUPS = "about", "names", "indices", "groups"
 _NOT_COMPARED = ("start", "place", "machine")  # effects of settings that do not change scores
 _STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # these do change scores
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
+
+
+class TableArrays(dict[str, np.ndarray]):
+    """The arrays of a file by name.
+
+    Args:
+        arrays: the arrays.
+        file: the file, for messages.
+        kind: name of the kind of scores that reads them, for messages.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], file: Path, kind: str) -> None:
+        super().__init__(arrays)
+        self.file, self.kind = file, kind
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise UserError(
+            f"compare: {self.file} has no array {shorten(name)}, which scores of the kind {shorten(self.kind)} are "
+            f"computed from (it has {shorten(', '.join(self))}): evaluate the run again with the same metrics"
+        )
 
 
 class EvaluationTable(NamedTuple):
@@ -45,9 +69,21 @@ class EvaluationTable(NamedTuple):
     run: str
     about: dict[str, Any]
     names: list[str]
-    arrays: dict[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray]
     file: Path
     groups: SampleGroups | None = None
+
+    @property
+    def kind(self) -> ScoreKind:
+        """What computes scores from the arrays.
+
+        Raises:
+            UserError: none of this name is registered.
+        """
+        kind = find_score_kind(self.about["kind"])
+        if kind is None:
+            raise UserError(_explain_unregistered(self.file, self.about))
+        return kind
 
 
 def write_evaluated(intervals: Path, evaluation: Any, facts: dict[str, Any]) -> None:
@@ -188,7 +224,7 @@ def read_table(run: str) -> EvaluationTable:
         run: the folder, or a file in it.
 
     Raises:
-        UserError: if there is no table, or it is damaged.
+        UserError: there is no table, it is damaged, or its kind of scores is not registered.
     """
     return max((_read_file(run, file) for file in _list_files(run)), key=lambda table: table.about["time"])
 
@@ -216,12 +252,43 @@ def _read_file(run: str, file: Path) -> EvaluationTable:
         about["time"] = float(about["time"])
         about["more_is_better"] = bool(about["more_is_better"])
         about["classes"] = [str(name) for name in about["classes"]]
-        kind = SCORE_KINDS.get(about["kind"])
-        if kind is None or not kind.is_valid(arrays, len(names), len(about["classes"])):
-            raise ValueError
-    except (AttributeError, LookupError, TypeError, ValueError):
+    except _INVALID:
         raise UserError(f"compare: {file} is damaged or from another version; evaluate the run again") from None
-    return EvaluationTable(run, about, names, arrays, file, groups)
+    table = EvaluationTable(run, about, names, TableArrays(arrays, file, about["kind"]), file, groups)
+    _require_valid(table)
+    return table
+
+
+def _require_valid(table: EvaluationTable) -> None:
+    kind, scores = table.about["kind"], table.kind
+    try:
+        is_valid = scores.is_valid(table.arrays, len(table.names), len(table.about["classes"]))
+    except _INVALID:  # such as an array with fewer dimensions
+        is_valid = False
+    if is_valid:
+        return
+    if find_package("score_kind", kind) is not None:
+        raise UserError(
+            f"compare: {table.file} is damaged or from another version, or its metrics do not write what the kind "
+            f"{kind!r} has; evaluate the run again"
+        )
+    raise UserError(
+        f"compare: the arrays of {table.file} ({shorten(', '.join(table.arrays))}) are not valid for scores of the "
+        f"kind {kind!r}: evaluate the run again with the metrics that this kind belongs to"
+    )
+
+
+def _explain_unregistered(file: Path, about: dict[str, Any]) -> str:
+    imports = load_run_settings(file.parent).get("IMPORTS")
+    names = [str(name) for name in imports] if isinstance(imports, list) else []
+    missing, call = find_missing(names), f"register_score_kind({about['kind']!r}, ...)"
+    advice = f"call {call} in your module" if names else f"import the module that calls {call} with -import=MODULE"
+    if missing:
+        advice = f"add -import={','.join(missing)}, which has to call {call}"
+    return (
+        f"compare: the metrics of task {about['task']} have results of the kind {about['kind']!r} ({file}), and no "
+        f"ScoreKind of this name is registered: {advice} (docs/guides/extending.md)"
+    )
 
 
 def _list_files(run: str) -> list[Path]:
@@ -235,5 +302,6 @@ def _list_files(run: str) -> list[Path]:
         return files
     raise UserError(
         f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
-        f"to write one, run: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}"
+        f"to write one, run: paddlevit-dist evaluate -cfg={place / 'config.yaml'} -pretrained={run} -output={run}; "
+        "metrics of your own write it if they have to_sample_table (docs/guides/extending.md)"
     )

@@ -10,8 +10,9 @@ import numpy as np
 from ..distributed import all_gather, broadcast_object, is_main
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, concat_rank_tables, small_sample_warning
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import PerSampleMetrics, SampleTable, count_class_samples
+from ..tasks.metrics import PerSampleMetrics, SampleTable
 from ..tasks.sample_groups import SampleGroups
+from ..tasks.score_kind import count_class_samples
 
 
 class IntervalConfig(NamedTuple):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import plugins
-from ..register import register_dataset, register_model, register_task, register_transform
+from ..register import register_dataset, register_model, register_score_kind, register_task, register_transform
 from ..registry import REGISTRATIONS, list_names
 from ..runtime import printing, process_exit, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
@@ -409,6 +409,8 @@ def _register(entry: _RegisteredName) -> None:
         register_task(entry.name, registration.target, registration.tables, registration.keys or None)
     elif entry.kind == "transform":
         register_transform(entry.name, registration.target)
+    elif entry.kind == "score_kind":
+        register_score_kind(entry.name, registration.target)
     else:
         register = {"model": register_model, "dataset": register_dataset}[entry.kind]
         register(entry.name, registration.target, registration.keys or None)

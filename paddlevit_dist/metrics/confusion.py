@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..intervals import confusion_scores
+from ..intervals.resampling import Recompute
 from ..runtime.printing import shorten
 from ..tasks.metrics import PerSampleMetrics, SampleTable
+from ..tasks.score_kind import Arrays, ScoreKind, join_arrays
 from .counts import reduce_confusions
 
 CONFUSION = "confusion"  # of a state: int64 (classes, classes), rows are true classes, columns predicted ones
@@ -90,3 +92,24 @@ class ConfusionMetrics(PerSampleMetrics):
         names = [name for name in self.class_names if np.isnan(values.get(f"IoU {name}", np.nan))]
         text = f"{len(names)} of {len(self.class_names)} classes neither labeled nor predicted"
         return f" ({text}: {shorten(', '.join(names), _LONGEST_LIST)})" if names else ""
+
+
+class ConfusionScores(ScoreKind):
+    """Scores of tables that ``ConfusionMetrics`` writes."""
+
+    class_score = "IoU {}"
+
+    def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
+        """Return ``intervals.confusion_scores`` of the samples."""
+        boundaries = join_arrays(parts, "boundaries") if all("boundaries" in part for part in parts) else None
+        statistics, losses = join_arrays(parts, "statistics"), join_arrays(parts, "losses")
+        return confusion_scores(statistics, classes, losses, boundaries)
+
+    def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
+        """Return whether there are counts of each sample and class."""
+        tables = [arrays[name] for name in ("statistics", "boundaries") if name in arrays or name == "statistics"]
+        return all(table.shape == (samples, 3, classes) for table in tables) and arrays["losses"].shape == (samples,)
+
+    def truth(self, arrays: Arrays) -> np.ndarray:
+        """Return the number of labeled elements of each sample and class."""
+        return arrays["statistics"][:, 1]

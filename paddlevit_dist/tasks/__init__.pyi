@@ -27,6 +27,7 @@ from .protocols import (
     SampleDescription,
 )
 from .sample_checks import BadSample, require_finite, require_label, require_labels
+from .score_kind import ScoreKind, join_arrays
 from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
 from .task import Task
 
@@ -69,11 +70,13 @@ __all__ = [
     "SampleChecking",
     "SampleDescription",
     "SampleTable",
+    "ScoreKind",
     "StepPosition",
     "Task",
     "TaskTraits",
     "TransformedDataset",
     "dataset_class",
+    "join_arrays",
     "require_finite",
     "require_label",
     "require_labels",

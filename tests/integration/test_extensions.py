@@ -31,7 +31,7 @@ def test_without_all_other_subjects_one_classifies(tmp_path):
 
 
 def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
-    ended = in_a_copy_without("compare", tmp_path, "from ..compare import scores\n")
+    ended = in_a_copy_without("compare", tmp_path, "from ..compare import tables\n")
     assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
 
 

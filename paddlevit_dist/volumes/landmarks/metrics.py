@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import quotient, weighted_sums
+from ...intervals import ProportionRecompute, quotient, weighted_sums
 from ...tasks.metrics import PerSampleMetrics, SampleTable
+from ...tasks.score_kind import Arrays, ScoreKind, join_arrays
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
@@ -100,6 +101,37 @@ class LandmarkMetrics(PerSampleMetrics):
         rates = " ".join(f"{radius:g} mm {values[rate_name(radius)]:.2f}" for radius in RADII_MM)
         interval = self.format_interval("mre_mm", 3)
         return f"mre {values['mre_mm']:.4f} mm{interval} sd {values['sd_mm']:.4f} mm sdr {rates}"
+
+
+class LandmarkScores(ScoreKind):
+    """Scores of tables that ``LandmarkMetrics`` writes; the classes are landmarks."""
+
+    class_score = "{} mre_mm"
+
+    def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> ProportionRecompute:
+        """Return ``LandmarkMetrics.bootstrap_values`` of the volumes."""
+        metrics, sums = LandmarkMetrics(classes), join_arrays(parts, "sums")
+        return ProportionRecompute(
+            lambda weights: metrics.bootstrap_values([sums], weights), metrics.proportions([sums])
+        )
+
+    def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
+        """Return whether there are sums of each volume and landmark."""
+        return arrays["sums"].shape == (samples, classes, _SUMS + len(RADII_MM))
+
+    def truth(self, arrays: Arrays) -> np.ndarray:
+        """Return which landmarks each volume has."""
+        return arrays["sums"][..., 0]
+
+    def hits(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return which landmarks are found within each radius."""
+        sums, rates = arrays["sums"], {}
+        for place, radius in enumerate(RADII_MM, _SUMS):
+            hits = sums[..., place] > 0  # (volumes, landmarks)
+            rates[rate_name(radius)] = hits[sums[..., 0] > 0]
+            for name, landmark_hits, is_annotated in zip(classes, hits.T, sums[..., 0].T > 0):
+                rates[f"{name} {rate_name(radius)}"] = landmark_hits[is_annotated]
+        return rates
 
 
 def rate_name(radius: float) -> str:

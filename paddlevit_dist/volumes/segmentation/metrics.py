@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from ...intervals import nanmean, quotient, weighted_sums
+from ...intervals.resampling import Recompute
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...tasks.metrics import PerSampleMetrics, SampleTable
+from ...tasks.score_kind import Arrays, ScoreKind, join_arrays
 from ..geometry import step_lengths
 from .dataset import IGNORED
 
@@ -23,7 +25,6 @@ _MEANS = {  # of a class: name -> sum and divisor
 }
 _DISTANCES = ("assd_mm", "hd95_mm")
 _RIGHT_ANGLE = 1e-5  # cosine: last digits differ between formats
-KIND = "volume classes"  # of the table for comparisons
 
 
 class VolumeMetrics(PerSampleMetrics):
@@ -128,7 +129,7 @@ class VolumeMetrics(PerSampleMetrics):
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the sums of each volume for comparisons of runs."""
-        return SampleTable(KIND, self.names, {"sums": table[0]})
+        return SampleTable("volume classes", self.names, {"sums": table[0]})
 
     def columns(self, table: Sequence[np.ndarray]) -> dict[str, Sequence[Any]]:
         """Return Dice and distances of each volume; for a single volume the three kinds of Dice are equal."""
@@ -145,6 +146,26 @@ class VolumeMetrics(PerSampleMetrics):
         absent = [name for name in self.names if f"Dice {name}" not in values]
         text += f"; volumes where a class is only labeled or only predicted: {missed}" if missed else ""
         return text + (f"; neither labeled nor predicted: {', '.join(absent)}" if absent else "")
+
+
+class VolumeScores(ScoreKind):
+    """Scores of tables that ``VolumeMetrics`` writes; classes are without the background."""
+
+    class_score = "Dice {}"
+
+    def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
+        """Return ``VolumeMetrics.bootstrap_values`` of the volumes, without distances if none has any."""
+        sums = join_arrays(parts, "sums")
+        metrics = VolumeMetrics(["background", *classes], bool(sums[..., COLUMNS.index("close")].any()))
+        return lambda weights: metrics.bootstrap_values([sums], weights)
+
+    def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
+        """Return whether there are sums of each volume and class."""
+        return arrays["sums"].shape == (samples, classes, len(COLUMNS))
+
+    def truth(self, arrays: Arrays) -> np.ndarray:
+        """Return the number of labeled voxels of each volume and class."""
+        return arrays["sums"][..., COLUMNS.index("true")]
 
 
 def surface_distances(true: np.ndarray, predicted: np.ndarray, spacing: np.ndarray) -> tuple[float, float]:

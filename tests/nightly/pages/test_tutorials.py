@@ -219,12 +219,22 @@ def test_two_runs_are_compared_and_the_page_shows_what_they_print(scoring):
 def test_custom_code_trains_and_evaluates(tmp_path):
     page = "docs/guides/extending.md"
     names = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
-    assert {"counting.py", "counting.yaml", "focal.py", "worst_class.py", "alarm.py", "shadows.py"} <= names
+    assert {
+        "counting.py",
+        "counting.yaml",
+        "focal.py",
+        "worst_class.py",
+        "paired.py",
+        "alarm.py",
+        "shadows.py",
+    } <= names
     printed = Session(tmp_path, page).run(page)
     errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
     assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
     assert "output/focal/checkpoints" in printed[2]
     assert re.search(r"^top-1 .* worst class [\d.]+ \(last and best, epoch 1\)$", printed[3], re.MULTILINE)
+    assert re.search(r"^output/two  [\d.]+ \[", printed[6], re.MULTILINE) and "fixed " in printed[6]
+    assert "100 samples give +-" in printed[7]
 
 
 def test_every_file_that_a_tutorial_runs_is_on_its_page():

@@ -10,7 +10,7 @@ import pytest
 from support.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
-from paddlevit_dist.compare import pairs, tables
+from paddlevit_dist.compare import tables
 from paddlevit_dist.compare.pairs import TablePair, compare_tables, find_warnings
 from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
@@ -105,7 +105,7 @@ def make_table(
     folder.mkdir()
     tables.write_evaluated(folder / "intervals.json", evaluation, {"epoch": 1})
     table = tables.read_table(str(folder))
-    values = pairs.SCORE_KINDS[table.about["kind"]].recompute([table.arrays], table.about["classes"])
+    values = table.kind.recompute([table.arrays], table.about["classes"])
     again = {name: column[0] for name, column in values(np.ones((1, len(order)))).items()}
     assert {name: again[name] for name in intervals} == pytest.approx({n: i.value for n, i in intervals.items()})
     return table

@@ -17,7 +17,7 @@ from paddlevit_dist.intervals import (
     weighted_sums,
     wilson,
 )
-from paddlevit_dist.tasks.metrics import count_class_samples
+from paddlevit_dist.tasks.score_kind import count_class_samples
 
 
 @pytest.mark.parametrize("draw, truths", [(drawn_labels, OF_LABELS), (drawn_confusions, {"mIoU": 0.8 / 1.2})])

@@ -11,7 +11,6 @@ from support.coco_writer import annotation, write_coco
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.commands import evaluate_detections
-from paddlevit_dist.compare.scores import SCORE_KINDS
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
@@ -20,6 +19,7 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.task import make_task
 
 MANY = 300
@@ -70,7 +70,7 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
         "AP: COCO's rules, 300 detections for each image and category, areas in pixels of the image files"
     ]
     kept = read_table(str(tmp_path / "of_300"))
-    again = SCORE_KINDS[kept.about["kind"]].recompute([kept.arrays], kept.about["classes"])(np.ones((1, 2)))
+    again = find_score_kind(kept.about["kind"]).recompute([kept.arrays], kept.about["classes"])(np.ones((1, 2)))
     assert again["AR_300"][0] == pytest.approx(expected[8]) and again["AP"][0] == pytest.approx(expected[0])
 
     evaluate_detections.run(words)
@@ -94,7 +94,7 @@ def test_a_file_scores_with_300_detections_as_pycocotools_says_and_the_lines_say
     with pytest.raises(
         UserError, match="with 100 and 300 detections per image and category cannot be compared: evaluate all with one"
     ):
-        SCORE_KINDS["boxes"].recompute([kept.arrays, other.arrays], kept.about["classes"])
+        find_score_kind("boxes").recompute([kept.arrays, other.arrays], kept.about["classes"])
 
 
 def test_a_run_scores_with_300_detections_as_pycocotools_says_and_its_line_says_so(crowded):

@@ -7,7 +7,6 @@ from support.golden import description
 from support.instance_scenes import scene
 from support.panoptic_scenes import NAMES, THINGS, draw_scene
 
-from paddlevit_dist.compare.scores import SCORE_KINDS
 from paddlevit_dist.points.instances.metrics import InstancePrediction
 from paddlevit_dist.points.instances.panoptic import (
     InstanceAndPanopticMetrics,
@@ -15,6 +14,7 @@ from paddlevit_dist.points.instances.panoptic import (
     combine_segments,
     count_segments,
 )
+from paddlevit_dist.tasks.score_kind import find_score_kind
 
 CASES = description("panoptic_quality")["cases"]
 IS_THING = np.isin(np.arange(len(NAMES)), THINGS)
@@ -132,7 +132,7 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
     assert [len(columns[name]) for name in ("PQ", "AP", "instances")] == [4, 4, 4]
     assert "PQ 0." in metrics.summary(metrics.compute(metrics.state))
     saved = metrics.to_sample_table(table)
-    kind = SCORE_KINDS["instances"]
+    kind = find_score_kind("instances")
     assert kind.is_valid(saved.arrays, 4, len(NAMES))
     assert not kind.is_valid({**saved.arrays, "segment_ious": table[4][:3]}, 4, len(NAMES))
     recomputed = kind.recompute([saved.arrays], NAMES)(weights)

@@ -7,9 +7,9 @@ import paddle
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.compare.scores import SCORE_KINDS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.samples import AugmentationConfig, CropMap, cut_labels
@@ -292,7 +292,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
     assert task.export_parts().about["classes"] == dataset.class_names
     kept = metrics.to_sample_table(metrics.per_sample())
-    kind = SCORE_KINDS[kept.kind]
+    kind = find_score_kind(kept.kind)
     assert kind.is_valid(kept.arrays, 2, 4)
     again = kind.recompute([kept.arrays], kept.classes)(np.ones((1, 2)))
     assert {name: own[0] for name, own in again.items() if np.isfinite(own[0])} == pytest.approx(

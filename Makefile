@@ -5,7 +5,7 @@
 # make test-gpu-wheel    unit and integration tests on Paddle 2.6.2 make coverage       lines that these two run
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
-# make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes
+# make bench-gpu  images/s and memory on GPUs                  make accept-gpu  what has to work on GPUs, by numbers
 # make dist       source archive and wheel of this commit, in dist/, checked as a registry would
 # make pairs      what must hold for pairs of settings, 10 minutes; PAIRS_FLAGS="-task=detection -minutes=30"
 # make mutants    30 single changes that a test should notice; MUTANTS_FLAGS="-seed=7 engine launch"

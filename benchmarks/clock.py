@@ -31,6 +31,17 @@ def peak_bytes() -> int | None:
     return int((framework.device.cuda if framework.__name__ == "paddle" else framework.cuda).max_memory_allocated())
 
 
+def memory_bytes() -> dict[str, int]:
+    """``memory_bytes`` of this process's GPU, and the most that the framework has ``reserved_bytes`` of it; none on a
+    CPU."""
+    framework = _on_gpu()
+    if framework is None:
+        return {}
+    cuda = framework.device.cuda if framework.__name__ == "paddle" else framework.cuda
+    total = cuda.get_device_properties(None if framework.__name__ == "paddle" else cuda.current_device()).total_memory
+    return {"memory_bytes": int(total), "reserved_bytes": int(cuda.max_memory_reserved())}
+
+
 def device_facts() -> dict[str, Any]:
     """``device``: its name, "CPU" where this process computes on one; ``framework`` with its version, ``cuda``'s."""
     framework = _on_gpu()

@@ -11,7 +11,8 @@ For each number of GPUs and each precision these contenders take turns, of so ma
 - recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
   images of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
 - trainer, compiled: the same with TO_STATIC, in float32 on GPUs
-- timm: timm's model in a plain loop of torch, on one batch that is on the device, by PYTHON, which has both
+- timm: timm's model in a plain loop of torch, eager, on one batch that is on the device, by PYTHON, which has both
+- timm, compiled: the same by torch.compile, on GPUs
 
 plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
 end are those of a recipe, for all but timm. Plain computes in half precision what our trainer does
@@ -22,7 +23,9 @@ On a CPU there is float32 alone. After its rounds each Paddle contender makes on
 long its GPU is busy in an update, and how often the training thread waits for it, and other threads do.
 
 Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in
-("Default"). One that fails is named with its last line; the others go on, and the exit code is 1.
+("Default"). Where one more would fill the memory, each starts, makes all its turns and ends before the next one, which
+a line says: a full GPU is slow for everybody. One that fails is named with its last line; the others go on, and the
+exit code is 1.
 """
 
 import argparse
@@ -33,14 +36,14 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Listener, wait
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import rounds
-from gpu_throughput_worker import COMPILED, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
+from gpu_throughput_worker import COMPILED, COMPILED_TIMM, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
 from rounds import ROOT, Spread
 from smallest import sized
 from throughput import free_port, group_environment
@@ -51,9 +54,16 @@ from paddlevit_dist.launch.devices import count_gpus, cpu_cores, default_workers
 WORKER = str(Path(__file__).with_name("gpu_throughput_worker.py"))
 READY_SECONDS, TURN_SECONDS = 180, 300
 # Numerator, denominator and goal of what the RESULT line names; of memory the goal is the most.
-SPEEDS = (*((TRAINER, PLAIN, 0.98), (TRAINER, TIMM, 1.0), (RECIPE, TRAINER, 0.95), (TRAINER, COMPILED, None)),)
+SPEEDS: tuple[tuple[str, str, float | None], ...] = (
+    (TRAINER, PLAIN, 0.98),
+    (TRAINER, TIMM, 1.0),
+    (TRAINER, COMPILED_TIMM, None),
+    (RECIPE, TRAINER, 0.95),
+    (TRAINER, COMPILED, None),
+)
 MEMORY = ((TRAINER, PLAIN, 1.05), (TRAINER, TIMM, 1.0))
 SCALING_GOAL = 1.95  # of two GPUs over one
+FULL = 0.85  # share of a GPU's memory; the rest is for what its processes hold beside their tensors
 
 
 class Failed(Exception):
@@ -70,6 +80,7 @@ class Contender:
 
     def __init__(self, commands: list[tuple[list[str], dict[str, str]]], address: str, processes: int) -> None:
         self.peak_bytes: int | None = None
+        self.memory = {"memory_bytes": math.inf, "reserved_bytes": 0}  # of a GPU, and what is kept of it
         self.facts: dict[str, Any] = {}
         self._processes = processes
         self._listener = Listener(address)
@@ -100,6 +111,8 @@ class Contender:
         answers = [self._answer(rank) for rank in self._ranks]
         peaks = [answer["peak_bytes"] for answer in answers]
         self.peak_bytes = None if None in peaks else max(peaks)
+        for name in self.memory:
+            self.memory[name] = max(answer.get(name, self.memory[name]) for answer in answers)
         return max(answer["seconds"] for answer in answers) / updates
 
     def profile(self, updates: int) -> dict[str, float]:
@@ -149,7 +162,7 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
     told.update(processes=processes, tf32=options.tf32 == "on")
     told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
     words = [WORKER, kind, address, precision, json.dumps(told)]
-    if kind != TIMM:
+    if kind not in (TIMM, COMPILED_TIMM):
         environment = rounds.tuned_environment(processes, hides_gpus=False)
         return Contender([([sys.executable, "-W", "ignore", *words], environment)], address, processes)
     environment = rounds.clean_environment(hides_gpus=False)
@@ -158,13 +171,20 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
     return Contender([([options.peer_python, *words], group) for group in groups], address, processes)
 
 
-@contextlib.contextmanager
-def started(options: argparse.Namespace, precision: str, processes: int) -> Iterator[dict[str, Contender]]:
+def get_kinds(options: argparse.Namespace, precision: str) -> list[str]:
+    """The contenders of a precision."""
     kinds = [PLAIN, TRAINER, RECIPE]
     if options.peer_python and not precision.startswith("O2"):
-        kinds.append(TIMM)
+        kinds += [TIMM, *([COMPILED_TIMM] if count_gpus() else [])]
     if count_gpus() and options.classifies and precision == "float32":
         kinds.append(COMPILED)
+    return kinds
+
+
+@contextlib.contextmanager
+def started(
+    kinds: Sequence[str], options: argparse.Namespace, precision: str, processes: int
+) -> Iterator[dict[str, Contender]]:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark_"))
         running = {}
@@ -176,37 +196,66 @@ def started(options: argparse.Namespace, precision: str, processes: int) -> Iter
 
 def measure(options: argparse.Namespace, precision: str, processes: int) -> tuple[dict[str, Cell], dict[str, dict]]:
     """What every contender has done in one column, and what each says about itself."""
+    kinds = get_kinds(options, precision)
+    with started(kinds, options, precision, processes) as running:
+        problems = warm_up(running, options.updates)
+        if problems is not None:
+            return compete(running, problems, options)
+    print("  all at once would fill the memory of a GPU: one contender after the other", flush=True)
+    cells: dict[str, Cell] = {}
+    facts: dict[str, dict] = {}
+    for kind in kinds:
+        with started([kind], options, precision, processes) as running:
+            cell, fact = compete(running, warm_up(running, options.updates) or {}, options)
+        cells, facts = {**cells, **cell}, {**facts, **fact}
+    return cells, facts
+
+
+def warm_up(running: Mapping[str, Contender], updates: int) -> dict[str, str] | None:
+    """Let each make a turn that is not counted, and return what has failed; None: one more would fill a GPU."""
     problems: dict[str, str] = {}
+    reserved, total = [0.0], math.inf
+    for kind, contender in running.items():
+        try:
+            contender.wait_until_ready()
+            if sum(reserved) + max(reserved) > FULL * total:
+                return None
+            contender(updates)
+            reserved.append(contender.memory["reserved_bytes"])
+            total = contender.memory["memory_bytes"]
+        except Failed as failure:
+            problems[kind] = str(failure)
+    return problems
 
-    with started(options, precision, processes) as running:
 
-        def turn(kind: str) -> float:
+def compete(
+    running: Mapping[str, Contender], problems: dict[str, str], options: argparse.Namespace
+) -> tuple[dict[str, Cell], dict[str, dict]]:
+    """Measure contenders that have made their first turn, in turns."""
+
+    def turn(kind: str) -> float:
+        try:
+            if kind not in problems:
+                return running[kind](options.updates)
+        except Failed as failure:
+            problems[kind] = str(failure)
+        return math.nan
+
+    turns = {kind: functools.partial(turn, kind) for kind in running}
+    seconds = rounds.interleave(turns, options.rounds, warm_up=0)
+    cells = {}
+    for kind, contender in running.items():
+        profile: dict[str, float] = {}
+        if kind not in (TIMM, COMPILED_TIMM, *problems) and contender.peak_bytes is not None:
             try:
-                if kind not in problems:
-                    return running[kind](options.updates)
-            except Failed as failure:
-                problems[kind] = str(failure)
-            return math.nan
-
-        for kind, contender in running.items():
-            try:
-                contender.wait_until_ready()
-            except Failed as failure:
-                problems[kind] = str(failure)
-        seconds = rounds.interleave({kind: functools.partial(turn, kind) for kind in running}, options.rounds)
-        cells = {}
-        for kind, contender in running.items():
-            profile: dict[str, float] = {}
-            if kind != TIMM and kind not in problems and contender.peak_bytes is not None:
-                try:
-                    profile = contender.profile(options.updates)
-                except Failed as failure:  # its speed is measured, the profiler may not work here
-                    print(f"  {kind} is not profiled: {failure}")
-            is_bad = kind in problems
-            cells[kind] = (
-                Cell([], None, problems[kind]) if is_bad else Cell(seconds[kind], contender.peak_bytes, "", profile)
-            )
-        return cells, {kind: contender.facts for kind, contender in running.items() if contender.facts}
+                profile = contender.profile(options.updates)
+            except Failed as failure:  # its speed is measured, the profiler may not work here
+                print(f"  {kind} is not profiled: {failure}")
+        is_bad = kind in problems
+        cells[kind] = (
+            Cell([], None, problems[kind]) if is_bad else Cell(seconds[kind], contender.peak_bytes, "", profile)
+        )
+    return cells, {kind: contender.facts for kind, contender in running.items() if contender.facts}
 
 
 def get_ratios(cells: Mapping[str, Cell]) -> dict[str, tuple[Spread, float | None]]:
@@ -287,7 +336,7 @@ def main(arguments: list[str] | None = None) -> int:
     gpus = count_gpus()
     precisions = options.precisions
     if not options.peer_python:
-        print("left out, as there is no --peer-python: timm")
+        print("left out, as there is no --peer-python: timm, eager and compiled")
     if not gpus:
         left_out = [name for name in precisions if name != "float32"]
         precisions = [name for name in precisions if name == "float32"]

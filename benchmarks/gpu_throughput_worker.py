@@ -19,7 +19,7 @@ from typing import Any
 import clock
 
 PLAIN, TRAINER, RECIPE, TIMM = "plain", "trainer", "recipe", "timm"
-COMPILED = "trainer, compiled"
+COMPILED, COMPILED_TIMM = "trainer, compiled", "timm, compiled"
 # Level and type of each way to compute; a way without a type is float32.
 PRECISIONS = {
     "float32": ("", ""),
@@ -59,7 +59,8 @@ class Turns:
             if self._profile is not None:
                 self._parent.send(self._profile.end())
             elif self._started:
-                self._parent.send({"seconds": clock.now() - self._started, "peak_bytes": clock.peak_bytes()})
+                seconds = clock.now() - self._started
+                self._parent.send({"seconds": seconds, "peak_bytes": clock.peak_bytes(), **clock.memory_bytes()})
             try:
                 asked = self._parent.recv()
             except EOFError:
@@ -235,8 +236,12 @@ def noise(shape: Any, classes: int, seed: int) -> Any:
 # ---- torch -----------------------------------------------------------------------------------------------------
 
 
-def timm_loop(address: str, precision: str, options: dict[str, Any]) -> None:
-    """timm's model in a plain loop, eager: autocast, a scaler for float16, fused AdamW, DistributedDataParallel."""
+def timm_loop(address: str, precision: str, options: dict[str, Any], is_compiled: bool) -> None:
+    """timm's model in a plain loop: autocast, a scaler for float16, fused AdamW, DistributedDataParallel.
+
+    Args:
+        is_compiled: the model by ``torch.compile``; otherwise eager.
+    """
     import timm
     import torch
 
@@ -253,6 +258,8 @@ def timm_loop(address: str, precision: str, options: dict[str, Any]) -> None:
     if processes > 1:
         torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
         model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank] if on_gpu else None)
+    if is_compiled:
+        model = torch.compile(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=True)
     dtype = PRECISIONS[precision][1]
     scaler = torch.amp.GradScaler(device.type, enabled=dtype == "float16")
@@ -271,8 +278,8 @@ def timm_loop(address: str, precision: str, options: dict[str, Any]) -> None:
 
 def main(kind: str, address: str, precision: str, given: str) -> None:
     options = json.loads(given)
-    if kind == TIMM:
-        timm_loop(address, precision, options)
+    if kind in (TIMM, COMPILED_TIMM):
+        timm_loop(address, precision, options, kind == COMPILED_TIMM)
         return
     from paddlevit_dist.launch import launch_workers, plan_processes
 

@@ -1,5 +1,6 @@
 """Benchmarks read the clock when the device is done, name the device, and stop where they would measure another one."""
 
+import contextlib
 import json
 import sys
 import time
@@ -68,6 +69,65 @@ def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsy
     assert "trainer/timm 0.72 [0.48, 0.95], goal >= 1.0: missed" in said
     assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
     assert [program.get_counts(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+class Holds:
+    """In place of a contender whose process keeps so many bytes of a GPU of 80."""
+
+    def __init__(self, reserved: int, fails: bool = False) -> None:
+        self.memory = {"memory_bytes": 80, "reserved_bytes": reserved}
+        self.facts, self.fails, self.peak_bytes = {"rank": 0}, fails, None
+
+    def wait_until_ready(self) -> None:
+        """It is."""
+
+    def __call__(self, updates: int) -> float:
+        import gpu_throughput as program
+
+        if self.fails:
+            raise program.Failed("no kernel")
+        return 1.0 / self.memory["reserved_bytes"]
+
+
+def test_contenders_that_would_fill_a_gpu_are_measured_one_after_the_other(monkeypatch, capsys):
+    import gpu_throughput as program
+
+    held = {"plain": 20, "trainer": 30, "recipe": 30, "timm": 10}
+    open_now: list[Holds] = []
+    seen: list[tuple[str, ...]] = []
+
+    @contextlib.contextmanager
+    def started(kinds: Any, *_: Any) -> Any:
+        assert not open_now
+        seen.append(tuple(kinds))
+        running = {kind: Holds(held[kind], kind == "timm") for kind in kinds}
+        open_now.extend(running.values())
+        yield running
+        open_now.clear()
+
+    monkeypatch.setattr(program, "started", started)
+    monkeypatch.setattr(program, "get_kinds", lambda *_: list(held))
+    options = SimpleNamespace(updates=2, rounds=3)
+    cells, facts = program.measure(options, "float32", 1)
+    assert seen == [tuple(held), *((kind,) for kind in held)]
+    assert "one contender after the other" in capsys.readouterr().out
+    assert [cells[kind].seconds for kind in ("plain", "recipe")] == [[1 / 20] * 3, [1 / 30] * 3]
+    assert cells["timm"].problem == "no kernel" and set(facts) == set(held)
+    seen.clear()
+    held.update(recipe=10, trainer=16)  # 20 + 16 + 10 and 20 more are not above 0.85 of 80
+    cells, _ = program.measure(options, "float32", 1)
+    assert seen == [tuple(held)] and cells["trainer"].seconds == [1 / 16] * 3
+
+
+def test_ratios_are_to_the_eager_and_to_the_compiled_peer():
+    import gpu_throughput as program
+
+    times = {"trainer": 2.0, "timm": 2.2, "timm, compiled": 1.0}
+    found = program.get_ratios({kind: program.Cell([seconds], None) for kind, seconds in times.items()})
+    assert {what: spread.median for what, (spread, _) in found.items()} == {
+        "trainer/timm": pytest.approx(1.1),
+        "trainer/timm, compiled": pytest.approx(0.5),
+    }
 
 
 def test_a_gpu_is_busy_while_one_of_its_streams_is_and_calls_that_wait_are_counted():
@@ -224,6 +284,9 @@ def framework(name: str, waits: list[str], **others: Any) -> Any:
     cuda = SimpleNamespace(
         synchronize=lambda: waits.append(name),
         max_memory_allocated=lambda: 5,
+        max_memory_reserved=lambda: 6,
+        current_device=lambda: 0,
+        get_device_properties=lambda device: SimpleNamespace(total_memory=80),
         get_device_name=lambda: f"GPU of {name}",
         is_available=lambda: True,
     )
@@ -235,17 +298,18 @@ def test_the_clock_waits_for_the_gpu_of_the_framework_that_is_loaded(monkeypatch
 
     waits: list[str] = []
     clock.now()
-    assert clock.peak_bytes() is None and clock.device_facts()["device"] == "CPU"
+    assert clock.peak_bytes() is None and clock.device_facts()["device"] == "CPU" and clock.memory_bytes() == {}
     theirs = framework("torch", waits)
     ours = framework("paddle", waits, is_compiled_with_cuda=lambda: True, get_device=lambda: "gpu:0")
     ours.device, ours.version.cuda = SimpleNamespace(cuda=ours.cuda), lambda: "11.8"
     monkeypatch.setitem(sys.modules, "torch", theirs)
     monkeypatch.setitem(sys.modules, "paddle", ours)
     clock.now()
-    assert clock.peak_bytes() == 5
+    assert clock.peak_bytes() == 5 and clock.memory_bytes() == {"memory_bytes": 80, "reserved_bytes": 6}
     assert clock.device_facts() == {"device": "GPU of paddle", "framework": "paddle 9", "cuda": "11.8"}
     monkeypatch.delitem(sys.modules, "paddle")
     clock.now()
+    assert clock.memory_bytes() == {"memory_bytes": 80, "reserved_bytes": 6}
     assert clock.device_facts() == {"device": "GPU of torch", "framework": "torch 9", "cuda": "12"}
     assert waits == ["paddle", "torch"]
 
@@ -281,10 +345,77 @@ def test_a_row_reaches_its_goal_where_an_update_is_known_one_update_late(row):
     words = [sys.executable, str(ROOT / "tests" / "acceptance_gpu.py"), "--on_cpu", "--queued", row]
     ended = run_command(words)
     assert ended.code == 0 and " reached " in ended.out.splitlines()[-1], ended.out + ended.err
-    if row.startswith("zoo"):  # the sixth was begun and is not known
-        assert [line.split()[3] for line in ended.out.splitlines() if line.startswith("epoch 1 update ")] == [
-            f"{update}/{total}" for update in range(1, 6) for total in {"zoo resnet": [718]}.get(row, [32])
-        ]
+    if row.startswith("zoo"):  # the next one was begun and is not known
+        shown = [line.split()[3] for line in ended.out.splitlines() if line.startswith("epoch 1 update ")]
+        total = 718 if row == "zoo resnet" else 32
+        assert shown == [f"{update}/{total}" for update in range(1, 31)] * 3
+        for dtype in ("float32", "float16", "bfloat16"):  # a CPU computes all three in float32
+            assert f"the first update in {dtype} is off by 0.0e+00 of the CPU's loss" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([1.9, 20.0, 300.0, 900.0, 3515.0], "the loss grows from 1.9 to 3515"),
+        ([4.2e36] * 6, "the first loss is 4.2e\\+36"),
+        ([0.9, 0.4, -0.1, -3.0, -20.0, -98.0], "a loss of -98 is below zero"),
+        ([2.0, 1.0, float("nan")], "losses"),
+        ([2.0, 1.9, 2.1, 1.95, 1.9, 1.92], "the loss stays: its last 2 are 0.95 of its first, 2"),
+    ],
+)
+def test_losses_that_no_training_has_fail_a_row(losses, said):
+    from support.gpu_networks import require_falling
+
+    require_falling([2.0, 2.5, 1.9, 2.1, 1.8, 1.7])
+    with pytest.raises(AssertionError, match=f"^{said}"):
+        require_falling(losses)
+
+
+def test_first_updates_are_compared_with_those_of_a_cpu():
+    from support.gpu_networks import require_equal
+
+    cpu = [{"class": 1.5, "box": 0.5, "loss": 2.0, "gradient_norm": 10.0}, {"loss": 1.0, "gradient_norm": 9.0}]
+
+    def other(update: int, **values: float) -> list[dict[str, float]]:
+        return [{**one, **values} if number == update else one for number, one in enumerate(cpu, 1)]
+
+    assert require_equal(cpu, other(1, box=0.5001), "float32") == pytest.approx(5e-5)
+    require_equal(cpu, other(2, loss=1.01, gradient_norm=1.0), "float32")
+    for wrong, said in (
+        (other(1, box=0.501, **{"class": 1.499}), "update 1: box of float32 0.501, of the CPU 0.5: off by 5.0e-04"),
+        (other(1, gradient_norm=10.1), "update 1: gradient norm 10.1, of the CPU 10: off by 1.0e-02"),
+        (other(2, loss=1.03), "update 2: loss 1.03, of the CPU 1: off by 3.0e-02"),
+    ):
+        with pytest.raises(AssertionError, match=said):
+            require_equal(cpu, wrong, "float32")
+    skipped = [{"loss": 2.09}, {"loss": 2.09}]  # as where a loss scale is too high at first
+    assert require_equal(cpu, skipped, "float16") == pytest.approx(0.045)
+    require_equal(cpu, [{"loss": 2.3}], "bfloat16")
+    for dtype in ("float16", "bfloat16"):
+        with pytest.raises(AssertionError, match=f"loss of {dtype} 2.5, of the CPU 2: off by 2.5e-01 of the loss"):
+            require_equal(cpu, [{"loss": 2.5}], dtype)
+
+
+def test_a_network_starts_from_the_weights_of_another_process_and_drops_the_same(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from support.gpu_networks import train_network as train; "
+        "import json; place = Path(sys.argv[1]); "
+        "print(json.dumps(train('detr_small', True, place / sys.argv[2], 2, place / 'first.npz')))"
+    )
+    places = f"{ROOT}:{ROOT / 'tests'}"
+    found = []
+    for name in ("cpu", "other", "changed"):
+        if name == "changed":
+            with np.load(tmp_path / "first.npz") as arrays:
+                np.savez(tmp_path / "first.npz", **{key: 1.01 * arrays[key] for key in arrays.files})
+        ended = run_command([sys.executable, "-c", code, str(tmp_path), name], is_copy=False, PYTHONPATH=places)
+        assert ended.code == 0, ended.out + ended.err
+        found.append(json.loads(ended.out.splitlines()[-1]))
+    assert found[0] == found[1] and len(found[0]) == 2
+    with pytest.raises(AssertionError, match="^update 1: "):
+        from support.gpu_networks import require_equal
+
+        require_equal(found[0], found[2], "float32")
 
 
 def test_losses_after_a_kill_are_compared_bit_for_bit():

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+HIGHEST, EXPLODED = 1e4, 5.0  # units of a loss, and times its first
+# What the record of an update has beside its losses; "direction" is minus a cosine.
+NO_LOSSES = {"kind", "time", "epoch", "update", "learning_rate", "gradient_norm", "skipped_updates", "direction"}
+NO_LOSSES |= {"samples_per_second", "data_wait_fraction", "memory_mib", "accuracy", "iou", "top-1"}
 QUEUED = Path(__file__).with_name("queued_steps.py")
 
 
@@ -46,16 +50,28 @@ def events(output: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def losses(output: Path) -> dict[int, float]:
-    """That of each update. Raises AssertionError: one is not finite."""
+    """That of each update. Raises AssertionError: they are implausible."""
     found = {event["update"]: loss_in(event) for event in events(output, "training")}
-    assert found and all(map(math.isfinite, found.values())), f"losses {found}"
+    require_plausible([*found.values()])
     return found
 
 
+def require_plausible(found: Sequence[float]) -> None:
+    """Raise AssertionError unless losses are finite, not negative, and none is absurd or far above the first.
+
+    No loss of these trainings can be negative; untrained networks lose as much as guessing does, a few units a term.
+    """
+    assert found and all(map(math.isfinite, found)), f"losses {found}"
+    assert min(found) >= 0, f"a loss of {min(found):.4g} is below zero"
+    assert found[0] <= HIGHEST, f"the first loss is {found[0]:.4g}, above {HIGHEST:g}"
+    assert max(found) <= EXPLODED * found[0], f"the loss grows from {found[0]:.4g} to {max(found):.4g}"
+
+
 def loss_in(event: dict[str, Any]) -> float:
-    """That of a classifier, or what a family calls the first of its losses."""
-    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
-    return float(next(event[name] for name in names if name in event))
+    """The sum of its losses, each once."""
+    found = [float(value) for name, value in event.items() if name not in NO_LOSSES]
+    assert found, f"no loss in {event}"
+    return sum(found)
 
 
 def largest_difference(one: dict[int, float], other: dict[int, float], updates: Sequence[int]) -> float:

@@ -35,7 +35,7 @@ def reduced(name: str) -> list[str]:
     name = SPELLINGS.get(name, name)
     if name.startswith("swin"):
         return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
-    if name.startswith("pvt"):
+    if name.startswith(("pvt", "mit")):
         return [*size, "MODEL.EMBED_DIM", "[8, 16, 40, 64]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
     if name.startswith(("convnext", "resnet")):
         return [*size, "MODEL.DIMS", "[8, 16, 24, 32]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]

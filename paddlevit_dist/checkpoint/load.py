@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -327,7 +327,9 @@ def _plan(
         if value is not None and value.shape == shape:
             fitting[name] = value
 
-    for layer in interface.classifier_layers:
+    unfit = targets.keys() - fitting.keys()
+    num_classes = getattr(model, "num_classes", None)
+    for layer in interface.classifier_layers or _infer_classifiers(report, unfit, num_classes):
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
             report.reinitialized += names  # weight and bias together
@@ -349,6 +351,25 @@ def _plan(
     if not_finite:
         report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
     return fitting
+
+
+def _infer_classifiers(report: LoadReport, unfit: Iterable[str], num_classes: Any) -> list[str]:
+    """Return the layers of a model without ``classifier_layers`` that only differ from the source's in their classes.
+
+    Args:
+        report: has the shapes.
+        unfit: names of the model's tensors that the source has no values for.
+        num_classes: outputs that the model was built with; None: not known.
+    """
+    layers = set()
+    for name in unfit:
+        theirs, ours = report.shapes[name]
+        axis = OUTPUT_AXES.get(len(ours or ()))
+        if theirs is None or ours is None or axis is None or len(theirs) != len(ours) or ours[axis] != num_classes:
+            continue
+        if np.delete(theirs, axis).tolist() == np.delete(ours, axis).tolist():
+            layers.add(name.rpartition(".")[0])
+    return sorted(layers)
 
 
 def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarray:

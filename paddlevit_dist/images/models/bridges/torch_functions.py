@@ -25,6 +25,11 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False
     return F.dropout(x, p, training=training)
 
 
+def relu6(x: Any, inplace: bool = False) -> Any:
+    """Clip to [0, 6]. The gradient is that of the input: the output may change in place, unlike Paddle's own."""
+    return paddle.clip(x, 0.0, 6.0)
+
+
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Normalize groups of channels of (batch, channels, ...)."""
     wide = widen_for_sum(x, math.prod(x.shape[1:]) // num_groups)

@@ -186,6 +186,20 @@ def test_truncated_values_stay_between_their_bounds(functions):
     assert float(weights.std()) == pytest.approx(0.4398, rel=0.02)  # of a normal cut at two deviations, 0.8796
 
 
+@pytest.mark.parametrize("is_inplace", [False, True])
+@pytest.mark.parametrize("name", ["hard_swish", "hard_sigmoid", "hard_mish", "swish", "mish", "gelu", "relu6"])
+def test_activations_have_gradients(name, is_inplace):
+    """Also if they change in place what they have computed."""
+    from paddlevit_dist.images.models.bridges.timm_model import load_timm
+
+    layer, step = load_timm().layers.create_act_layer(name, inplace=is_inplace), 1e-2
+    values = np.array([-4, -2.5, -1.2, 0.6, 1.7, 2.6, 4, 7], np.float32)
+    x = paddle.to_tensor(values, stop_gradient=False)
+    layer(x * 1.0).sum().backward()
+    above, below = (layer(paddle.to_tensor(values + change)).numpy() for change in (step, -step))
+    np.testing.assert_allclose(x.grad.numpy(), (above - below) / (2 * step), atol=2e-3)
+
+
 # ---- recorded tensors, whose batch is not known ---------------------------------------------------------------------
 
 

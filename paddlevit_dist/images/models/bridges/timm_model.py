@@ -17,6 +17,7 @@ from ....checkpoint.weights import from_torch_names, statistics_in, to_torch_nam
 from ....distributed import has_batch_norm
 from ....registry import MODELS
 from ....runtime.errors import UserError
+from ....tasks.model import ClassLayout
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 REQUIREMENT = "timm>=1.0.31,<1.1"
@@ -256,6 +257,10 @@ class TimmModel(BridgedModel):
         if hasattr(self.network, "set_distilled_training"):
             self.network.set_distilled_training(True)
             self._has_teacher = True
+
+    def class_layout(self, name: str) -> ClassLayout:
+        """Return where a parameter has the rows of the classes: weights are (out, in, ...) here."""
+        return ClassLayout(axis=0)
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names that timm does not decay."""

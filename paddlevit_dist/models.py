@@ -52,7 +52,10 @@ def create_model(
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _canonical_name(name)
     classes = default_classes(name) if num_classes is None else num_classes
-    return prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **chosen))
+    model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **chosen))
+    if not hasattr(model, "num_classes"):
+        model.num_classes = classes  # ``load_weights`` knows the classifier of a user's network by it
+    return model
 
 
 def default_classes(name: str) -> int:

@@ -18,7 +18,7 @@ _MOST = 0.8  # share of equal names that identifies a published list; others hav
 _UNNAMED = "LABEL_"  # with a number, transformers' name for a class without one
 _LANDMARKS = "landmarks"  # key in the preprocessing signature: outputs that have names but are not classes
 # Axis of the outputs by a parameter's number of axes: bias, linear layer, sparse convolution, dense convolutions.
-OUTPUT_AXES = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
+_OUTPUT_AXES = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
 
 
 class ClassNames(NamedTuple):
@@ -86,6 +86,7 @@ def follow_names(
         if here != counts or len(theirs) not in counts:
             return None
         others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
+        others = others[: max(len(theirs) - len(names.ours), 0)]  # more are left only if the data have other classes
         pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
         outputs += [theirs[label] for label in others]
     values = {}
@@ -165,13 +166,14 @@ def _are_names(names: Sequence[str]) -> bool:
     return any(name != str(number) for number, name in enumerate(names))
 
 
-def _axis(shape: tuple[int, ...], layout: ClassLayout) -> int | None:
-    return OUTPUT_AXES.get(len(shape)) if layout.axis is None else layout.axis
+def find_class_axis(shape: tuple[int, ...], layout: ClassLayout) -> int | None:
+    """Return the axis of the outputs of a parameter of this shape; None if it has none."""
+    return _OUTPUT_AXES.get(len(shape)) if layout.axis is None else layout.axis
 
 
 def _classes_in(shape: tuple[int, ...], layout: ClassLayout) -> int:
     """Return the number of classes that a parameter of this shape has rows for; 0 if it has none."""
-    axis = _axis(shape, layout)
+    axis = find_class_axis(shape, layout)
     if axis is None or shape[axis] % layout.each:
         return 0
     return max(shape[axis] // layout.each - layout.before - layout.after, 0)
@@ -184,7 +186,7 @@ def _merge(
 
     Return None if shapes differ in more than the number of classes.
     """
-    axis = _axis(value.shape, layout)
+    axis = find_class_axis(value.shape, layout)
     if axis is None or value.ndim != initial.ndim:
         return None
     num_theirs, num_ours = (_classes_in(array.shape, layout) for array in (value, initial))
@@ -260,7 +262,7 @@ def _parse_labels(labels: Any) -> list[str] | None:
         labels = {str(number): name for number, name in enumerate(labels)}
     if not isinstance(labels, dict) or not all(name.isascii() and name.isdigit() for name in labels):
         return None
-    by_number = {int(number): str(name) for number, name in labels.items()}
+    by_number = {int(number): "" if name is None else str(name) for number, name in labels.items()}
     if not by_number or max(by_number) > 10 * len(by_number) + 1000 or _are_placeholders(by_number):
         return None
     return [by_number.get(number, "") for number in range(max(by_number) + 1)]

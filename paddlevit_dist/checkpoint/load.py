@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import Model, as_model
 from . import low_rank
-from .class_rows import OUTPUT_AXES, ClassNames, follow_names
+from .class_rows import ClassNames, find_class_axis, follow_names
 from .completion import complete, describe_base
 from .content import is_run_checkpoint, read_weights_info
 from .finding import find_run_settings
@@ -200,7 +200,7 @@ def load_weights(
     values = _plan(model, state, report, class_names)
     _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:
-        _require_everything(report, as_model(model).outputs_to_classes)
+        _require_everything(report, as_model(model))
         unused = [name for name in report.unexpected if not _is_optional(name)]
         if unused and not allow_unused:
             _refuse_unused(report, unused)
@@ -327,7 +327,8 @@ def _plan(
         if value is not None and value.shape == shape:
             fitting[name] = value
 
-    for layer in interface.classifier_layers:
+    unfit = targets.keys() - fitting.keys()
+    for layer in interface.classifier_layers or _infer_classifiers(report, unfit, model):
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
             report.reinitialized += names  # weight and bias together
@@ -351,6 +352,25 @@ def _plan(
     return fitting
 
 
+def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.nn.Layer) -> list[str]:
+    """Return the layers of a model without ``classifier_layers`` that only differ from the source's in their classes.
+
+    Args:
+        report: has the shapes.
+        unfit: names of the model's tensors that the source has no values for.
+        model: the model, with the number of outputs that it was built with as ``num_classes``.
+    """
+    interface, num_classes, layers = as_model(model), getattr(model, "num_classes", None), set()
+    for name in unfit:
+        theirs, ours = report.shapes[name]
+        axis = find_class_axis(ours or (), interface.class_layout(name))
+        if theirs is None or ours is None or axis is None or len(theirs) != len(ours) or ours[axis] != num_classes:
+            continue
+        if np.delete(theirs, axis).tolist() == np.delete(ours, axis).tolist():
+            layers.add(name.rpartition(".")[0])
+    return sorted(layers)
+
+
 def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarray:
     """Fit a first convolution's weights for colors, (out, 3, height, width), to a model with other channels, as timm.
 
@@ -372,7 +392,7 @@ def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
     target.set_value(tensor.numpy())
 
 
-def _require_everything(report: LoadReport, outputs_to_classes: Callable[[int], int]) -> None:
+def _require_everything(report: LoadReport, interface: Model) -> None:
     if not report.missing and not report.reinitialized:
         return
     reasons = []
@@ -382,9 +402,9 @@ def _require_everything(report: LoadReport, outputs_to_classes: Callable[[int], 
         reasons.append(f"its classifier does not fit: {_describe(report, report.reinitialized)}")
     for name in report.reinitialized:
         source_shape, model_shape = report.shapes[name]
-        axis = OUTPUT_AXES.get(len(source_shape or ()))
+        axis = find_class_axis(source_shape or (), interface.class_layout(name))
         if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
-            theirs, ours = outputs_to_classes(source_shape[axis]), outputs_to_classes(model_shape[axis])
+            theirs, ours = (interface.outputs_to_classes(shape[axis]) for shape in (source_shape, model_shape))
             remedy = f"set MODEL.NUM_CLASSES to {theirs}"
             if theirs < ours:  # MODEL.NUM_CLASSES must not be smaller than the data's number of classes
                 remedy = f"remove MODEL.NUM_CLASSES; data with more than {theirs} classes cannot be used with it"

@@ -102,9 +102,9 @@ def find_split_folders(root: str) -> dict[str, str]:
             found[split] = exact
             classes[exact] = set(map(compose, _visible_folders(root, exact)))
     for name in _visible_folders(root):
-        split = split_in_name(name, is_whole=False)
-        if split is not None and split not in found:
-            similar.setdefault(split, []).append(name)
+        similar_split = split_in_name(name, is_whole=False)
+        if similar_split is not None and similar_split not in found:
+            similar.setdefault(similar_split, []).append(name)
             classes[name] = set(map(compose, _visible_folders(root, name)))
     candidates = {**similar, **{split: [name] for split, name in found.items()}}
     for split, names in similar.items():

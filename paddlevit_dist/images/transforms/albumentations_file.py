@@ -194,7 +194,7 @@ class AlbumentationsFile:
 
 def _lay_boxes(height: int, width: int) -> np.ndarray:
     """Return boxes of an image, float64 (n, 4): the whole image, its quarters, and a small box in each sixteenth."""
-    boxes = [(0.0, 0.0, width, height)]
+    boxes = [(0.0, 0.0, float(width), float(height))]
     for parts, share in ((2, 1.0), (4, 0.5)):
         down, across = height / parts, width / parts
         corners = [(row * down, column * across) for row in range(parts) for column in range(parts)]

@@ -7,6 +7,7 @@ import paddle
 import pytest
 import yaml
 from support import small_detr, small_segmenters  # noqa: F401  # registers small networks
+from support.timm_zoo import needs_compat
 
 from paddlevit_dist.checkpoint.class_rows import ClassNames, get_class_names, pair_names, read_class_names
 from paddlevit_dist.checkpoint.load import load_weights
@@ -260,6 +261,26 @@ def test_an_evaluation_of_fewer_outputs_than_the_weights_have_is_refused():
     names = ClassNames(["a", "b", "c", "d"], ["d", "b"], False, is_evaluated=True)
     with pytest.raises(UserError, match="set MODEL.NUM_CLASSES to 4"):
         load_weights(model, source, strict=True, class_names=names)
+
+
+def test_an_evaluation_of_other_classes_has_a_name_for_each_output():
+    source, model = make_numbers(create_model("vit", 3, **SIZES)), create_model("vit", 3, **SIZES)
+    names = ClassNames(["a", "b", "c"], ["c", "x"], False, is_evaluated=True)
+    report = load_weights(model, source, strict=True, class_names=names)
+    assert report.classes_by_name == (1, 2) and report.outputs == ("c", "x", "a")
+
+
+@needs_compat
+@pytest.mark.parametrize("name", ["timm:test_resnet", "timm:test_vit", "timm:test_efficientnet"])
+def test_rows_of_timms_models_follow_the_names(name):
+    """Their weights are (out, in)."""
+    paddle.seed(0)
+    source, model = (create_model(name, 3, 32).eval() for _ in range(2))
+    names = ClassNames(["a", "b", "c"], ["c", "a"], False, is_evaluated=True)
+    report = load_weights(model, dict(source.state_dict()), strict=True, class_names=names)
+    assert report.outputs == ("c", "a", "b")
+    images = paddle.randn([2, 3, 32, 32])
+    np.testing.assert_allclose(model(images).numpy(), source(images).numpy()[:, [2, 0, 1]], rtol=1e-5, atol=1e-6)
 
 
 SYNSETS = list(names_by_synset())

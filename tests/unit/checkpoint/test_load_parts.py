@@ -6,7 +6,9 @@ import pytest
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.load import LoadReport, load_weights, require_trained
+from paddlevit_dist.registry import MODELS
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model import Model
 
 TINY = {"num_classes": 3, "image_size": 32}
 OPTIONS = {
@@ -90,3 +92,40 @@ def test_the_shortcut_that_a_detector_adds_is_its_own():
     assert report.missing
     require_trained(report, backbone.own_parts)
     assert source.own_parts == ()
+
+
+class OwnNetwork(Model):
+    """A user's network, which does not name its classifier."""
+
+    def __init__(self, num_classes, width=8):
+        super().__init__()
+        self.stem, self.norm = paddle.nn.Conv2D(3, width, 3), paddle.nn.BatchNorm2D(width)
+        self.final = paddle.nn.Conv2D(width, num_classes, 1)
+
+
+@pytest.fixture
+def own_network(monkeypatch):
+    monkeypatch.setitem(MODELS, "own_network", OwnNetwork)
+    return lambda *numbers: create_model("own_network", **dict(zip(("num_classes", "width"), numbers)))
+
+
+def test_a_layer_with_as_many_outputs_as_classes_is_the_classifier(own_network):
+    source, model = own_network(13), own_network(20)
+    report = load_weights(model, dict(source.state_dict()))
+    require_trained(report)
+    assert report.reinitialized == ["final.weight", "final.bias"] and not report.missing
+    assert report.loaded_fraction == 1
+    np.testing.assert_array_equal(model.stem.weight.numpy(), source.stem.weight.numpy())
+
+
+def test_a_layer_of_another_width_is_no_classifier(own_network):
+    source, model = own_network(20, 8), own_network(20, 16)
+    report = load_weights(model, dict(source.state_dict()), minimum_loaded=0.0)
+    assert not report.reinitialized
+    with pytest.raises(UserError, match=r"stem.weight \(\(8, 3, 3, 3\) in the source, \(16, 3, 3, 3\) in the model"):
+        require_trained(report)
+
+
+def test_evaluating_needs_the_classifier_of_an_own_network(own_network):
+    with pytest.raises(UserError, match="it has 13 classes and the model 20: set MODEL.NUM_CLASSES to 13|remove"):
+        load_weights(own_network(20), dict(own_network(13).state_dict()), strict=True)

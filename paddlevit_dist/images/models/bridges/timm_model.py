@@ -17,6 +17,7 @@ from ....checkpoint.weights import from_torch_names, statistics_in, to_torch_nam
 from ....distributed import has_batch_norm
 from ....registry import MODELS
 from ....runtime.errors import UserError
+from ....tasks.model import ClassLayout
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 REQUIREMENT = "timm>=1.0.31,<1.1"
@@ -165,6 +166,9 @@ class TimmModel(BridgedModel):
         is_dilated: bool = False,
     ) -> None:
         super().__init__(network, num_classes, image_size, in_channels)
+        from .torch_functions import apply_changes, forget_changes  # they need Paddle 3.3
+
+        self._apply_changes, self._forget_changes = apply_changes, forget_changes
         self._has_teacher = self.norm_features = False
         self.embed_dim = getattr(network, "head_hidden_size", None) or network.num_features  # of ``forward_features``
         named = network.pretrained_cfg.get("classifier") or ()
@@ -208,7 +212,7 @@ class TimmModel(BridgedModel):
 
     def forward(self, x: paddle.Tensor) -> Any:
         """Compute logits (batch, num_classes); in training with a teacher also those for the teacher's labels."""
-        outputs = self._network_in_mode()(x)
+        outputs = self._apply_changes(self._network_in_mode()(x))
         if not isinstance(outputs, (tuple, list)):
             return outputs
         return tuple(outputs) if self._has_teacher and self.training else outputs[0]
@@ -218,22 +222,24 @@ class TimmModel(BridgedModel):
 
         The network is not a sublayer, so ``train()`` and ``eval()`` of a parent do not reach it.
         """
+        self._forget_changes()
         self.network.training = self.training
         return self.network
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
         """Compute the input of the classifier, (batch, channels)."""
         network = self._network_in_mode()
-        return network.forward_head(network.forward_features(x), pre_logits=True)
+        return self._apply_changes(network.forward_head(network.forward_features(x), pre_logits=True))
 
     def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Compute the maps (batch, channels, height, width) of ``feature_strides``, from fine to coarse."""
         if not self._levels:
             return super().features(x, sizes)
         try:
-            return self._network_in_mode().forward_intermediates(
+            maps = self._network_in_mode().forward_intermediates(
                 x, indices=self._levels, norm=self.norm_features, output_fmt="NCHW", intermediates_only=True
             )
+            return self._apply_changes(maps)
         except (AssertionError, ValueError) as error:
             height, width = x.shape[2:]
             reason = " ".join(str(error).split())[:200]
@@ -251,6 +257,10 @@ class TimmModel(BridgedModel):
         if hasattr(self.network, "set_distilled_training"):
             self.network.set_distilled_training(True)
             self._has_teacher = True
+
+    def class_layout(self, name: str) -> ClassLayout:
+        """Return where a parameter has the rows of the classes: weights are (out, in, ...) here."""
+        return ClassLayout(axis=0)
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names that timm does not decay."""

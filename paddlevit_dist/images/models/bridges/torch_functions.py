@@ -25,6 +25,11 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False
     return F.dropout(x, p, training=training)
 
 
+def relu6(x: Any, inplace: bool = False) -> Any:
+    """Clip to [0, 6]. The gradient is that of the input: the output may change in place, unlike Paddle's own."""
+    return paddle.clip(x, 0.0, 6.0)
+
+
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Normalize groups of channels of (batch, channels, ...)."""
     wide = widen_for_sum(x, math.prod(x.shape[1:]) // num_groups)
@@ -341,12 +346,81 @@ _METHODS: dict[str, Callable[..., Any]] = {
 _RECORDED_SHAPE = paddle.pir.Value.shape
 
 
-# Where a program is recorded nothing changes in place; an export compares its outputs. Sizes may be tensors.
+_CHANGED: list[tuple[Any, Any]] = []  # recorded tensors that were changed in place, and their new values
+
+
+def _change(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a method of recorded tensors, which cannot change in place, from a function that returns the new value."""
+
+    def change(x: Any, *args: Any, **options: Any) -> Any:
+        changed = as_dtype(function(x, *args, **options), x.dtype)
+        _CHANGED.append((x, changed))
+        return changed
+
+    return change
+
+
+def forget_changes() -> None:
+    """Forget changes in place that were not applied, because recording ended with an error."""
+    _CHANGED.clear()
+
+
+def apply_changes(outputs: Any) -> Any:
+    """Let recorded operations that follow a change in place take the changed tensor.
+
+    Call ``forget_changes`` before a network is called, and this with what it returns.
+
+    Returns:
+        The outputs, a tensor or a sequence of tensors, after all changes.
+    """
+    tensors = _group_changes()
+    if not isinstance(outputs, paddle.pir.Value) and not (tensors and isinstance(outputs, (list, tuple))):
+        return outputs
+    found = [outputs] if isinstance(outputs, paddle.pir.Value) else list(outputs)
+    for values in tensors:
+        found = [values[-1] if any(map(output.is_same, values)) else output for output in found]
+        changes = {value.get_defining_op().id(): value for value in values[1:]}
+        current = values[0]
+        for operation in values[1].get_defining_op().get_parent_block().ops:
+            for number in range(operation.num_operands()):
+                if any(map(operation.operand_source(number).is_same, values)):
+                    operation.operand(number).set_source(current)
+            current = changes.get(operation.id(), current)
+    return found[0] if isinstance(outputs, paddle.pir.Value) else type(outputs)(found)
+
+
+def _group_changes() -> list[list[Any]]:
+    """Return the values that each changed tensor had, in their order; forget the changes."""
+    tensors: list[list[Any]] = []
+    for old, new in _CHANGED:
+        values = next((values for values in tensors if any(map(old.is_same, values))), None)
+        if values is None:
+            values = [old]
+            tensors.append(values)
+        values.append(new)
+    _CHANGED.clear()
+    return tensors
+
+
+def _draw_normal(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
+    return mean + std * paddle.standard_normal(sizes_of(x))
+
+
+def _draw_bernoulli(x: Any, p: float = 0.5) -> Any:
+    return paddle.bernoulli(paddle.full_like(x, p, "float32"))
+
+
+# Where a program is recorded nothing changes in place, see ``apply_changes``. Sizes may be tensors.
 _RECORDED: dict[str, Callable[..., Any]] = {
-    "add_": add,
-    "sub_": sub,
-    "mul_": operator.mul,
-    "div_": div,
+    "add_": _change(add),
+    "sub_": _change(sub),
+    "mul_": _change(operator.mul),
+    "div_": _change(div),
+    "clamp_": _change(paddle.clip),
+    "masked_fill_": _change(paddle.masked_fill),
+    "bernoulli_": _change(_draw_bernoulli),
+    "normal_": _change(_draw_normal),
+    "uniform_": _change(lambda x, low=0.0, high=1.0: paddle.uniform(sizes_of(x), min=low, max=high)),
     "reshape": _view,
     "repeat": _repeat,
     "repeat_interleave": _repeat_interleave,

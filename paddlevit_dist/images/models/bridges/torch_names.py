@@ -58,6 +58,7 @@ def _functional() -> Namespace:
         "group_norm": functions.group_norm,
         "rms_norm": functions.rms_norm,
         "batch_norm": functions.batch_norm,
+        "relu6": functions.relu6,
         "interpolate": functions.interpolate,
         "grid_sample": functions.grid_sample,
         "affine_grid": functions.affine_grid,

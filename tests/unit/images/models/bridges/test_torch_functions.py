@@ -186,6 +186,20 @@ def test_truncated_values_stay_between_their_bounds(functions):
     assert float(weights.std()) == pytest.approx(0.4398, rel=0.02)  # of a normal cut at two deviations, 0.8796
 
 
+@pytest.mark.parametrize("is_inplace", [False, True])
+@pytest.mark.parametrize("name", ["hard_swish", "hard_sigmoid", "hard_mish", "swish", "mish", "gelu", "relu6"])
+def test_activations_have_gradients(name, is_inplace):
+    """Also if they change in place what they have computed."""
+    from paddlevit_dist.images.models.bridges.timm_model import load_timm
+
+    layer, step = load_timm().layers.create_act_layer(name, inplace=is_inplace), 1e-2
+    values = np.array([-4, -2.5, -1.2, 0.6, 1.7, 2.6, 4, 7], np.float32)
+    x = paddle.to_tensor(values, stop_gradient=False)
+    layer(x * 1.0).sum().backward()
+    above, below = (layer(paddle.to_tensor(values + change)).numpy() for change in (step, -step))
+    np.testing.assert_allclose(x.grad.numpy(), (above - below) / (2 * step), atol=2e-3)
+
+
 # ---- recorded tensors, whose batch is not known ---------------------------------------------------------------------
 
 
@@ -256,3 +270,62 @@ def test_a_recorded_view_keeps_the_sizes_that_are_known(tmp_path):
 
     paddle.jit.save(Watched().eval(), str(tmp_path / "watched"), [BATCHES])
     assert found == [[-1, 24, 8]] * 3
+
+
+# ---- recorded changes in place --------------------------------------------------------------------------------------
+
+
+CHANGING = """
+def change(x, weight):
+    y = x * weight
+    before = y + 1
+    y.mul_(weight).add_(2, alpha=2)
+    y = y.clone()
+    y.sub_(1)
+    y.masked_fill_(x > 4, 0.5)
+    return y * before, y
+"""
+
+
+class ChangingLayer(paddle.nn.Layer):
+    """Change tensors in place, as files of timm do, and drop what the methods return."""
+
+    def __init__(self):
+        super().__init__()
+        names = {"__name__": "timm.models.made_up"}
+        exec(CHANGING, names)
+        self.change, self.scale = names["change"], self.create_parameter([3])
+
+    def forward(self, x):
+        from paddlevit_dist.images.models.bridges.torch_functions import apply_changes
+
+        return apply_changes(self.change(x, self.scale))
+
+
+def test_recorded_changes_in_place_reach_what_follows():
+    x, weight = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([0.5, -1, 3], np.float32)
+    layer = ChangingLayer()
+    layer.scale.set_value(weight)
+    compiled = paddle.jit.to_static(layer, full_graph=True, backend=None)
+    product, changed = compiled(paddle.to_tensor(x))
+    expected = np.where(x > 4, 0.5, x * weight**2 + 3)
+    np.testing.assert_allclose(changed.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(product.numpy(), expected * (x * weight + 1), rtol=1e-6)
+    product.sum().backward()
+    slope = np.where(x > 4, 0, 2 * x * weight)
+    gradient = (slope * (x * weight + 1) + expected * x).sum(0)
+    np.testing.assert_allclose(layer.scale.grad.numpy(), gradient, rtol=1e-5)
+
+
+def test_recorded_paths_are_dropped_and_the_others_scaled():
+    from paddlevit_dist.images.models.bridges.timm_model import TimmModel, load_timm
+
+    network = load_timm().layers.DropPath(0.2)
+    network.pretrained_cfg, network.num_features, network.reset_classifier = {}, 1, None
+    model = paddle.jit.to_static(TimmModel(network, 1, (1, 1), 3), full_graph=True, backend=None)
+    model.train()
+    found = model(paddle.ones([2000, 1]))
+    assert set(np.round(found.numpy().ravel(), 5)) == {0, 1.25}
+    assert float(found.mean()) == pytest.approx(1, abs=5 * 0.5 / 2000**0.5)
+    model.eval()
+    assert (model(paddle.ones([4, 1])).numpy() == 1).all()

@@ -35,10 +35,10 @@ def complete(
         own, state = read(source, part)
     except UserError as error:
         raise UserError(f"{file} holds only what TRAIN.LORA changed, and its base cannot be read: {error}") from error
-    state = {name: value for name, value in state.items() if name not in record["unused"]}
-    base = describe_base(source, part, own, state, state)
+    used = state.keys() - set(record["unused"])
+    base = describe_base(source, part, own, state, used)
     low_rank.require_base(file, record, base, held)
-    whole, layers = {**state, **held}, dict(model.named_sublayers())
+    whole, layers = {**{name: state[name] for name in used}, **held}, dict(model.named_sublayers())
     changed = low_rank.list_layers(held)
     for name in changed:
         layer: Any = layers.get(name)

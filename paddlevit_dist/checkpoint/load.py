@@ -74,8 +74,7 @@ class LoadReport:
         outputs: name of each output, if rows were matched for an evaluation.
         loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
         notices: unusual properties of the source, such as values that are not finite.
-        base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; for another model
-            that of a low-rank checkpoint, else None.
+        base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; else None.
     """
 
     source: str
@@ -196,7 +195,8 @@ def load_weights(
     if has_factors and base is None:
         place = str(source) if is_fetched(source) else os.path.abspath(weights.name)
         base = describe_base(place, part, weights, state, _list_targets(model, state).keys() & state)
-    report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices], base=base)
+    report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
+    report.base = base if has_factors else None  # checkpoints of other models are whole
     values = _plan(model, state, report, class_names)
     _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:

@@ -5,6 +5,7 @@ import paddle
 from support import small_runs, small_segmenters
 
 from paddlevit_dist import create_model, load_weights
+from paddlevit_dist.checkpoint.low_rank import is_factor
 from paddlevit_dist.checkpoint.weights import read_state
 
 RUN = ["-batch_size=16", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "TRAIN.BASE_LR", "1e-2", "VALIDATE_FREQ", "9"]
@@ -43,6 +44,14 @@ def test_a_run_from_a_run_with_fewer_targets_and_another_alpha_resumes_bit_equal
     with second.ema.in_place():
         expected = outputs(second.model)
     np.testing.assert_allclose(outputs(load(folder / "last" / "model_ema.pdparams")), expected, rtol=1e-4, atol=1e-5)
+
+    plain = small_runs.build(
+        str(tmp_path / "plain"), *RUN, f"-pretrained={tmp_path / 'second'}", "TRAIN.BASE_LR", "1e-9", train_size=64
+    )
+    plain.train()
+    whole = read_state(tmp_path / "plain" / "checkpoints" / "last")
+    assert whole.keys() == state(plain.model).keys() and not any(map(is_factor, whole))
+    np.testing.assert_allclose(outputs(load(tmp_path / "plain")), expected, rtol=1e-3, atol=1e-4)
 
     resumed = small_runs.build(str(tmp_path / "on"), *words, f"-resume={folder / 'update_00000002'}", train_size=64)
     resumed.train()

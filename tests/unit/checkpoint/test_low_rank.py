@@ -184,6 +184,13 @@ def test_what_the_base_lacks_is_held_and_what_only_the_base_has_is_not_missed(tm
     held = {name for name in read_weights(file).state if not low_rank.is_factor(name)}
     assert held == {"stem.bias", "head.1.weight", "head.1.bias"}
     np.testing.assert_allclose(outputs(load(file, num_classes=5)), outputs(model), rtol=1e-6, atol=1e-6)
+    for number, (scale, strict) in enumerate([(1.0, True), (0.5, False)]):  # resumed, and a new run from it
+        later = SmallNetwork(num_classes=5)
+        add_low_rank_terms(later, 2, 2 * scale, ["proj", "wide", "narrow"], lambda line: None)
+        same = load_weights(later, str(file), strict=strict).base
+        assert same == base and same.unused == ["other.weight"]
+        saved = save(later, same, scale, tmp_path / f"later{number}")
+        np.testing.assert_allclose(outputs(load(saved, num_classes=5)), outputs(model), rtol=1e-6, atol=1e-6)
     fewer = load(file, strict=False, num_classes=2)  # a new classifier again, as from whole weights
     np.testing.assert_array_equal(state(fewer)["stem.bias"], state(model)["stem.bias"])
 

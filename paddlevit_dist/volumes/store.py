@@ -31,7 +31,7 @@ class DecodedVolume(NamedTuple):
         geometry: geometry of the array.
         window: percentiles 0.5 and 99.5 of the intensities.
         moments: mean and standard deviation of the intensities; the deviation is never 0.
-        extremes: the smallest and the largest intensity.
+        extremes: the smallest and the largest intensity before resampling.
     """
 
     array: np.ndarray
@@ -133,9 +133,10 @@ def read_decoded(
     if region_moments is not None and within == MASK:
         normal = (voxels.astype(np.float32) - np.float32(region_moments[0])) / np.float32(region_moments[1])
         voxels, region_moments = np.where(mask, normal, np.float32(0)), (0.0, 1.0)
+    stored_extremes = extremes(voxels)  # before resampling, which shortens peaks, as in nnU-Net
     voxels, affine = at_spacing(file, voxels, affine, spacing_mm, max_voxels, are_labels=False)
     geometry, found = VolumeGeometry(voxels.shape, affine), region_moments or moments(voxels)
-    return DecodedVolume(voxels, geometry, percentile_window(voxels), found, extremes(voxels))
+    return DecodedVolume(voxels, geometry, percentile_window(voxels), found, stored_extremes)
 
 
 def read_upright(

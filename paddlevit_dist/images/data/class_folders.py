@@ -90,20 +90,22 @@ def find_split_folders(root: str) -> dict[str, str]:
     """Return the folder of each split that has one in ``root``: split -> its name.
 
     A folder with exactly the split's word as its name comes first, such as train or valid. A name that contains the
-    word, such as Train or seg_test, counts if classes below it are also below the folder of another split.
+    word, such as Train or seg_test, counts if classes below it are also below the folder of another split. A folder
+    with nothing but a folder of the same name, such as seg_train/seg_train, stands for that one.
 
     Raises:
         UserError: two folders may be the same split, or a folder cannot be listed.
     """
     found, similar, classes = dict[str, str](), dict[str, list[str]](), dict[str, set[str]]()
     for split, words in SPLIT_WORDS.items():
-        exact = next((word for word in words if os.path.isdir(os.path.join(root, word))), None)
-        if exact is not None:
-            found[split] = exact
+        word = next((word for word in words if os.path.isdir(os.path.join(root, word))), None)
+        if word is not None:
+            found[split] = exact = _unwrap(root, word)
             classes[exact] = set(map(compose, _visible_folders(root, exact)))
     for name in _visible_folders(root):
         similar_split = split_in_name(name, is_whole=False)
         if similar_split is not None and similar_split not in found:
+            name = _unwrap(root, name)
             similar.setdefault(similar_split, []).append(name)
             classes[name] = set(map(compose, _visible_folders(root, name)))
     candidates = {**similar, **{split: [name] for split, name in found.items()}}
@@ -118,6 +120,11 @@ def find_split_folders(root: str) -> dict[str, str]:
         if names:
             found[split] = names[0]
     return found
+
+
+def _unwrap(root: str, name: str) -> str:
+    """Return a folder, or the one of the same name that is alone in it, as some archives unpack."""
+    return os.path.join(name, name) if _visible_folders(root, name) == [name] else name
 
 
 def _split_folder(root: str, split: str, folders: Mapping[str, str]) -> str:

@@ -185,7 +185,7 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
     """List the images of a folder or of a list in data.yaml."""
     # Published files often contain ../train/images, although they are next to train.
     tries = [os.path.join(description.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
-    path = next((os.path.normpath(candidate) for candidate in tries if os.path.exists(candidate)), None)
+    path = next((os.path.normpath(spelled) for spelled in map(find_spelling, tries) if os.path.exists(spelled)), None)
     if path is None:
         raise UserError(f"{description.file} names {place}, which does not exist; tried {os.path.normpath(tries[0])}")
     if os.path.isdir(path):

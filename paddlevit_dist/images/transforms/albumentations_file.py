@@ -24,6 +24,7 @@ KEY = "DATA.ALBUMENTATIONS"
 _TRIED_SIZE = 480, 640  # height and width of the image that a file is tried with
 _OTHER_SCALES = 0.125, 2.0  # of further ones, for crops and limits of boxes in pixels that are for other images
 _DRAWS = 10  # of random numbers, in which a file has to leave a box
+_ROUNDING_PX = 0.01  # by which boxes change that no transform moves
 _NAME = "__class_fullname__"  # key of a transform in the file
 
 
@@ -137,8 +138,9 @@ class AlbumentationsFile:
     ) -> AugmentedObjects:
         """Augment an RGB image together with its n objects.
 
-        Where an object's mask changes, its box becomes that of the mask, and without a visible pixel it is removed.
-        Borders that mirror or repeat the image show an object several times: each is an object.
+        Where an object's mask or box changes, its box becomes that of the mask, and without a visible pixel it is
+        removed: holes that are not filled in the masks do not shrink boxes either. Borders
+        that mirror or repeat the image show an object several times: each is an object.
 
         Args:
             image: the image.
@@ -153,6 +155,7 @@ class AlbumentationsFile:
         if masks:
             arguments["masks"] = np.stack(masks)
         result = self._apply(generator, image=np.array(image), **arguments)
+        given = np.asarray(boxes, np.float64)
         objects = np.asarray(result["objects"], np.int64).reshape(-1)
         boxes = np.array(result["bboxes"], np.float64).reshape(-1, 4)
         pixels = Image.fromarray(result["image"])
@@ -164,7 +167,9 @@ class AlbumentationsFile:
             before, after = masks[index], np.ascontiguousarray(result["masks"][index])
             if is_repeated[index]:
                 after = _keep_inside(after, boxes[row])
-            box = find_visible_box(boxes[row], before, after, not np.array_equal(before, after))
+            is_moved = np.abs(given[index] - boxes[row]).max() > _ROUNDING_PX
+            is_changed = is_moved or not np.array_equal(before, after)
+            box = find_visible_box(boxes[row], before, after, is_changed)
             if box is None:
                 continue
             boxes[row] = box
@@ -250,11 +255,23 @@ def _read(path: str, has_boxes: bool) -> dict[str, Any]:
 
 
 def _build(content: dict[str, Any]) -> Any:
-    """Build the transforms, and raise an error for what Albumentations only warns of, such as unknown arguments."""
+    """Build the transforms, and raise ValueError for arguments that the library would ignore with a warning."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        warnings.filterwarnings("ignore", "Got processor for bboxes, but no transform")  # a file may change colors only
-        return require_albumentations().from_dict(content)
+        warnings.simplefilter("ignore", UserWarning)  # such as that a transform is a special case of another
+        pipeline = require_albumentations().from_dict(content)
+        _require_known(content["transform"], pipeline.to_dict()["transform"])
+    return pipeline
+
+
+def _require_known(given: dict[str, Any], built: dict[str, Any]) -> None:
+    """Raise ValueError if a transform has an argument that the library never writes for it, or no probability."""
+    unknown = sorted(set(given) - set(built) - {"additional_targets"})
+    if unknown:
+        raise ValueError(f"{given.get(_NAME)} has no argument {', '.join(unknown)}")
+    if "p" not in given and "transforms" not in given:
+        raise ValueError(f"{given.get(_NAME)} has no 'p', its probability")
+    for inner, written in zip(given.get("transforms", ()), built.get("transforms", ())):
+        _require_known(inner, written)
 
 
 def _adapt(transform: dict[str, Any], has_boxes: bool) -> dict[str, Any]:

@@ -164,6 +164,18 @@ def test_names_that_contain_a_split_are_splits(root, cache, names):
     assert ClassFolders.has_validation(str(root))
 
 
+@pytest.mark.parametrize("names", [("seg_train", "seg_val"), ("train", "val")])
+def test_splits_in_a_folder_of_the_same_name_are_found(root, cache, names):
+    for split, name in zip(("train", "val"), names):
+        (root / split).rename(root / "inner")
+        (root / name).mkdir()
+        (root / "inner").rename(root / name / name)
+    for split, name, number in zip(("train", "val"), names, (4, 2)):
+        dataset = ClassFolders.whole(str(root), cache) if split == "train" else ClassFolders(str(root), split, cache)
+        assert len(dataset) == number and dataset.class_names == ["cat", "dog"]
+        assert dataset.notices == [f"note: the {split} images are those in {root / name / name}"]
+
+
 @pytest.mark.parametrize("name", ["test", "Testing", "test_set"])
 def test_a_folder_of_test_images_is_no_validation(root, cache, name):
     (root / "val").rename(root / name)

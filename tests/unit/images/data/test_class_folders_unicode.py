@@ -105,9 +105,10 @@ def test_files_of_voc(tmp_path, first, second):
 
 @pytest.mark.parametrize(("first", "second"), FORMS)
 def test_files_of_yolo(tmp_path, first, second):
-    save_image(tmp_path / "images" / "train" / spell(first, "é.png"))
-    write(tmp_path / "labels" / "train" / spell(second, "é.txt"), "0 0.5 0.5 0.5 0.5\n")
-    write(tmp_path / "data.yaml", spell(second, f"train: images/train\nnames: [{CLASSES[0]}]\n"))
+    folder = tmp_path / spell(first, "Bäume")
+    save_image(folder / "images" / "train" / spell(first, "é.png"))
+    write(folder / "labels" / "train" / spell(second, "é.txt"), "0 0.5 0.5 0.5 0.5\n")
+    write(tmp_path / "data.yaml", spell(second, f"train: Bäume/images/train\nnames: [{CLASSES[0]}]\n"))
     dataset = Yolo(str(tmp_path), "train", tmp_path)
     assert dataset.class_names == [CLASSES[0]] and len(dataset.annotations(0).ids) == 1
 

@@ -191,7 +191,8 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
         yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
     if not values.EVALUATION.INTERVAL:
-        names = ("EVALUATION.RESAMPLES", "EVALUATION.GROUP")
+        group = () if values.get("PER_SAMPLE") else ("EVALUATION.GROUP",)  # its table has a column of groups
+        names = ("EVALUATION.RESAMPLES", *group)
         yield IgnoredKeys(names, "EVALUATION.INTERVAL", "it is for confidence intervals, and {}")
     if not values.MODEL.PRETRAINED and not (values.EVAL and values.MODEL.RESUME):
         names = ("MODEL.PRETRAINED_PART", "MODEL.MIN_LOADED_FRACTION")

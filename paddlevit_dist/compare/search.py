@@ -85,6 +85,10 @@ def run(arguments: list[str]) -> None:
     taken = {found.word for found in ranges}
     if not ranges:
         parser.error("name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log")
+    names = [found.name for found in ranges]
+    for found in ranges:
+        if names.count(found.name) > 1:
+            parser.error(f"{found.word}: {found.name} has another range, too: keep one")
     optuna = _import_optuna()
     tuning.import_paddle()
     plan = _make_plan([word for word in words if word not in taken], ranges, options.output)

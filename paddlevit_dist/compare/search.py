@@ -85,6 +85,10 @@ def run(arguments: list[str]) -> None:
     taken = {found.word for found in ranges}
     if not ranges:
         parser.error("name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log")
+    names = [found.name for found in ranges]
+    for found in ranges:
+        if names.count(found.name) > 1:
+            parser.error(f"{found.word}: {found.name} has another range, too: keep one")
     optuna = _import_optuna()
     tuning.import_paddle()
     plan = _make_plan([word for word in words if word not in taken], ranges, options.output)
@@ -161,6 +165,8 @@ def _open_study(optuna: Any, plan: SearchPlan) -> Any:
         before, now = trial.user_attrs["configuration"], resolve(plan, trial.params)
         names = [name for name in before if name in now and now[name] != before[name]]
         changed = [f"{name} {before[name]}, now {now[name]}" for name in names]
+        if "error" in now:
+            changed = [f"settings that do not fit together any more ({now['error']})"]
         if changed:
             raise UserError(
                 f"{plan.folder} contains a search with {'; '.join(changed[:_MAX_LISTED])}: choose another -output for "
@@ -319,7 +325,7 @@ def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: in
     """
     epochs = read_epochs(folder)
     equally_long = [number for number in ranked if read_epochs(get_folder(plan, number)) == epochs]
-    if not equally_long or epoch < _PRUNED_FROM * epochs:
+    if not equally_long or not _PRUNED_FROM * epochs <= epoch < epochs:  # after the last there is nothing to stop
         return ""
     difference = compare_at(get_folder(plan, equally_long[0]), folder, epoch)
     if difference is None or not is_worse(difference, plan.more_is_better):

@@ -17,6 +17,7 @@ import mmap
 import os
 import re
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -29,13 +30,14 @@ _INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
 # In first pauses, of half a second: requests are repeated for 250 s, less than a loader may take for a batch (600 s).
 _LONGEST_PAUSE, _ALL_PAUSES = 60, 500
+_LONGEST_REASON = 300  # characters of an error's text
 _LONGEST_WISH = 60.0  # of a server's Retry-After that is followed, in seconds
 _WORTH_REPEATING = (408, 425, 429)  # of the answers 4xx: too slow, too early, too many
 _MISSING = (403, 404)  # S3 answers 403 for a missing file to those who may not list
 _FINAL_OF_SYSTEM = (errno.EINVAL, errno.EPERM, errno.ENOSYS)  # as which s3fs raises other refusals
 _FINAL_OF_BOTOCORE = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "ParamValidationError")
 _FINAL_OF_AIOHTTP = ("InvalidURL", "TooManyRedirects", "ClientConnectorCertificateError")
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)", re.IGNORECASE)
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
 _lock = threading.Lock()
 
 
@@ -197,7 +199,7 @@ class RemoteFolder:
             if self._system is None or self._process != os.getpid():
                 fsspec = importlib.import_module("fsspec")
                 # trust_env: proxies and passwords (netrc) of the environment, as for other downloads
-                options = {} if self._is_s3 else {"client_kwargs": {"trust_env": True}}
+                options = {} if self._is_s3 else {"client_kwargs": {"trust_env": True, "timeout": self._make_timeout()}}
                 self._system = fsspec.filesystem("s3" if self._is_s3 else "http", **options)
                 for name in ("aiobotocore", "botocore", "fsspec", "s3fs"):  # they tell where credentials were found
                     logging.getLogger(name).setLevel(logging.WARNING)
@@ -205,6 +207,10 @@ class RemoteFolder:
                     self._sync(self._system.set_session())
                 self._process = os.getpid()
             return self._system
+
+    def _make_timeout(self) -> Any:
+        aiohttp = importlib.import_module("aiohttp")
+        return aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
 
     def _sync(self, coroutine: Any) -> Any:
         async def run() -> Any:
@@ -265,12 +271,10 @@ class RemoteFolder:
     @contextlib.asynccontextmanager
     async def _request(self, method: str, address: str, **headers: str) -> AsyncIterator[Any]:
         """Send a request over HTTP, and yield the answer to it, whose status is not an error."""
-        aiohttp = importlib.import_module("aiohttp")
         options = dict(self._system.kwargs)
         headers = {**options.pop("headers", {}), **headers, "Accept-Encoding": "identity"}
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
         session = await self._system.set_session()
-        async with session.request(method, address, headers=headers, timeout=limits, **options) as answer:
+        async with session.request(method, address, headers=headers, **options) as answer:
             answer.raise_for_status()
             yield answer
 
@@ -357,17 +361,26 @@ def _network_errors() -> tuple[type[BaseException], ...]:
     return (OSError, asyncio.TimeoutError, aiohttp.ClientError, *of_s3)
 
 
+def _find_status(error: BaseException) -> int | None:
+    """Return the status that a server has answered; None if it sent none.
+
+    aiohttp also gives a status to answers that are not HTTP, which have a cause, and to endless redirects: 0.
+    """
+    status = getattr(error, "status", None)
+    return status if isinstance(status, int) and status and error.__cause__ is None else None
+
+
 def _is_missing(error: BaseException) -> bool:
     """Return whether a file does not exist, or not for this user."""
-    return getattr(error, "status", None) in _MISSING or isinstance(error, FileNotFoundError | PermissionError)
+    return _find_status(error) in _MISSING or isinstance(error, FileNotFoundError | PermissionError)
 
 
 def _is_final(error: BaseException) -> bool:
     """Return whether another attempt cannot help: the request is refused, or cannot be made."""
     if _is_missing(error):
         return True
-    status = getattr(error, "status", None)
-    if isinstance(status, int):
+    status = _find_status(error)
+    if status is not None:
         return 400 <= status < 500 and status not in _WORTH_REPEATING
     names = {kind.__name__ for kind in type(error).__mro__}
     is_refused = type(error) is OSError and error.errno in _FINAL_OF_SYSTEM
@@ -376,8 +389,8 @@ def _is_final(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     """Return an error's reason in one line."""
-    status = getattr(error, "status", None)
-    if isinstance(status, int):
+    status = _find_status(error)
+    if status is not None:
         meaning = "it does not exist: " if status == 404 else ""
         meaning = "it does not exist or may not be read: " if status == 403 else meaning
         return f"{meaning}the server answers {status} {getattr(error, 'message', '')}".rstrip()
@@ -387,7 +400,10 @@ def _reason(error: BaseException) -> str:
         return f"it does not exist or may not be read: {' '.join(str(error).split())}"
     if isinstance(error, asyncio.TimeoutError):
         return "no answer in time"
-    return " ".join(str(error).split()) or type(error).__name__
+    text = getattr(error, "message", str(error))
+    if not isinstance(text, str):  # aiohttp: what has arrived of the answer
+        return type(error).__name__
+    return textwrap.shorten(text, _LONGEST_REASON, placeholder=" ...") or type(error).__name__
 
 
 def _find_wish(error: BaseException) -> float:

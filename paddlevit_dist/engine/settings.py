@@ -191,8 +191,10 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
         yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
     if not values.EVALUATION.INTERVAL:
-        names = ("EVALUATION.RESAMPLES", "EVALUATION.GROUP")
-        yield IgnoredKeys(names, "EVALUATION.INTERVAL", "it is for confidence intervals, and {}")
+        reason = "it is for confidence intervals, and {}"
+        yield IgnoredKeys(("EVALUATION.RESAMPLES",), "EVALUATION.INTERVAL", reason)
+        if not values.get("PER_SAMPLE"):  # its table has a column of groups
+            yield IgnoredKeys(("EVALUATION.GROUP",), "EVALUATION.INTERVAL", reason)
     if not values.MODEL.PRETRAINED and not (values.EVAL and values.MODEL.RESUME):
         names = ("MODEL.PRETRAINED_PART", "MODEL.MIN_LOADED_FRACTION")
         yield IgnoredKeys(names, "MODEL.PRETRAINED", "no such weights are loaded: {}")

@@ -77,6 +77,10 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
             search.keep_table(str(folder))
     assert search.explain_stop(plan, [0, 1], str(trials[2]), 5).endswith("from trial 1")
     assert search.explain_stop(plan, [0, 1], str(trials[2]), 4) == ""  # not yet half of the epochs
+    for folder, wrong in zip(trials[1:], (40, 200), strict=True):
+        write_trial(folder, 10, wrong, 0.0)
+        search.keep_table(str(folder))
+    assert search.explain_stop(plan, [1], str(trials[2]), 10) == ""  # its last epoch: it has a score
     assert search.explain_stop(plan, [0], str(trials[2]), 5) == ""  # a schedule of six epochs has ended by then
     assert search.explain_stop(plan, [2], str(trials[1]), 5) == ""  # better than the best
 
@@ -162,6 +166,9 @@ def test_an_edited_recipe_is_another_search(tmp_path):
     recipe.write_text("TRAIN: {NUM_EPOCHS: 4, WARMUP_EPOCHS: 0}\n", encoding="utf-8")
     with pytest.raises(UserError, match="contains a search with TRAIN.NUM_EPOCHS 1, now 4"):
         add_trials(plan, 2)
+    recipe.write_text("TRAIN: {NUM_EPOCHS: 4, WARMUP_EPOCHS: 9}\n", encoding="utf-8")
+    with pytest.raises(UserError, match="with settings that do not fit together any more"):
+        search._open_study(optuna, plan)
 
 
 def test_files_of_others_are_not_taken_for_a_search(tmp_path):
@@ -184,6 +191,7 @@ def test_words_of_the_command_are_kept_from_its_training_runs():
     [
         (["-cfg=vit_digits"], "name a key with its range"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "-seeds=3"], "search trains, all trials with one seed"),
+        (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE_LR=1|2"], "has another range, too: keep one"),
         (["-cfg=vit_digits", "SEED=1|2"], "search trains, all trials with one seed"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "EVALUATION.INTERVAL=off"], "compares runs by their samples"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE=3"], "TRAIN.BASE"),

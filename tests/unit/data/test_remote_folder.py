@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import socket
 import sys
 
 import numpy as np
@@ -70,6 +71,9 @@ def altered(content_range=None, body=None, code=206, **others):
         (altered(ETag=""), "has changed since it was opened: 100,000 bytes with tag none"),
         (altered(Content_Encoding="gzip"), r"compresses its answer \(gzip\)"),
         (altered(code=416), "the server answers 416"),
+        (altered(code=302, Location="/folder%20with%20space/a.bin"), "a.bin cannot be read: TooManyRedirects"),
+        (altered(Transfer_Encoding="chunked"), r"in \d+ attempts within .* s: Content-Length can't be present"),
+        (altered("bytes 100-149/" + "9" * 5000), "sends whole files only"),
         (altered(body=CONTENT[100:149]), r"in \d+ attempts within .* s: 49 of 50 bytes arrived"),
         (altered(body=CONTENT[100:151]), r"in \d+ attempts within .* s: 51 of 50 bytes arrived"),
     ],
@@ -116,6 +120,14 @@ def test_what_is_missing_or_refused_is_asked_for_once(status, meaning, server):
         folder.list_files()
     with pytest.raises(UserError if status == 410 else FileNotFoundError, match="cannot be read"):
         folder.read("a.bin")
+
+
+def test_a_server_that_sends_no_byte_of_a_listing_has_failed():
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts connections, and answers none
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        folder = RemoteFolder(address, timeout_seconds=0.02, first_pause_seconds=1e-4)
+        with pytest.raises(UserError, match=r"cannot be listed in \d+ attempts within .* s: no answer in time"):
+            folder.list_files()
 
 
 def test_a_server_without_head_is_asked_for_a_byte(server):

@@ -68,6 +68,12 @@ def test_a_key_without_effect_has_a_line(recipe, words, others):
     assert name not in list_ignored(recipe, *words.split(), *others.split())
 
 
+def test_groups_without_intervals_are_a_column_of_the_table_of_samples(tmp_path):
+    words = ["-eval", "-pretrained=weights", "EVALUATION.INTERVAL=off", "EVALUATION.GROUP=groups.csv"]
+    assert list_ignored("vit_digits", *words) == ["EVALUATION.GROUP"]
+    assert list_ignored("vit_digits", *words, f"-per_sample={tmp_path}/table.csv") == []
+
+
 def test_heat_maps_are_for_landmarks():
     assert list_ignored("volume_unet3d_phantoms", "VOLUMES.HEATMAP=radius") == ["VOLUMES.HEATMAP"]
     assert "VOLUMES.HEATMAP" not in list_ignored("landmark_unet3d", "VOLUMES.HEATMAP=radius")

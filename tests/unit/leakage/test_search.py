@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from support.leaking_images import scene, write_leaking
+from PIL import Image, ImageOps
+from support.leaking_images import CHANGES, DrawnImages, find_changed, scene, write_leaking
 from support.runs import IMAGES
 
 from paddlevit_dist.commands import inspect_data
@@ -178,3 +178,15 @@ def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(tmp_path, 
     assert further == "to compare all samples, run inspect leaks with the same flags"
     formatting.run(words)
     assert "leaks: 9 of 16 images of val are also in train (1 same file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_copies_of_each_kind_are_found_with_their_originals_and_these_with_them(kind):
+    assert find_changed(kind, seed=0, copies=5) == (1.0, 1.0)
+
+
+def test_mirrored_copies_are_not_found_as_the_guide_says():
+    images = [scene(np.random.default_rng(seed), (96, 72)) for seed in range(6)]
+    for turn in (ImageOps.mirror, ImageOps.flip):
+        turned = DrawnImages([turn(image) for image in images])
+        assert search.find_copies(turned, DrawnImages(images), None).pairs == []

@@ -5,6 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.export.descriptions import require_exportable
+from paddlevit_dist.images.classification import probes
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.settings import load
@@ -56,3 +57,15 @@ def test_scores_are_those_of_the_chosen_classifier_else_of_the_best(chosen):
     alone.update(paddle.to_tensor(logits[place]), paddle.to_tensor(labels))
     for one, other in zip(metrics.per_sample(), alone.per_sample(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1 << 16])
+def test_nearest_features_are_the_same_however_many_are_compared_at_once(monkeypatch, rows):
+    monkeypatch.setattr(probes, "_BANK_ROWS", rows)
+    generator = np.random.default_rng(0)
+    queries, bank = (generator.normal(size=(number, 5)).astype(np.float32) for number in (6, 40))
+    found, places = probes.find_nearest(paddle.to_tensor(queries), paddle.to_tensor(bank), 9)
+    products = queries @ bank.T
+    expected = np.argsort(-products, axis=1)[:, :9]
+    assert places.numpy().tolist() == expected.tolist()
+    np.testing.assert_allclose(found.numpy(), np.take_along_axis(products, expected, axis=1), rtol=1e-5)

@@ -54,12 +54,12 @@ def _gelu(graph: OnnxGraph, erf: Any) -> None:
     plus = graph.reader(erf.output[0], "Add")
     require(graph.is_number(plus.input[1], 1.0))
     x, nodes = division.input[0], [division, erf, plus]
-    factors = {x, "half"}
+    factors: set[str | None] = {x, None}  # None: 0.5
     while factors:
         before = nodes[-1].output[0]
         times = graph.reader(before, "Mul")
         other = next((name for name in times.input if name != before), "")
-        factor = "half" if graph.is_number(other, 0.5) else other
+        factor = None if graph.is_number(other, 0.5) else other
         require(factor in factors)
         factors.remove(factor)
         nodes.append(times)
@@ -211,6 +211,7 @@ def _patches(graph: OnnxGraph, conv: Any, height: int, width: int) -> tuple[np.n
     side = weight.shape[2]
     require(side == weight.shape[3] > 1 and list(facts["strides"]) == [side, side] and not any(facts["pads"]))
     require(facts.get("group", 1) == 1 and height % side == 0 and width % side == 0)
+    require(set(facts.get("dilations", [1])) == {1})
     return weight, height // side, width // side, side
 
 
@@ -309,6 +310,7 @@ def _carry_bias_through_depthwise(graph: OnnxGraph, conv: Any) -> None:
     facts, weight = attributes(conv), graph.constant(conv.input[1])
     require(facts.get("group", 1) == weight.shape[0] == shape[3] and list(facts["strides"]) == [1, 1])
     require(weighted.bias is not None and list(facts["pads"]) == [weight.shape[2] // 2] * 4)
+    require(set(facts.get("dilations", [1])) == {1})
     conv_bias = graph.constants[conv.input[2]] if len(conv.input) > 2 else 0.0
     total = _map_of_constant(weight, weighted.bias, int(shape[1]), int(shape[2])) + conv_bias
     source.input[0] = weighted.product.output[0]

@@ -17,12 +17,13 @@ from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, c
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.intervals import paired_difference
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import TransformedDataset
-from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
+from paddlevit_dist.volumes.landmarks.metrics import RADII_MM, LandmarkMetrics, rate_name
 
 SAMPLES = 12
 
@@ -246,3 +247,40 @@ def test_fifty_thousand_images_take_less_than_a_megabyte(tmp_path):
     tables.write_evaluated(tmp_path / "intervals.json", evaluation, {"epoch": 1})
     assert (tmp_path / "scored_samples.npz").stat().st_size < 1_000_000
     assert tables.read_table(str(tmp_path)).names == names
+
+
+@pytest.mark.parametrize("of_others", [False, True])
+def test_samples_in_any_order_are_matched_by_their_names(of_others):
+    order = [3, 0, 4, 1, 2]  # not its own inverse
+    first = [f"val/{name}.png" for name in "ebdac"]
+    second = [first[place] if not of_others else f"{first[place][4]}" for place in order]
+    kinds = ["task", f"{tables.RESULTS}a file"] if of_others else ["task", "task"]
+    given = [
+        SimpleNamespace(names=names, about={"digest": kind, "of": kind}, run=kind)
+        for names, kind in zip((first, second), kinds)
+    ]
+    found = pairs._match_names(*given)
+    assert [first[row] for row in range(5)] == [
+        f"val/{second[place][-5 if not of_others else 0]}.png" for place in found
+    ]
+    assert [order[place] for place in found] == list(range(5))
+    back = pairs._match_names(*given[::-1])
+    assert back.tolist() == order
+
+
+def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_path):
+    order = np.random.default_rng(4).permutation(SAMPLES)
+    pair = TablePair.match(
+        make_table(tmp_path / "a", "volumes", FIRST), make_table(tmp_path / "b", "volumes", SECOND, order)
+    )
+    intervals = pair.compute_intervals()
+    errors = [
+        np.array([np.random.default_rng([index, model]).gamma(2.0, 1.0, 3) for index in range(SAMPLES)])
+        for model in (0, 1)
+    ]
+    for landmark, name in enumerate("abc"):
+        for radius in RADII_MM:
+            hits = [error[:, landmark] <= radius for error in errors]
+            expected = paired_difference(*hits, 95)
+            found = intervals[f"{pairs._DIFFERENCE}{name} {rate_name(radius)}"]
+            assert (found.low, found.high) == pytest.approx((expected.low, expected.high)), (name, radius)

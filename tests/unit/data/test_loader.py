@@ -1,9 +1,11 @@
 """The loader: per-sample randomness, consecutive epochs, and failures with their real reason."""
 
+import contextlib
+
 import pytest
 from support.numbers import Numbers, collate, make_loader, readings
 
-from paddlevit_dist.data.loader import DeviceLoader, SampleFailure
+from paddlevit_dist.data.loader import DeviceLoader, SampleFailure, _LoaderWatchdog
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.launch.devices import default_workers
 
@@ -50,3 +52,20 @@ def test_a_rank_without_batches_ends_at_once():
 @pytest.mark.parametrize("processes, cores, expected", [(1, 1, 0), (1, 2, 1), (2, 2, 0), (4, 64, 8), (8, 32, 3)])
 def test_default_workers_leave_a_core_to_the_training_process(processes, cores, expected):
     assert default_workers(processes, cores) == expected
+
+
+def test_an_error_while_waiting_is_passed_over_only_if_the_wait_was_left():
+    watchdog = _LoaderWatchdog(iter(()), 600.0, 3)
+    try:
+        for has_left, error, is_raised in (
+            (False, ValueError, True),
+            (True, ValueError, False),
+            (False, KeyboardInterrupt, True),
+            (True, KeyboardInterrupt, True),
+        ):
+            watchdog.has_left = has_left
+            context = pytest.raises(error) if is_raised else contextlib.nullcontext()
+            with context, watchdog:
+                raise error("a test")
+    finally:
+        watchdog.stop()

@@ -1,8 +1,10 @@
 """An array crosses by its name, and a full /dev/shm is the user's to mend."""
 
 import pickle
+import shutil
 
 import numpy as np
+import paddle
 import pytest
 from support.shared_files import own_files
 
@@ -27,3 +29,17 @@ def test_full_shared_memory_is_the_users_to_mend(monkeypatch):
     with pytest.raises(UserError, match=r"no room for a batch of 8 MiB .*NUM_WORKERS.*shm-size"):
         shared_arrays.share(np.zeros(2**20), shared_arrays.new_prefix())
     assert own_files() == []
+
+
+def test_room_counts_all_files_of_this_loader_and_none_of_another(tmp_path, monkeypatch):
+    prefix, million = shared_arrays.new_prefix(), 2**20
+    for name, size in (("a", million), ("b", 2 * million), ("c", 4 * million)):
+        (tmp_path / f"{prefix}{name}").write_bytes(bytes(size))
+    (tmp_path / "of another").write_bytes(bytes(million))
+    monkeypatch.setattr(shared_arrays, "FOLDER", tmp_path)
+    free = shutil.disk_usage(tmp_path)._replace(free=million)
+    monkeypatch.setattr(shared_arrays.shutil, "disk_usage", lambda folder: free)
+    batch = [paddle.zeros([million // 4]), paddle.zeros([3])]  # the second is too small to be shared
+    shared_arrays.require_room(batch, 8, prefix)
+    with pytest.raises(UserError, match="has room for 8 MiB, and the batches .* need 9 MiB"):
+        shared_arrays.require_room(batch, 9, prefix)

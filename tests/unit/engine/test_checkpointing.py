@@ -1,6 +1,7 @@
 """Checkpoints that are written while the training goes on."""
 
 import contextlib
+import inspect
 import os
 import sys
 import threading
@@ -196,3 +197,23 @@ def test_the_line_of_a_checkpoint_stands_behind_both_lines_of_an_epoch_of_second
     if way == "True" and found[2:4] == ["epoch 2/2 training", "saved"]:  # written while the next epoch was trained
         found[2:4] = reversed(found[2:4])
     assert found == kinds
+
+
+def test_what_is_kept_is_what_the_settings_say_up_to_this_epoch_and_update(tmp_path, monkeypatch):
+    told, plain = [], checkpoint_store.prune
+
+    def watched(*arguments, **options):
+        told.append(inspect.signature(plain).bind(*arguments, **options).arguments)
+        plain(*arguments, **options)
+
+    monkeypatch.setattr(checkpoint_store, "prune", watched)
+    arguments = ["-epochs=1", "KEEP_UPDATES", "4", "KEEP_EPOCHS", "2", "SAVE_FREQ", "7"]
+    build(tmp_path, lambda made: None, *arguments, train_size=128).train()  # 4 updates
+    assert {(one["good"].name, one["update"], one["epoch"]) for one in told} == {
+        ("update_00000003", 3, 0),
+        ("epoch_0001", 4, 1),
+    }
+    assert {(one["folder"], one["keep_updates"], one["keep_epochs"]) for one in told} == {
+        (tmp_path / "checkpoints", 4, 2)
+    }
+    assert [epoch for epoch in range(1, 15) if told[0]["keep"](epoch)] == [1, 7, 14]

@@ -13,6 +13,7 @@ from paddlevit_dist.intervals import (
     concat_rank_tables,
     means,
     paired_difference,
+    resampling,
     small_sample_warning,
     weighted_sums,
     wilson,
@@ -258,3 +259,24 @@ def test_shares_of_classified_samples_have_wilsons_interval_without_being_told_s
     classified = ClassificationCounts(np.arange(20) % 2, np.zeros(20, np.int64), 2)
     found = bootstrap(classified, 20, resamples=10)
     assert found["top-1"] == wilson(100.0, 20, 95) and found["recall 1"] == wilson(100.0, 10, 95)
+
+
+def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):
+    generator = np.random.default_rng(0)
+    groups, has_both = generator.integers(0, 200, 300), generator.random(300) < 0.3
+    right = (generator.random(200) < 0.8)[groups].astype(float)
+
+    def share(weights, counted):
+        counts = weights @ counted
+        return 100 * (weights @ (right * counted)) / np.where(counts, counts, np.nan)
+
+    def score(weights):
+        return {"all": share(weights, np.ones(300)), "some": share(weights, has_both.astype(float))}
+
+    recompute = ProportionRecompute(score, {"all": 300, "some": int(has_both.sum())})
+    whole = bootstrap(recompute, 300, resamples=50, groups=groups)
+    defined = {"all": len(set(groups)), "some": len(set(groups[has_both]))}
+    for most in (1, 300 * 7, 300 * 10_000):
+        monkeypatch.setattr("paddlevit_dist.intervals.resampling._MOST_WEIGHTS", most)
+        assert bootstrap(recompute, 300, resamples=50, groups=groups) == whole
+        assert resampling._count_groups(recompute, resampling.number_groups(groups)) == defined

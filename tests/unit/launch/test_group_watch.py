@@ -4,6 +4,8 @@ import contextlib
 import io
 import threading
 
+import pytest
+
 from paddlevit_dist.launch import group_watch
 
 
@@ -45,3 +47,47 @@ def test_what_a_rank_notes_last_is_what_it_tells_last(monkeypatch):
     has_told.set()
     watching.join()
     assert told == ["at work", "finished"]
+
+
+class OpenPeer:
+    """A rank whose connection is open, and that is told things."""
+
+    def __init__(self) -> None:
+        self.told = []
+
+    def send(self, **message) -> None:
+        self.told.append(message)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_silent_on_an_open_connection_has_failed(monkeypatch, rank):
+    """Such as one whose machine has lost its network or power."""
+    watch, ended = group_watch.GroupWatch(rank, 3, {}, 60.0), []
+    watch.stop()
+    monkeypatch.setattr(watch, "_end", lambda message, code, broadcast=False: ended.append((message, code)))
+    monkeypatch.setattr(group_watch.rendezvous, "endpoint", lambda: ("10.0.0.1", 7000))
+    others = (1, 2) if rank == 0 else (0,)
+    watch._peers = {other: OpenPeer() for other in others}
+    now = watch._clock.now()
+    watch._heard = dict.fromkeys(others, now)
+    for seconds in (0.0, 49.0):  # of the 50 that are allowed here
+        watch._judge(now + seconds)
+    assert ended == []
+    silent = others[-1]
+    watch._heard = {other: now + (0.0 if other == silent else 55.0) for other in others}
+    watch._judge(now + 55.0)
+    message, code = ended[0]  # which ends the process
+    assert message.startswith(f"rank {silent} failed: ") and code == 1
+    assert rank == 0 or "no answer for 55 s" in message
+
+
+def test_a_rank_whose_connection_has_just_ended_may_still_say_why(monkeypatch):
+    watch, ended = group_watch.GroupWatch(0, 2, {}, 60.0), []
+    watch.stop()
+    monkeypatch.setattr(watch, "_end", lambda message, code, broadcast=False: ended.append(message))
+    watch._peers, now = {1: OpenPeer()}, watch._clock.now()
+    watch._heard, watch._gone = {1: now}, {1: now}
+    watch._judge(now + group_watch._GRACE_SECONDS / 2)
+    assert ended == []
+    watch._judge(now + group_watch._GRACE_SECONDS * 2)
+    assert len(ended) == 1 and ended[0].startswith("rank 1 failed: ")

@@ -174,3 +174,24 @@ def test_a_stranger_in_the_place_of_rank_0_is_not_joined(port, run_with_secret):
         found = answers([1], 2, seconds=2.0)[1]
         stranger.join(60.0)
     assert found and secret._session_key is None
+
+
+@pytest.mark.parametrize("shown", [0, 1], ids=["the same secret", "another secret"])
+def test_a_greeting_shows_the_fingerprint_by_which_both_sides_tell_another_secret(run_with_secret, monkeypatch, shown):
+    monkeypatch.setattr(rendezvous, "_PATIENCE_SECONDS", 0.0)
+    ours, theirs = map(rendezvous.RankConnection, socket.socketpair())
+    own = secret.fingerprint()
+    arrivals = rendezvous._ArrivedRanks(4, own + shown)
+    greeting = {"challenge": arrivals.challenge, "fingerprint": arrivals.fingerprint}
+    with ours.socket, theirs.socket:
+        ours.socket.settimeout(SECONDS)
+        if shown:
+            with pytest.raises(UserError, match=r"rank\(s\) \[0\] have another secret than rank 2"):
+                rendezvous._greet(ours, greeting, 2, None, time.monotonic() + SECONDS)
+        else:
+            assert rendezvous._greet(ours, greeting, 2, None, time.monotonic()) == {}
+        (hello,) = theirs.receive()
+    assert hello["fingerprint"] == own and hello["rank"] == 2
+    arrivals.admit(theirs, hello)
+    assert arrivals.missing() == ([1, 2, 3] if shown else [1, 3])
+    assert arrivals.other_secrets() == ({2: own} if shown else {})

@@ -1,12 +1,14 @@
 """Kept fingerprints: made again when their file was changed, cut or is of others."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.reading import ReadConfig
-from paddlevit_dist.leakage.fingerprints import compute_fingerprints
+from paddlevit_dist.leakage.fingerprints import _digest_points, compute_fingerprints
 
 
 class ThreeImages(ImageDataset):
@@ -42,3 +44,14 @@ def test_damaged_fingerprints_are_made_again(dataset, tmp_path, damage):
     for one, other in zip(first, again):
         np.testing.assert_array_equal(one, other)
     assert file.read_bytes() == content
+
+
+def test_a_negative_zero_is_a_zero_and_nothing_else_is():
+    def digest(xyz, color=0):
+        return _digest_points(SimpleNamespace(xyz=np.float32(xyz), rgb=np.full((2, 3), color, np.uint8)))
+
+    zeros = np.zeros((2, 3), np.float32)
+    assert digest(zeros) == digest(-zeros)
+    others = [digest(zeros, 1), digest([[0, 0, 0], [0, 0, 1]]), digest([[0, 0, 0], [0, 0, -1]])]
+    assert len({digest(zeros), *others}) == 4
+    assert digest([[0, 0, 1], [0, 0, 0]]) == others[1]

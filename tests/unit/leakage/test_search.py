@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from support.leaking_images import scene, write_leaking
+from PIL import Image, ImageOps
+from support.leaking_images import CHANGES, DrawnImages, find_changed, scene, write_leaking
 from support.runs import IMAGES
 
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leakage import fingerprints, formatting, search
+from paddlevit_dist.leakage import comparing, fingerprints, formatting, search
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
@@ -178,3 +178,27 @@ def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(tmp_path, 
     assert further == "to compare all samples, run inspect leaks with the same flags"
     formatting.run(words)
     assert "leaks: 9 of 16 images of val are also in train (1 same file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_copies_of_each_kind_are_found_with_their_originals_and_these_with_them(kind):
+    assert find_changed(kind, seed=0, copies=5) == (1.0, 1.0)
+
+
+def test_mirrored_copies_are_not_found_as_the_guide_says():
+    images = [scene(np.random.default_rng(seed), (96, 72)) for seed in range(6)]
+    for turn in (ImageOps.mirror, ImageOps.flip):
+        turned = DrawnImages([turn(image) for image in images])
+        assert search.find_copies(turned, DrawnImages(images), None).pairs == []
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 4096])
+def test_pairs_are_the_same_however_many_are_compared_at_once(monkeypatch, at_once):
+    monkeypatch.setattr(search, "_CHUNK", at_once)
+    monkeypatch.setattr(comparing, "_CHUNK", at_once)
+    generator = np.random.default_rng(3)
+    images = [scene(generator, (64, 48)) for _ in range(8)]
+    order = [3, 7, 0, 5, 1, 6, 2]  # not its own inverse, and one is left out
+    copies = DrawnImages([image.resize((90, 70), Image.Resampling.BICUBIC) for image in images])
+    pairs = search.find_copies(copies, DrawnImages([images[place] for place in order]), None).pairs
+    assert [(pair.val, pair.train) for pair in pairs] == sorted((place, n) for n, place in enumerate(order))

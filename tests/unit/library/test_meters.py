@@ -23,6 +23,7 @@ from support.metered_samples import (
 
 import paddlevit_dist as pv
 from paddlevit_dist.commands import evaluate_detections, evaluate_results
+from paddlevit_dist.images.classification import result_scores
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -52,7 +53,8 @@ def agree(said: dict, scores) -> None:
     assert set(said["intervals"]) & set(scores.intervals)
 
 
-def test_accuracy_is_that_of_evaluate_classes(tmp_path, capsys):
+def test_accuracy_is_that_of_evaluate_classes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(result_scores, "_MOST_NUMBERS", 3 * 7)  # three rows at a time
     for name in ("truth", "results"):
         rows = [["name", *(["label"] if name == "truth" else map(str, range(7)))]]
         for index in range(SAMPLES):
@@ -211,3 +213,14 @@ def test_tensors_of_any_kind_are_counted_as_arrays_are():
     column.update(paddle.to_tensor(ROW), paddle.to_tensor([[0], [2], [2]]))
     row.update(ROW, [0, 2, 2])
     close(plain(column.compute()), plain(row.compute()))
+
+
+@pytest.mark.parametrize("classes", [3, 101, 200])
+def test_points_without_a_label_count_nowhere_for_any_number_of_classes(classes):
+    meter = pv.MeanIoU(classes, of="points")
+    true = np.arange(classes)
+    predicted = np.where(true == 1, 0, true)
+    meter.update([np.append(predicted, 0)], [np.append(true, 255)])
+    scores = meter.compute().values
+    assert scores["accuracy"] == pytest.approx(1 - 1 / classes)
+    assert scores["mIoU"] == pytest.approx((classes - 2 + 1 / 2) / classes)

@@ -407,3 +407,33 @@ def test_a_comparison_in_the_folder_of_a_run_is_linked(tmp_path):
     ).read_text(encoding="utf-8")
     (two / "compared.html").write_text("<p>")
     assert 'href="%FF/compared.html"' in write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_each_run_lists_its_settings_as_key_and_value_in_order(tmp_path):
+    config = "TRAIN:\n  NUM_EPOCHS: 2\n  BASE_LR: 0.001\nMODEL:\n  NAME: vit\nAMP: false\n"
+    runs = [write_run(tmp_path / "a", config=config), write_run(tmp_path / "b"), write_run(tmp_path / "c", config="")]
+    content = write_page(runs, tmp_path / "page.html").read_text(encoding="utf-8")
+    part = content.partition('id="configuration"')[2].partition("</section>")[0]
+    tables = re.findall(r"<table.*?</table>", part, re.DOTALL)
+    rows = [
+        [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)]
+        for table in tables
+    ]
+    common = [["MODEL.NAME", "vit"], ["TRAIN.BASE_LR", "0.001"], ["TRAIN.NUM_EPOCHS", "2"]]
+    assert rows == [[["key", "value"], ["AMP", "False"], *common], [["key", "value"], *common]]
+    assert captions(Page(content), part) == ["config.yaml", "config.yaml"]
+
+
+def test_curves_stand_in_the_order_of_their_kind_and_of_their_first_value(tmp_path):
+    values = {"memory_mib": 1, "IoU wall": 1, "gradient_norm": 1, "AP50 chair": 1, "mIoU": 1, "learning_rate": 1}
+    values |= {"IoU": 1, "mean error of all": 1, "loss": 1, "skipped_updates": 1}
+    events = [
+        event("training", epoch=1, update=update, **{name: update * one for name, one in values.items()})
+        for update in (1, 2, 3)
+    ]
+    content = write_page([write_run(tmp_path / "run", events)], tmp_path / "page.html").read_text(encoding="utf-8")
+    shown = captions(Page(content), content.partition('id="curves"')[2].partition("</section>")[0])
+    assert shown == [
+        *("Loss", "mIoU", "IoU", "mean error of all", "Learning rate", "Gradient norm"),
+        *("Memory (MiB)", "Updates skipped so far", "IoU wall", "AP50 chair"),
+    ]

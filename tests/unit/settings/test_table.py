@@ -6,7 +6,7 @@ from paddlevit_dist.registry import TABLES, key_tables
 from paddlevit_dist.settings import default_config, load
 from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.key import EFFECTS, InvalidValue
-from paddlevit_dist.settings.table import keys, leaves
+from paddlevit_dist.settings.table import keys, leaves, put
 
 
 def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
@@ -184,3 +184,16 @@ def test_expectations_are_worded():
     assert keys()["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
     assert keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD, Lion, LAMB, Muon"
     assert keys()["EVAL"].expected() == "true or false"
+
+
+def test_an_optional_table_applies_once_one_of_its_keys_has_another_value():
+    optional = [table for table in key_tables() if table.is_optional]
+    assert len(optional) > 2
+    assert [table for table in optional if table.applies(default_config())] == []
+    for table in optional:
+        for key in table.keys:
+            values = default_config()
+            put(values, key.name, "another value")
+            assert [other for other in optional if other.applies(values)] == [table], key.name
+    with_all = [table for table in key_tables() if not table.is_optional]
+    assert with_all and all(table.applies(default_config()) for table in with_all)

@@ -1,12 +1,14 @@
 """Sliding windows, metrics and images."""
 
+import itertools
+
 import numpy as np
 import paddle
 import pytest
 
 from paddlevit_dist.volumes.images import orthogonal_slices
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics, build_rows
-from paddlevit_dist.volumes.sliding_window import predict, window_starts
+from paddlevit_dist.volumes.sliding_window import line_weights, predict, window_starts
 
 
 @pytest.mark.parametrize(
@@ -100,3 +102,20 @@ def test_names_are_listed_in_the_colors_of_their_marks():
     assert (listed == (255, 70, 70)).all(axis=1).any() and (listed == (80, 230, 80)).all(axis=1).any()
     thin = orthogonal_slices(np.zeros((2, 90, 90), np.float32), (1.0, 1.0, 1.0), None)
     assert max(thin.shape) < 3 * 800
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_windows_are_blended_the_same_however_many_are_predicted_at_once(monkeypatch, at_once):
+    """Against a slow sum over the windows, of a model whose outputs depend on the place in the window."""
+    monkeypatch.setattr("paddlevit_dist.volumes.sliding_window._WINDOWS_AT_ONCE", at_once)
+    generator, window = np.random.default_rng(0), (3, 4, 2)
+    volume = generator.normal(size=(2, 7, 9, 5)).astype(np.float32)
+    mask = generator.normal(size=(2, *window)).astype(np.float32)
+    found = predict(lambda x: x * paddle.to_tensor(mask), paddle.to_tensor(volume), window, 0.5, "gaussian")
+    weight = np.einsum("i,j,k->ijk", *(line_weights(length, "gaussian") for length in window))
+    total, weights = np.zeros(volume.shape), np.zeros(volume.shape[1:])
+    for origin in itertools.product(*(window_starts(n, w, 0.5) for n, w in zip(volume.shape[1:], window))):
+        where = tuple(slice(start, start + length) for start, length in zip(origin, window))
+        total[(slice(None), *where)] += volume[(slice(None), *where)] * mask * weight
+        weights[where] += weight
+    np.testing.assert_allclose(found.numpy(), total / weights, rtol=1e-4, atol=1e-5)

@@ -1,10 +1,13 @@
 """A probe has the abilities that it can carry out, and no others."""
 
 import numpy as np
+import paddle
 import pytest
 
 from paddlevit_dist.export.descriptions import require_exportable
-from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe
+from paddlevit_dist.images.classification import probes
+from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics
+from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.protocols import Exportable, LogContributor, Predictable, Recomputable
 
@@ -34,3 +37,35 @@ def test_training_images_are_drawn_as_an_evaluation_sees_them(probe, tmp_path):
     assert [caption for _, caption in drawn] == [caption for _, caption in seen]
     for (one, _), (other, _) in zip(drawn, seen):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("chosen", [None, 0, 1, 2])
+def test_scores_are_those_of_the_chosen_classifier_else_of_the_best(chosen):
+    labels = np.arange(30) % 5
+    right = np.array([6, 21, 13])  # of each classifier
+    logits = np.zeros((3, 30, 5), np.float32)
+    for head, number in enumerate(right):
+        logits[head, np.arange(30), (labels + (np.arange(30) >= number)) % 5] = 1.0 + head
+    metrics = ProbeMetrics(5, list("abcde"), "rate", ["0.1", "1", "10"], chosen)
+    for part in (slice(0, 11), slice(11, 30)):
+        metrics.update(paddle.to_tensor(logits[:, part]), paddle.to_tensor(labels[part]))
+    place = 1 if chosen is None else chosen
+    values = metrics.compute(metrics.state)
+    assert metrics.best == place and values["top-1"] == pytest.approx(100 * right[place] / 30)
+    assert [values[f"top-1 of rate {name}"] for name in metrics.names] == pytest.approx(100 * right / 30)
+    alone = ClassificationMetrics(5, list("abcde"))
+    alone.update(paddle.to_tensor(logits[place]), paddle.to_tensor(labels))
+    for one, other in zip(metrics.per_sample(), alone.per_sample(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1 << 16])
+def test_nearest_features_are_the_same_however_many_are_compared_at_once(monkeypatch, rows):
+    monkeypatch.setattr(probes, "_BANK_ROWS", rows)
+    generator = np.random.default_rng(0)
+    queries, bank = (generator.normal(size=(number, 5)).astype(np.float32) for number in (6, 40))
+    found, places = probes.find_nearest(paddle.to_tensor(queries), paddle.to_tensor(bank), 9)
+    products = queries @ bank.T
+    expected = np.argsort(-products, axis=1)[:, :9]
+    assert places.numpy().tolist() == expected.tolist()
+    np.testing.assert_allclose(found.numpy(), np.take_along_axis(products, expected, axis=1), rtol=1e-5)

@@ -104,3 +104,21 @@ def test_what_is_not_finite_is_no_class():
         lambda pixels: network(pixels) + paddle.to_tensor(np.inf, "float32"), image, (16, 16), EvaluationProtocol()
     )
     assert (one.numpy() == 255).all()
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_windows_are_averaged_however_many_are_predicted_at_once(monkeypatch, at_once):
+    """Against a slow sum, of a network whose logits depend on the place in the window."""
+    monkeypatch.setattr(protocols, "_WINDOWS_AT_ONCE", at_once)
+    crop, stride, (height, width) = (6, 8), (4, 3), (11, 21)
+    mask = np.random.default_rng(0).normal(size=(1, 3, *crop)).astype(np.float32)
+    image = np.random.default_rng(1).normal(size=(1, 3, height, width)).astype(np.float32)
+    bands = protocols.slide_windows(lambda x: x * paddle.to_tensor(mask), paddle.to_tensor(image), crop, stride)
+    found = np.concatenate([band.numpy() for band in bands], axis=2)
+    total, counts = np.zeros(image.shape), np.zeros((height, width))
+    for top in (0, 4, 5):
+        for left in (0, 3, 6, 9, 12, 13):
+            rows, columns = slice(top, top + 6), slice(left, left + 8)
+            total[:, :, rows, columns] += image[:, :, rows, columns] * mask
+            counts[rows, columns] += 1
+    np.testing.assert_allclose(found, total / counts, rtol=1e-4, atol=1e-5)

@@ -322,3 +322,12 @@ def test_the_keys_build_what_they_name_and_nothing_else():
 def test_a_key_outside_its_range_is_told(words, message):
     with pytest.raises(UserError, match=message):
         make_steps(*words)
+
+
+def test_color_shifts_of_many_seeds_have_both_signs_and_differ_by_channel():
+    scene = make_scene(5)._replace(rgb=np.full((5, 3), 120, np.uint8))
+    jitter = PointColorJitter(deviation=0.0, shift=20.0)
+    shifts = np.array([jitter(scene, np.random.default_rng(seed)).rgb[0] - 120.0 for seed in range(300)])
+    assert np.abs(shifts).max() <= 20 and shifts.min() < -17 and shifts.max() > 17
+    assert np.abs(shifts.mean(axis=0)).max() < 3  # five deviations of the mean
+    assert np.abs(np.corrcoef(shifts.T) - np.eye(3)).max() < 0.25

@@ -6,7 +6,8 @@ from PIL import Image
 from support.label_map_layouts import SIZE, labelme, photo, save
 
 from paddlevit_dist.data.path_index import PathIndex
-from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
+from paddlevit_dist.images.data.label_pixels import LabelPixels
+from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps, LabelTable
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import summarize_labels
 from paddlevit_dist.images.segmentation.samples import LabelMapsPart
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
@@ -120,3 +121,15 @@ def test_label_maps_of_any_format_without_loss(format, root):
     (root / "masks/train").mkdir(parents=True)
     Image.fromarray(labels.astype(np.uint8)).save(root / f"masks/train/0.{format}", format)
     assert np.array_equal(LabelMaps(str(root), "train", root.parent / "cache").read_labels(0), labels)
+
+
+def test_a_palette_may_have_colors_of_no_class():
+    wall, door, ground, other = (red + 256 * green + 65_536 * blue for red, green, blue in
+                                 ((1, 2, 3), (3, 2, 1), (0, 0, 9), (7, 7, 8)))  # fmt: skip
+    table = LabelTable({}, {wall: 0, door: 1, ground: 2}, "")
+    palette = np.array([door, other, ground, wall], np.int32)
+    numbers = np.array([[0, 2, 3], [3, 3, 0]], np.uint8)
+    assert table.labels(LabelPixels(numbers, False, palette), "a.png").tolist() == [[1, 2, 0], [0, 0, 1]]
+    numbers[1, 2] = 1
+    with pytest.raises(UserError, match=r"a\.png.* 1 .*row 1, column 2"):
+        table.labels(LabelPixels(numbers, False, palette), "a.png")

@@ -1,0 +1,48 @@
+"""Tables of predicted classes: which columns are taken, and what is refused."""
+
+import pytest
+
+from paddlevit_dist.images.classification.result_tables import find_layout, parse_scores
+from paddlevit_dist.runtime.errors import UserError
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_layout(content, classes=None, **options):
+        path = tmp_path / "results.csv"
+        path.write_text(content, encoding="utf-8")
+        layout = find_layout(str(path), classes, **options)
+        return layout, str(path)
+
+    return read_layout
+
+
+def test_a_table_without_headings_has_scores_of_every_column_behind_the_name(read):
+    layout, path = read("b.png,0.5,0.25,0.125\na.png,1,2,3\n")
+    assert (layout.name, layout.scores, layout.classes, layout.best, layout.has_header) == (
+        0,
+        [1, 2, 3],
+        None,
+        [],
+        False,
+    )
+    rows = [parse_scores(path, row, layout.scores, layout.separator) for row in layout.rows(path)]
+    assert rows == [[0.5, 0.25, 0.125], [1.0, 2.0, 3.0]]
+
+
+@pytest.mark.parametrize("row", ["b.png,cat,0.5", "b.png,cat,0.5,0.25", "b.png,0.5,cat,0.25", "b.png,0.5,0.25,cat"])
+def test_a_class_among_numbers_without_headings_is_refused(read, row):
+    with pytest.raises(UserError, match=r"line 1: b\.png, .*add a first line with headings"):
+        read(f"{row}\na.png,dog,0.5\n")
+
+
+def test_scores_are_taken_in_the_order_of_the_classes(read):
+    layout, path = read("cow,filename,ant,bee\n1,b.png,2,3\n4,a.png,5,6\n", ["ant", "bee", "cow"])
+    assert (layout.name, layout.scores, layout.classes) == (1, [2, 3, 0], ["ant", "bee", "cow"])
+    rows = [parse_scores(path, row, layout.scores, layout.separator) for row in layout.rows(path)]
+    assert rows == [[2.0, 3.0, 1.0], [5.0, 6.0, 4.0]]
+
+
+def test_places_of_classes_are_columns_in_their_order(read):
+    layout, _ = read("class_3,class,image,class_2\na,b,1.png,c\n")
+    assert (layout.name, layout.best, layout.scores) == (2, [1, 3, 0], [])

@@ -1,0 +1,101 @@
+"""What is said of copies: each pair with two classes is told, and those of one class are not."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.leakage import formatting
+from paddlevit_dist.leakage.formatting import draw_sheet, find_label_conflicts
+from paddlevit_dist.leakage.search import DuplicatePair, SearchResult, read_leaks, write_leaks
+
+
+class Labeled:
+    def __init__(self, split: str, labels, class_names=None) -> None:
+        self.split, self.labels, self.class_names = split, np.array(labels), class_names
+
+    def describe(self, index: int) -> str:
+        return f"{self.split}/{index}.png"
+
+
+PAIRS = [SimpleNamespace(val=val, train=train) for val, train in ((0, 3), (1, 0), (2, 4), (3, 1), (4, 2), (0, 0))]
+SEARCH = SimpleNamespace(pairs=PAIRS)
+
+
+@pytest.mark.parametrize("names", [None, (["ant", "bee", "cow"], ["cow", "ant", "bee"])])
+def test_every_pair_of_two_classes_is_told(names):
+    val_labels, train_labels = [0, 1, 2, 2, 1], [2, 1, 1, 0, 0]
+    of_val, of_train = names or (None, None)
+    val, train = Labeled("val", val_labels, of_val), Labeled("train", train_labels, of_train)
+    expected = []
+    for pair in PAIRS:
+        one, other = val_labels[pair.val], train_labels[pair.train]
+        if names:
+            one, other = of_val[one], of_train[other]
+        if one != other:
+            expected.append(f"val/{pair.val}.png is {one}, train/{pair.train}.png is {other}")
+    assert len(expected) > 2 and find_label_conflicts(SEARCH, val, train) == expected
+
+
+def test_samples_without_one_class_each_have_no_conflict():
+    labeled = Labeled("val", [0, 1, 2, 2, 1])
+    for others in (
+        Labeled("train", np.zeros((5, 3), int)),
+        SimpleNamespace(describe=str),
+        SimpleNamespace(labels=None),
+    ):
+        assert find_label_conflicts(SEARCH, labeled, others) == []
+
+
+FOUND = SearchResult(
+    [
+        DuplicatePair(0, 3, "same file"),
+        DuplicatePair(1, 0, "near duplicate", 0.87654),
+        DuplicatePair(2, 4, "same content"),
+        DuplicatePair(4, 2, "near duplicate", 0.75),
+    ],
+    (5, 4),
+    (7, 6),
+    1,
+)
+
+
+def test_each_pair_is_a_row_of_the_file_with_both_names(tmp_path):
+    write_leaks(tmp_path / "leaks.json", FOUND, Labeled("val", [0] * 7), Labeled("train", [0] * 6))
+    written = json.loads((tmp_path / "leaks.json").read_text())
+    rows = [(row["sample"], row["val"], row["train"], row["kind"], row["likeness"]) for row in written.pop("pairs")]
+    assert rows == [
+        (0, "val/0.png", "train/3.png", "same file", 1.0),
+        (1, "val/1.png", "train/0.png", "near duplicate", 0.8765),
+        (2, "val/2.png", "train/4.png", "same content", 1.0),
+        (4, "val/4.png", "train/2.png", "near duplicate", 0.75),
+    ]
+    assert written == {"compared": [5, 4], "samples": [7, 6], "unreadable": 1}
+    assert read_leaks(tmp_path / "leaks.json") == [0, 1, 2, 4]
+    assert FOUND.summary("val", "images") == (
+        "4 of 7 images of val are also in train (1 same file, 1 same content, 2 near duplicate); "
+        "compared: 5 of 7 of val with 4 of 6 of train; 1 cannot be read"
+    )
+
+
+def test_a_sheet_has_both_images_of_each_pair_in_a_row_the_least_similar_first(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(formatting, "contact_sheet", lambda columns, empty: drawn.extend(columns) or empty)
+    monkeypatch.setattr(formatting, "enlarge", lambda images: images)
+    sides = []
+    for split, color in (("val", 10), ("train", 100)):
+        side = Labeled(split, [0] * 7)
+        side.images = [Image.new("RGB", (40, 30), (color + number,) * 3) for number in range(7)]
+        side.identity, side.reading = side.describe, None
+        side.read = lambda index, images=side.images: (images[index], 0)
+        sides.append(side)
+    draw_sheet(FOUND, *sides)
+    rows = [(4, 2), (1, 0), (0, 3), (2, 4)]
+    kinds = ["near duplicate 0.75", "near duplicate 0.88", "same file", "same content"]
+    assert [heading for heading, _ in drawn] == ["val", "train"]
+    for place, (heading, images) in enumerate(drawn):
+        captions = [f"{kind}: {heading}/{row[place]}.png" for kind, row in zip(kinds, rows)]
+        assert [caption for _, caption in images] == captions
+        assert [int(pixels[0, 0, 0]) for pixels, _ in images] == [(10, 100)[place] + row[place] for row in rows]

@@ -10,7 +10,7 @@ import pytest
 from support.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
-from paddlevit_dist.compare import tables
+from paddlevit_dist.compare import pairs, tables
 from paddlevit_dist.compare.pairs import TablePair, compare_tables, find_warnings
 from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals

@@ -42,6 +42,8 @@ NOT_RUN = {
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
     "pip install '.[cpu]'": DOWNLOAD,
     "make site": DOWNLOAD,
+    "make pairs": ITSELF,
+    "make mutants": ITSELF,
     "make format": "changes files; make lint says whether it would",
     "make reference": "writes files; tests/nightly/pages/test_reference.py says whether it would",
     "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,

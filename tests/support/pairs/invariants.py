@@ -212,7 +212,8 @@ def check_frozen(bench: Bench, combination: Combination) -> str | None:
     if combination["freeze"] == "none" or combination.get("lora", "none") != "none":
         return None
     start, end = read_state(bench.get_base(combination["model"])), read_state(bench.get_checkpoint(combination))
-    moves = combination["optimizer"] != "SGD"  # its steps from small gradients can be lost in rounding
+    # SGD's steps from small gradients can be lost in rounding, and PointGroup's deepest levels have one voxel a scene.
+    moves = combination["optimizer"] != "SGD" and combination["model"] != "instances"
     wrong = []
     for key, value in end.items():
         name = key.split("/", 1)[1]
@@ -239,7 +240,9 @@ def check_zero_rate(bench: Bench, combination: Combination) -> str | None:
     succeed(*words, start, "-epochs=1", *still)
     before, after = read_printed(folder), read_printed(other)[1]
     last = before[max(before)]
-    return None if after == last else f"'{after}' after an epoch without a rate, '{last}' before"
+    pairs = zip(re.findall(r"[\d.]*\d", last), re.findall(r"[\d.]*\d", after))
+    is_same = all(abs(float(one) - float(two)) < 2e-4 for one, two in pairs)  # the last printed digit
+    return None if is_same else f"'{after}' after an epoch without a rate, '{last}' before"
 
 
 def check_export(bench: Bench, combination: Combination) -> str | None:

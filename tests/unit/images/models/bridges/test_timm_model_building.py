@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from paddle import nn
+from support.timm_zoo import needs_compat
 
 from paddlevit_dist.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
 from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create
@@ -60,6 +61,7 @@ class UngroupedNetwork(nn.Layer):
         self.head = nn.Linear(4, 3)
 
 
+@needs_compat
 def test_layers_without_groups_are_grouped_as_timm_does():
     """timm 1.0's ``auto_group_layers``: twelve parameters a group in their order, without statistics; then the head."""
     model = TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3)
@@ -72,6 +74,7 @@ def test_layers_without_groups_are_grouped_as_timm_does():
     assert {"layers.3._mean", "layers.3._variance"} < set(groups[0])
 
 
+@needs_compat
 def test_such_a_network_has_rates_by_layer_and_matrices():
     model = TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3)
     rates = layer_decay_groups(decay_groups(model, 0.05), model.layer_groups(), 0.5)
@@ -81,12 +84,14 @@ def test_such_a_network_has_rates_by_layer_and_matrices():
     assert model.recomputed_layers() == []
 
 
+@needs_compat
 def test_without_a_classifier_there_is_one_group():
     model = TimmModel(UngroupedNetwork(None), 3, (8, 8), 3)
     with pytest.raises(UserError, match="TRAIN.LAYER_DECAY: this model's parameters have no numbered blocks"):
         layer_decay_groups(decay_groups(model, 0.05), model.layer_groups(), 0.5)
 
 
+@needs_compat
 def test_stages_without_groups_cannot_be_frozen():
     model = TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3)
     with pytest.raises(UserError, match="does not name its stages: remove frozen_stages"):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime import paddle_versions
 from . import multi_tensor
 from .multi_tensor import ForeachStep, MultiTensorStep
@@ -123,7 +123,8 @@ class FusedStep(KeptNames):
 
     def _choose(self) -> None:
         """Build the compiled loop, or the step by lists if no loop is worthwhile."""
-        fast = extension.optimizer_step(self.rule, self._trained) if extension.has("cpu_kernels") else None
+        compiled = find_function("optimizer_step")
+        fast = None if compiled is None else compiled(self.rule, self._trained)
         if fast is not None:
             self._compiled = None if fast[0] is None else self._build(fast[0])
             return

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from ..intervals import ConfidenceInterval
-from ..registry import extension
+from ..registry.features import find_function
 from .multi_tensor import MovingAverages
 from .sharding import Shards
 
@@ -58,7 +58,8 @@ class ModelEma:
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
         sizes = [math.prod(shape) for shape in self._shapes.values()]
-        fast = extension.averages(self._flat, sizes) if extension.has("cpu_kernels") else None
+        compiled = find_function("averages")
+        fast = None if compiled is None else compiled(self._flat, sizes)
         self._move = MovingAverages(self._flat, sizes) if fast is None else fast
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 

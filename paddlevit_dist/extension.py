@@ -20,11 +20,9 @@ if TYPE_CHECKING:  # the functions of ``_MODULES``, each with its signature
     from .compare.tables import write_evaluated as write_evaluated
     from .compare.tables import write_scored as write_scored
     from .cpu_kernels.accelerate import accelerate as accelerate
+    from .cpu_kernels.gradients import gradients as gradients
     from .cpu_kernels.layers import resized_cross_entropy as resized_cross_entropy
     from .cpu_kernels.transforms import CompiledTrainingTransform as CompiledTrainingTransform
-    from .cpu_kernels.updates import averages as averages
-    from .cpu_kernels.updates import gradients as gradients
-    from .cpu_kernels.updates import optimizer_step as optimizer_step
     from .debug.first_layer import FirstLayerFinder as FirstLayerFinder
     from .engine.evaluation import EvaluationObserver
     from .engine.hooks import Hook
@@ -46,12 +44,10 @@ _MODULES = {
     "CompiledTrainingTransform": "cpu_kernels.transforms",
     "FirstLayerFinder": "debug.first_layer",
     "accelerate": "cpu_kernels.accelerate",
-    "averages": "cpu_kernels.updates",
     "find_in_training": "leakage.evaluation",
-    "gradients": "cpu_kernels.updates",
+    "gradients": "cpu_kernels.gradients",
     "load_comparison_weights": "export.scoring",
     "load_exported_layer": "export.scoring",
-    "optimizer_step": "cpu_kernels.updates",
     "parse_evaluated_argument": "export.files",
     "resized_cross_entropy": "cpu_kernels.layers",
     "show_leaks": "leakage.formatting",

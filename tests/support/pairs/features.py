@@ -80,7 +80,6 @@ COMMON: Features = {
         "Muon": Value(f"{_OPTIMIZER} Muon {_SMOOTH}"),
         "LAMB": Value(f"{_OPTIMIZER} LAMB {_SMOOTH}"),
     },
-    "fused": {"yes": Value(), "no": Value("TRAIN.OPTIMIZER.FUSED False", "yes", "rounding")},
     "repeats": {"1": Value(), "2": Value("TRAIN.REPEATED_AUGMENT 2")},
     "freeze": NONE | {"part": Value("TRAIN.FREEZE [*.0.*]")},
     "layer_decay": NONE | {"0.7": Value("TRAIN.LAYER_DECAY 0.7")},

@@ -1,0 +1,42 @@
+"""Keys of earlier versions in files of earlier runs: accepted with the value that the code has now."""
+
+import pytest
+
+from paddlevit_dist.registry import TABLES, key_tables
+from paddlevit_dist.settings.table import index_removed_keys, is_as_removed, keys
+
+NAMES = sorted(index_removed_keys(key_tables()))
+
+
+def test_a_removed_key_is_not_a_key_and_has_another_effect_than_a_path():
+    rows = index_removed_keys(key_tables())
+    assert not set(rows) & set(keys()) and {row.effect for row in rows.values()} <= {
+        "network",
+        "score",
+        "training",
+        "neutral",
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_with_the_value_that_the_code_has_now_is_read_in_silence(name, load_text):
+    (task, *_) = [task for task in TABLES if name in index_removed_keys(key_tables(task))]
+    row = index_removed_keys(key_tables(task))[name]
+    plain = load_text(f"TASK: {task}")
+    for value in row.values:
+        nested = str(list(value) if isinstance(value, tuple) else value)
+        for part in reversed(name.split(".")):
+            nested = f"{{{part}: {nested}}}"
+        configuration = load_text(f"{nested[1:-1]}\nTASK: {task}")
+        assert configuration.values == plain.values and configuration.notices == plain.notices
+
+
+def test_a_file_with_another_value_is_refused_with_key_line_and_remedy(load_text, refuse):
+    message = refuse(load_text, "TRAIN: {OPTIMIZER: {FUSED: 3}}")
+    assert message.startswith("x.yaml:1: TRAIN.OPTIMIZER.FUSED 3 is not supported any more: the value is always True: ")
+    assert message.endswith("remove this key, or use the version of paddlevit_dist that wrote the file")
+
+
+def test_numbers_tuples_and_lists_that_are_equal_are_the_same():
+    row = index_removed_keys(key_tables())["TRAIN.OPTIMIZER.FUSED"]._replace(values=((1.0, 2.0),))
+    assert is_as_removed(row, [1, 2]) and not is_as_removed(row, [1, 3])

@@ -250,6 +250,7 @@ TABLE = KeyTable(
     renamed_values={
         ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
         ("TRAIN.OPTIMIZER.NAME", "adamwdl"): "AdamW",  # with TRAIN.LAYER_DECAY
+        ("TRAIN.SHARDING", "gradients"): "optimizer",  # of earlier versions
     },
     ignored_keys={
         "TAG": "runs are distinguished by their output folder",

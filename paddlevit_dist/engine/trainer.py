@@ -44,7 +44,6 @@ from .model_ema import describe_worse_average
 from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
-from .sharded_gradients import build_reducer
 from .startup_log import describe_batch_norm, format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
@@ -167,7 +166,6 @@ class Trainer:
             gradient_clip=train.GRAD_CLIP,
             nan_guard=self.nan_guard,
             average=self.ema,
-            reducer=build_reducer(train, self.model, self.state.shards),
         )
         self._is_prepared = True
 

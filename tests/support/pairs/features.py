@@ -67,11 +67,7 @@ COMMON: Features = {
         "local": Value("TRAIN.BATCH_NORM local"),
     },
     "average": NONE | {"half": Value(f"{_AVERAGE} 0.5"), "warmup": Value(f"{_AVERAGE} 0.9 TRAIN.MODEL_EMA_WARMUP 3")},
-    "sharding": NONE
-    | {
-        "optimizer": Value("TRAIN.SHARDING optimizer", "none", "near"),
-        "gradients": Value("TRAIN.SHARDING gradients", "none", "near"),
-    },
+    "sharding": NONE | {"optimizer": Value("TRAIN.SHARDING optimizer", "none", "near")},
     "optimizer": {
         "AdamW": Value(f"{_OPTIMIZER} AdamW {_SMOOTH}"),
         "Adam": Value(f"{_OPTIMIZER} Adam {_SMOOTH}"),

@@ -37,6 +37,12 @@ def test_a_file_with_another_value_is_refused_with_key_line_and_remedy(load_text
     assert message.endswith("remove this key, or use the version of paddlevit_dist that wrote the file")
 
 
+def test_sharded_gradients_of_an_earlier_run_are_answered_with_sharded_optimizers(load_text):
+    configuration = load_text("TRAIN: {SHARDING: gradients}")
+    assert configuration.values.TRAIN.SHARDING == "optimizer"
+    assert configuration.notices == ["x.yaml:1: TRAIN.SHARDING 'gradients' is called 'optimizer' here"]
+
+
 def test_numbers_tuples_and_lists_that_are_equal_are_the_same():
     row = index_removed_keys(key_tables())["TRAIN.OPTIMIZER.FUSED"]._replace(values=((1.0, 2.0),))
     assert is_as_removed(row, [1, 2]) and not is_as_removed(row, [1, 3])

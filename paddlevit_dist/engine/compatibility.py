@@ -15,7 +15,7 @@ import paddle
 
 from .. import __version__
 from ..checkpoint import store as checkpoint_store
-from ..registry import known_tables
+from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings

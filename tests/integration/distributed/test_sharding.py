@@ -14,7 +14,7 @@ from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.precision import LossScale
 from paddlevit_dist.engine.sharding import Shards
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 
 MODULE = "integration.distributed.test_sharding"
 SHARDING = ["TRAIN.SHARDING", "optimizer"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.registry import TABLES, key_tables
+from paddlevit_dist.registry.lookup import TABLES, key_tables
 from paddlevit_dist.settings.table import index_removed_keys, is_as_removed, keys
 
 NAMES = sorted(index_removed_keys(key_tables()))

@@ -15,12 +15,12 @@ from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
 from .every_run import DEFAULT_TASK, RunSettings
 from .key import InvalidValue, Key, OutOfRange, show
+from .removed_keys import check_removed_keys
 from .table import (
     COMMAND_LINE,
     ConfigView,
     KeySetting,
     KeyTable,
-    RemovedKey,
     covers,
     default_config,
     describe,
@@ -29,7 +29,6 @@ from .table import (
     find_tables,
     index_keys,
     index_removed_keys,
-    is_as_removed,
     keys,
     leaves,
     put,
@@ -170,6 +169,7 @@ def _load(
         cfg = names.choose_recipe(command.settings, default_recipe)
         settings = (files.read(cfg, _named_task(settings)) if cfg else []) + settings
     task = _named_task(settings) or DEFAULT_TASK
+    check_removed_keys(settings, task)
     accepted, renamed, ignored = _accept(settings, task)
     if default_recipe is not None:
         accepted, respelled = names.resolve_names(accepted)
@@ -265,7 +265,6 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
     values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
     needless = {theirs: reason for table in tables for theirs, reason in table.ignored_keys.items()}
     removed = index_removed_keys(tables)
-    evaluates = next((setting.value for setting in reversed(settings) if setting.name == "EVAL"), False) is True
     accepted: dict[str, KeySetting] = {}
     notices: list[str] = []
     ignored: dict[str, str] = {}
@@ -277,8 +276,6 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             ignored[setting.name] = f"{setting.origin}: {setting.name} does not exist here and is not needed: {reason}"
             continue
         if setting.name in removed:
-            if not (evaluates and removed[setting.name].effect == "training"):
-                _refuse_removed(setting, removed[setting.name])
             continue
         ours = names.get(setting.name)
         if ours is not None:
@@ -296,15 +293,6 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             value = renamed
         accepted[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, known, settings))
     return accepted, notices, list(ignored.values())
-
-
-def _refuse_removed(setting: KeySetting, row: RemovedKey) -> None:
-    """Raise an error if a key that earlier versions had is set to a value that means something else than now."""
-    if not is_as_removed(row, setting.value):
-        raise UserError(
-            f"{setting.origin}: {setting.name} {show(setting.value)} is not supported any more: the value is always "
-            f"{show(row.values[0])}: remove this key, or use the version of paddlevit_dist that wrote the file"
-        )
 
 
 def _parse(setting: KeySetting, value: Any, known: dict[str, Key], settings: list[KeySetting]) -> Any:

@@ -15,7 +15,7 @@ from yacs.config import CfgNode
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
-from .key import Flag, Key, Section
+from .key import NONE_WORDS, Flag, Key, Section
 
 COMMAND_LINE = "command line"
 SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
@@ -85,10 +85,12 @@ class RemovedKey(NamedTuple):
     Args:
         values: values that mean what the code does now, the former default first.
         effect: the effect that another value had, one of ``key.EFFECTS``.
+        instead: what to do if a file sets another value, in words that follow "or".
     """
 
     values: tuple[Any, ...]
     effect: str = "training"
+    instead: str = "use the version of paddlevit_dist that wrote the file"
 
 
 def _nothing(*_: Any) -> Any:
@@ -192,6 +194,8 @@ def index_removed_keys(tables: Sequence[KeyTable]) -> dict[str, RemovedKey]:
 
 def is_as_removed(row: RemovedKey, value: Any) -> bool:
     """Return whether a value of a removed key means what the code does now; tuples are equal to lists."""
+    if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
+        value = None
     return _to_lists(value) in map(_to_lists, row.values)
 
 

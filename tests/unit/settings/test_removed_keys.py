@@ -37,6 +37,23 @@ def test_a_file_with_another_value_is_refused_with_key_line_and_remedy(load_text
     assert message.endswith("remove this key, or use the version of paddlevit_dist that wrote the file")
 
 
+def test_a_message_says_what_does_the_same(load_text, refuse):
+    frozen = "TASK: pointgroup\nPOINTS: {INSTANCES: {FROZEN_MODULES: [unet]}}"
+    assert refuse(load_text, frozen).endswith("remove this key, or name the modules in TRAIN.FREEZE, such as unet.*")
+    dilated = "TASK: detection\nMODEL: {NAME: detr_resnet50, DILATION: true}"
+    assert refuse(load_text, dilated) == (
+        "x.yaml:2: MODEL.DILATION True is not supported any more: the value is always None: remove this key, or use "
+        "the network of MODEL.NAME detr_resnet50_dc5"
+    )
+
+
+def test_an_evaluation_accepts_what_only_a_training_read(load_text, refuse):
+    gray = "TRAIN: {GRAYSCALE_PROB: 0.2}"
+    assert load_text(gray, "-eval", "-pretrained=x").notices == load_text("SEED: 0", "-eval", "-pretrained=x").notices
+    assert "TRAIN.GRAYSCALE_PROB 0.2 is not supported any more" in refuse(load_text, gray)
+    assert "DATA.ALBUMENTATIONS" in refuse(load_text, gray)
+
+
 def test_sharded_gradients_of_an_earlier_run_are_answered_with_sharded_optimizers(load_text):
     configuration = load_text("TRAIN: {SHARDING: gradients}")
     assert configuration.values.TRAIN.SHARDING == "optimizer"

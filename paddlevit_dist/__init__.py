@@ -47,7 +47,7 @@ _NAMES = {
     "create_transform": "library.models",
     "evaluate": "library.runs",
     "is_main": "distributed",
-    "list_models": "registry.models",
+    "list_models": "registry.lookup",
     "load_config": "library.runs",
     "load_weights": "checkpoint.load",
     "open_dataset": "library.data",

@@ -6,9 +6,7 @@ from typing import Any
 from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
 from ..registry import plugins
-from ..registry.lookup import MODELS, find_name
-from ..registry.models import list_models
-from ..registry.other_names import SPELLINGS
+from ..registry.lookup import MODELS, SPELLINGS, find_name, list_models
 from ..runtime.errors import UserError
 from ..tasks.model_factory import create_model
 from .parser import CommandParser, at_least, image_size

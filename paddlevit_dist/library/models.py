@@ -13,10 +13,8 @@ from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
-from ..registry import extension
-from ..registry.lookup import find_name
+from ..registry.lookup import find_name, is_weights_name
 from ..registry.model_sources import find_weights_address
-from ..registry.models import is_weights_name
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks import model_factory
@@ -69,8 +67,7 @@ def create_model(
         model = load_trained(model_name, num_classes)
     else:
         model = _load_pretrained(model_name, pretrained, num_classes, image_size, options)
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
+    model_factory.accelerate(model)
     return FeatureMaps(model) if features_only else model
 
 

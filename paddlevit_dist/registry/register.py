@@ -7,7 +7,8 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from .lookup import CALLBACKS, KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, Target, list_other_tables
+from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, add, list_other_tables
+from .manifest import Manifest, Target
 
 _AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
 
@@ -54,9 +55,6 @@ def register_task(
         replace: replace an entry of this name.
     """
     _register("task", name, target, keys, replace, tables)
-    TABLES.pop(name, None)
-    if tables is not None:
-        TABLES[name] = list(tables)
 
 
 def register_callback(name: str, target: Target) -> None:
@@ -66,7 +64,7 @@ def register_callback(name: str, target: Target) -> None:
         UserError: the name is not a text, or the target is neither a class nor a function.
     """
     _require_nameable("callback", name, target, _caller())
-    CALLBACKS[name] = target
+    add(Manifest(callbacks={name: target}))
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
@@ -118,7 +116,11 @@ def _register(
     if declared is not None:
         others = list_other_tables(kind, name)
         entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
-    KINDS[kind][name] = target
+    rows: dict[str, Any] = {f"{kind}s": {name: target}}
+    if kind == "task":
+        TABLES.pop(name, None)
+        rows["task_tables"] = {} if tables is None else {name: tables}
+    add(Manifest(**rows))
     REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
 
 

@@ -16,7 +16,8 @@ from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.segmenter import Segmenter
-from paddlevit_dist.registry.lookup import MASK_LABELS, MODELS, annotation_type
+from paddlevit_dist.registry.lookup import MODELS, annotation_type
+from paddlevit_dist.registry.manifest import MASK_LABELS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 

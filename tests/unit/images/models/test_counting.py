@@ -5,7 +5,7 @@ import pytest
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
 from paddlevit_dist.images.models.counting import compute_cost
-from paddlevit_dist.registry.models import list_models
+from paddlevit_dist.registry.lookup import list_models
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 

@@ -19,6 +19,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, leaves, public_leaves
+from ..tasks.aspects import get_aspect
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
@@ -309,8 +310,8 @@ class CheckpointDiff:
         Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
         theirs = facts_from_settings(self._get_section("settings"))
-        compatible = self.task.compatible_tasks if isinstance(self.task, CheckpointMatching) else ()
-        if "TASK" in theirs and theirs["TASK"].value in compatible:
+        matching = get_aspect(self.task, CheckpointMatching)
+        if matching and "TASK" in theirs and theirs["TASK"].value in matching.compatible_tasks:
             del theirs["TASK"]
         changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
@@ -338,9 +339,8 @@ class CheckpointDiff:
         )
 
     def _hint(self, change: FactDifference) -> str:
-        if isinstance(self.task, CheckpointMatching):
-            return self.task.mismatch_hint(change.name, change.before)
-        return SAME_SETTINGS
+        matching = get_aspect(self.task, CheckpointMatching)
+        return matching.mismatch_hint(change.name, change.before) if matching else SAME_SETTINGS
 
     def classes(self, samples: Any) -> list[str]:
         """Compare the classes, which must be equal and in the same order.

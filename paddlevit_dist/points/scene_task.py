@@ -11,9 +11,10 @@ from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ..tasks.figures import Figure
 from ..tasks.prediction import CheckpointMeta
-from ..tasks.protocols import Checkable, Drawable, Predictable, Reportable, SampleChecking, SampleDescription
+from ..tasks.protocols import Checkable, Drawable, LogContributor, Predictable, Reportable, count_samples
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.step_types import TaskTraits
+from ..tasks.task import Task
 from .data.features import COLORS, build_channels, require_channels
 from .data.images import get_palette
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
@@ -27,7 +28,7 @@ from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 _UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else use larger voxels"
 
 
-class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
+class SceneTask(Task, Predictable, Reportable, Drawable, Checkable, LogContributor):
     """Base class of the point cloud tasks."""
 
     config: PointSettings
@@ -170,7 +171,7 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
 
     def describe_samples(self, samples: TransformedDataset) -> str:
         """Return number, dataset and class names of samples for the log."""
-        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
+        return f"{count_samples(self, samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""

@@ -10,8 +10,8 @@ import paddle
 
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
-from ...models import create_model
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
+from ...tasks.model_factory import create_model
 from ...tasks.sample_checks import BadSample, require_finite, require_label
 from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation

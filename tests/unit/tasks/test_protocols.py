@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist import registry
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.lazy_names import import_object
 from paddlevit_dist.tasks import protocols
 from paddlevit_dist.tasks.metrics import Metrics
@@ -46,7 +46,7 @@ def find_users() -> dict[str, set[str]]:
 
 @cache
 def list_tasks() -> list[type[Task]]:
-    return [registry.resolve("task", name) for name in registry.TASKS]
+    return [lookup.resolve("task", name) for name in lookup.TASKS]
 
 
 def find_followers(name: str) -> list[type]:

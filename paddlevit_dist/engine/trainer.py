@@ -31,6 +31,7 @@ from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
 from ..tasks.model_factory import build_model
@@ -186,9 +187,10 @@ class Trainer:
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        if isinstance(self.task, FeatureCaching):
+        caching = get_aspect(self.task, FeatureCaching)
+        if caching is not None:
             features = FeatureCache(self.config, self.task, self.run_log.log_and_print, self.heartbeat)
-            self.task.on_weights_loaded(self.model, self.datasets, features)
+            caching.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
         """Build the hooks, in the order in which they are called."""

@@ -19,14 +19,14 @@ from ...tasks.protocols import (
     CheckpointMatching,
     Drawable,
     Exportable,
+    LogContributor,
     Predictable,
     Reportable,
-    SampleChecking,
-    SampleDescription,
+    count_samples,
 )
 from ...tasks.sample_checks import require_finite
 from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Records
+from ...tasks.task import Records, Task
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..export import export_parts
@@ -48,9 +48,7 @@ from .predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter
 _RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
 
-class LandmarkDetection(
-    Predictable, Exportable, Reportable, Drawable, SampleChecking, SampleDescription, CheckpointMatching
-):
+class LandmarkDetection(Task, Predictable, Exportable, Reportable, Drawable, LogContributor, CheckpointMatching):
     """Task that trains and evaluates a network with one heatmap per landmark."""
 
     config: LandmarkSettings
@@ -86,7 +84,7 @@ class LandmarkDetection(
 
     def describe_samples(self, samples: Any) -> str:
         """Format the number of volumes and, for each landmark, the number of volumes that have it."""
-        text = super().describe_samples(samples)
+        text = count_samples(self, samples)
         if not isinstance(samples, VolumeSamples):  # custom samples
             return text
         placed = zip(self.names, samples.dataset.placed())

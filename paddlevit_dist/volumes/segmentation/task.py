@@ -24,13 +24,13 @@ from ...tasks.protocols import (
     EnsembleMember,
     Ensembling,
     Exportable,
+    LogContributor,
     Reportable,
-    SampleChecking,
-    SampleDescription,
+    count_samples,
 )
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Records
+from ...tasks.task import Records, Task
 from ..export import segmentation_parts
 from ..geometry import (
     require_same_spacing,
@@ -61,7 +61,7 @@ from .settings import AXES, VolumeSegmentationSettings
 _UNKNOWN = "the weights do not record their labels, channels and spacing: pass the run's folder, or "
 
 
-class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
+class VolumeSegmentation(Task, Ensembling, Exportable, Reportable, Drawable, Checkable, LogContributor):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
@@ -150,7 +150,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
         """Format the number of volumes, the channels and the classes."""
         channels = f", channels {', '.join(self.channels)}" if len(self.channels) > 1 else ""
         what = "regions" if self.regions else "classes"
-        return f"{super().describe_samples(samples)}{channels}, {what} {', '.join(self.class_names)}"
+        return f"{count_samples(self, samples)}{channels}, {what} {', '.join(self.class_names)}"
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""

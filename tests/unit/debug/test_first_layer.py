@@ -10,7 +10,7 @@ from support import small_runs
 from paddlevit_dist import Trainer
 from paddlevit_dist.debug.first_layer import FirstLayerFinder
 from paddlevit_dist.engine.step import accumulation_groups
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
 
 BATCH, PARTS = 6, 2

@@ -44,7 +44,7 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     from paddlevit_dist.engine.model_ema import ModelEma
     from paddlevit_dist.engine.multi_tensor import clipping_factor, collect_gradients
     from paddlevit_dist.engine.optimizer import build_optimizer
-    from paddlevit_dist.models import create_model
+    from paddlevit_dist.tasks.model_factory import create_model
 
     def contender(is_ours: bool) -> dict[str, Callable[[], float]]:
         paddle.seed(0)
@@ -100,7 +100,7 @@ def serve_torch() -> None:
 
 def torch_contender(python: str) -> tuple[subprocess.Popen, dict[str, Callable[[], float]]]:
     """The peer's process and its parts."""
-    from paddlevit_dist.models import create_model
+    from paddlevit_dist.tasks.model_factory import create_model
 
     environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -9,8 +9,8 @@ from .library.data import open_dataset
 from .library.meters import Accuracy, CocoAP, MeanIoU, RadialError, ScanNetAP, VolumeDice
 from .library.models import create_model, create_transform
 from .library.runs import TrainedRun, evaluate, load_config, predict, train
-from .models import list_models
-from .register import (
+from .registry.models import list_models
+from .registry.register import (
     register_callback,
     register_dataset,
     register_model,

@@ -61,7 +61,7 @@ def _run(words: list[str]) -> None:
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
     if command not in COMMANDS:
-        from .registry import closest
+        from .registry.lookup import closest
         from .settings.key import show  # these two need third-party packages
 
         command_name = _OTHER_NAMES.get(words[0].lower())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..registry import MODELS
+from ..registry.lookup import MODELS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import Model, as_model

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..model_sources import find_weights_address
+from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
 from .download import (
     CachedCopy,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from .. import extension
+from ..registry import extension
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import read_json

@@ -11,7 +11,7 @@
 
 from collections.abc import Callable
 
-from ..extension import is_missing
+from ..registry.extension import is_missing
 from ..runtime.lazy_names import import_object
 
 # Name -> ("module:function", help text). The last rows are of optional folders (see ``extension``).

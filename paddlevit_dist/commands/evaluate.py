@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .. import extension
+from ..registry import extension
 from ..settings.command_line import takes_next_word
 from . import train
 

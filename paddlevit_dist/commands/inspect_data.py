@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .. import extension
 from .. import settings as configuration
+from ..registry import extension
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors

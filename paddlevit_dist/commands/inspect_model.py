@@ -3,12 +3,14 @@
 import argparse
 from typing import Any
 
-from .. import plugins
 from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
-from ..models import create_model, list_models
-from ..registry import MODELS, SPELLINGS, find_name
+from ..registry import plugins
+from ..registry.lookup import MODELS, find_name
+from ..registry.models import list_models
+from ..registry.other_names import SPELLINGS
 from ..runtime.errors import UserError
+from ..tasks.model_factory import create_model
 from .parser import CommandParser, at_least, image_size
 
 

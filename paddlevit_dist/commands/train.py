@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import extension
 from .. import settings as configuration
-from ..register import register_callback
+from ..registry import extension
+from ..registry.register import register_callback
 from ..runtime import signals
 from ..runtime.environment import restart
 from ..runtime.errors import UserError

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..registry import BUNDLED
+from ..registry.lookup import BUNDLED
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .tables import EvaluationTable

@@ -6,13 +6,13 @@ from typing import Any
 
 import paddle
 
-from .. import extension
 from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import ConfidenceInterval
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
+from ..registry import extension
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics
 from ..tasks.protocols import get_sample_check

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from .. import extension
+from ..registry import extension
 from ..runtime import paddle_versions
 from . import multi_tensor
 from .multi_tensor import ForeachStep, MultiTensorStep

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import paddle
 
-from .. import extension
 from ..intervals import ConfidenceInterval
+from ..registry import extension
 from .multi_tensor import MovingAverages
 from .sharding import Shards
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import paddle
 
-from .. import extension
+from ..registry import extension
 from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order

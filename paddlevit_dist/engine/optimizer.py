@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from ..distributed import DistributedBatchNorm, list_batch_norms, running_statistics
-from ..registry import closest
+from ..registry.lookup import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
 from ..settings.optimizer_keys import OptimizerSection

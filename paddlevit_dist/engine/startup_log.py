@@ -10,7 +10,7 @@ from ..data.sampler import MOST_IN_MEMORY
 from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog
-from ..registry import find_package
+from ..registry.lookup import find_package
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu

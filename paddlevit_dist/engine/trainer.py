@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from paddle.profiler import RecordEvent
 
-from .. import extension, losses
+from .. import losses
 from ..data.loader import build_loader
 from ..distributed import (
     StopRequested,
@@ -25,14 +25,15 @@ from ..launch import gpu
 from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
-from ..models import build_model
-from ..registry import require_derived
+from ..registry import extension
+from ..registry.lookup import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
+from ..tasks.model_factory import build_model
 from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task

@@ -186,8 +186,8 @@ def _load_foreign_weights(
 
     from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
-    from ..models import create_model
-    from ..registry import BOX_LABELS, CLASS_LABELS, annotation_type
+    from ..registry.lookup import BOX_LABELS, CLASS_LABELS, annotation_type
+    from ..tasks.model_factory import create_model
     from .foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
 
     _require_tensors(name)
@@ -228,7 +228,7 @@ def _require_tensors(name: str) -> None:
     Raises:
         UserError: the model is a sparse network.
     """
-    from ..registry import MODELS
+    from ..registry.lookup import MODELS
 
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(

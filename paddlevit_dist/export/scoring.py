@@ -15,11 +15,11 @@ from ..engine.evaluation import EvaluationObserver
 from ..engine.trainer import Trainer
 from ..inference.evaluation import load_evaluated_weights
 from ..launch import gpu
-from ..models import build_model
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.table import get_value
+from ..tasks.model_factory import build_model
 from ..tasks.step_types import EvaluationStep, ExportParts
 from ..tasks.task import Task
 from . import functions

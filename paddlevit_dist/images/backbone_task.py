@@ -8,13 +8,13 @@ import numpy as np
 import paddle
 
 from ..checkpoint.load import load_weights, require_trained
-from ..models import create_model, model_options
-from ..registry import resolve
+from ..registry.lookup import resolve
 from ..runtime.errors import UserError
 from ..runtime.transfers import to_device
 from ..tasks.dataset import resolve_class_names
 from ..tasks.figures import Color
 from ..tasks.model import as_model
+from ..tasks.model_factory import create_model, model_options
 from ..tasks.prediction import CheckpointMeta, InputSamples
 from ..tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Predictable, Recomputable
 from ..tasks.step_types import TaskTraits

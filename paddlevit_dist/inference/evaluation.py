@@ -7,7 +7,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
-from .. import extension
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import is_run_checkpoint
 from ..checkpoint.load import load_weights
@@ -19,6 +18,7 @@ from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
 from ..metrics.classification import ClassifierTask
+from ..registry import extension
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from .. import extension
 from .. import settings as configuration
 from ..checkpoint.class_rows import get_class_names, read_class_names
 from ..checkpoint.content import fingerprint, read_weights_info
@@ -19,11 +18,12 @@ from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import LoadReport, count_classes, load_weights
 from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings
-from ..models import prepare
-from ..registry import find_package
+from ..registry import extension
+from ..registry.lookup import find_package
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..settings.table import find_keys
+from ..tasks.model_factory import prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 

@@ -7,17 +7,19 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from .. import extension, models
 from .. import settings as configuration
 from ..checkpoint.load import count_classes, load_weights, require_trained
 from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
-from ..model_sources import find_weights_address
-from ..registry import find_name, is_weights_name
+from ..registry import extension
+from ..registry.lookup import find_name
+from ..registry.model_sources import find_weights_address
+from ..registry.models import is_weights_name
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks import model_factory
 from ..tasks.model import Model
 from ..tasks.task import make_task
 
@@ -45,7 +47,7 @@ def create_model(
         pretrained: True: the published weights of ``name``; else a source for ``load_weights``.
         features_only: the model returns the list of its feature maps (batch, channels, height, width), from fine to
             coarse; ``feature_channels`` and ``feature_strides`` describe them.
-        **options: dimensions and regularization that differ from the variant, see ``models.create_model``.
+        **options: dimensions and regularization that differ from the variant, see ``model_factory.create_model``.
 
     Returns:
         A ``tasks.model.Model``, or the result of a registered function; with trained weights in evaluation mode.
@@ -59,7 +61,7 @@ def create_model(
     if num_classes is not None and not _is_whole(num_classes, 0):
         raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features only")
     if not pretrained:
-        model = models.create_model(model_name, num_classes, image_size, **options)
+        model = model_factory.create_model(model_name, num_classes, image_size, **options)
         model.made_of = model_name, None
     elif pretrained is True and os.path.exists(model_name):
         if options or image_size is not None:
@@ -133,7 +135,7 @@ def _load_pretrained(
         message = f"create_model: the model of the weights {name} is unknown: name it, for example"
         raise UserError(f"{message} create_model('resnet50', pretrained='{name}')") from None
     if pretrained is True and is_weights_name(name):
-        source = models.as_source(name)
+        source = model_factory.as_source(name)
     elif pretrained is True and find_weights_address(registered):
         source = registered
     elif pretrained is True:
@@ -143,9 +145,9 @@ def _load_pretrained(
         source = row.name
     source = evaluated_weights(os.fspath(source))
     weights = read_weights(source)
-    model = models.create_model(registered, num_classes, image_size, **options)
+    model = model_factory.create_model(registered, num_classes, image_size, **options)
     trained_classes = count_classes(model, weights)
-    if num_classes is None and trained_classes not in (None, models.default_classes(registered)):
+    if num_classes is None and trained_classes not in (None, model_factory.default_classes(registered)):
         model.reset_classifier(trained_classes)
     report = load_weights(model, weights, strict=num_classes in (None, trained_classes))
     require_trained(report, remedy="load a part of them with load_weights")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from .. import plugins
 from .. import settings as configuration
 from ..commands.train import carry_out
-from ..extension import find_job
+from ..registry import plugins
+from ..registry.extension import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle

@@ -9,7 +9,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from .. import model_sources, plugins, registry
+from ..registry import lookup, model_sources, plugins
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
@@ -140,7 +140,7 @@ def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, li
         return command, cfg, settings
     notices: list[str] = []
     if _may_be_of_clone(settings):
-        tables = registry.key_tables()
+        tables = lookup.key_tables()
         accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
         settings, notices = model_sources.adapt_clone(settings, accepted)
     command.notices += [*filter(None, [files.find_ambiguity(cfg)]), *notices]
@@ -157,7 +157,7 @@ def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
     name = next((setting for setting in reversed(settings) if setting.name == "MODEL.NAME"), None)
     if name is None:
         return False
-    return not (name.value in registry.MODELS if name.source == COMMAND_LINE else files.is_recipe_file(name.source))
+    return not (name.value in lookup.MODELS if name.source == COMMAND_LINE else files.is_recipe_file(name.source))
 
 
 def _load(
@@ -181,7 +181,7 @@ def _load(
     }
 
     values = default_config(task)
-    known = index_keys(registry.known_tables(task))
+    known = index_keys(lookup.known_tables(task))
     for setting in accepted.values():
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
@@ -227,7 +227,7 @@ def _find_implied(
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
     return [
         KeySetting(name, value, source, origin, is_implied=True)
-        for source, values in (table.infer(named_files, user_files) for table in registry.known_tables(task))
+        for source, values in (table.infer(named_files, user_files) for table in lookup.known_tables(task))
         for name, value in values.items()
         if name not in accepted or accepted[name].source != COMMAND_LINE
     ]
@@ -331,9 +331,9 @@ def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
     if not setting.name.startswith("MODEL.") or setting.source == COMMAND_LINE:
         return ""
     names = [str(other.value) for other in settings if other.name == "MODEL.NAME"]
-    if not names or names[-1] in registry.MODELS:
+    if not names or names[-1] in lookup.MODELS:
         return ""
-    near = registry.closest(names[-1], list(registry.MODELS)).strip()
+    near = lookup.closest(names[-1], list(lookup.MODELS)).strip()
     return f"; MODEL.NAME {show(names[-1])} is not a known model{': ' + near if near else ''}"
 
 
@@ -345,12 +345,12 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
     """
     task = config.values.TASK
     tables = find_tables(config.values)
-    if task not in registry.TABLES:  # a user's task, which may read keys of any table
+    if task not in lookup.TABLES:  # a user's task, which may read keys of any table
         values = config.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
         tables = [
-            *registry.common_tables(),
-            *(table for kind, name in chosen for table in registry.custom_tables(kind, name)),
+            *lookup.common_tables(),
+            *(table for kind, name in chosen for table in lookup.custom_tables(kind, name)),
         ]
     notices = _find_foreign_keys(config)
     for table in tables:
@@ -361,7 +361,7 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
 
 def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     """Return the files that a run has saved: they contain every key, so their defaults are not choices of the user."""
-    names = [key.name for table in registry.common_tables() for key in table.keys]
+    names = [key.name for table in lookup.common_tables() for key in table.keys]
     sources = [config.settings[name].source for name in names if name in config]
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
@@ -398,7 +398,7 @@ def _group_by_source(settings: list[KeySetting]) -> dict[str, list[KeySetting]]:
 
 
 def _format_readers(settings: list[KeySetting]) -> str:
-    readers = dict.fromkeys(reader for setting in settings for reader in registry.find_readers(setting.name))
+    readers = dict.fromkeys(reader for setting in settings for reader in lookup.find_readers(setting.name))
     parts = []
     for kind in ("task", "dataset", "model"):
         names = [name for other, name in readers if other == kind]

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import yaml
 from yacs.config import CfgNode
 
-from ..registry import iterate_tables, key_tables, known_tables
+from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
 from .key import Flag, Key, Section

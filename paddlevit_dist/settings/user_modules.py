@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .. import plugins
-from ..registry import MODELS, TASKS, common_tables
+from ..registry import plugins
+from ..registry.lookup import MODELS, TASKS, common_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .key import InvalidValue, show

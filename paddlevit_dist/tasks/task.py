@@ -6,7 +6,7 @@ from typing import Any
 
 import paddle
 
-from ..registry import require_derived, resolve
+from ..registry.lookup import require_derived, resolve
 from ..settings.every_run import RunSettings
 from .dataset import TransformedDataset
 from .metrics import Metrics

@@ -7,7 +7,7 @@ import sys
 from support.copies_without import TASK_FOLDERS, UNKNOWN, in_a_copy_without
 from support.processes import ROOT, run_command
 
-from paddlevit_dist.extension import FOLDERS
+from paddlevit_dist.registry.extension import FOLDERS
 
 
 def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):

@@ -6,7 +6,7 @@ import json
 import pytest
 from support.copies_without import TASK_FOLDERS, UNKNOWN, in_a_copy_without
 
-from paddlevit_dist.extension import FOLDERS
+from paddlevit_dist.registry.extension import FOLDERS
 
 
 @pytest.mark.parametrize("extension", FOLDERS)

@@ -1,8 +1,8 @@
 """Makes a process of a CPU queue its optimizer steps as a GPU does, so that the host knows an update one update late. A
 module that ``-import`` names."""
 
-from paddlevit_dist import extension
 from paddlevit_dist.engine import step
+from paddlevit_dist.registry import extension
 
 step.is_on_gpu = lambda: True
 # Lists of tensors, which a GPU's step is made of, in place of the CPU's loops; ``getattr`` fails if one is renamed.

@@ -9,14 +9,14 @@ from pathlib import Path
 import paddle
 import paddle.nn.functional as F
 
-from ... import extension
 from ...checkpoint.load import LoadReport, load_weights
 from ...checkpoint.weights import evaluated_weights
-from ...model_sources import find_bridged
-from ...models import create_model
-from ...registry import MODELS
+from ...registry import extension
+from ...registry.lookup import MODELS
+from ...registry.model_sources import find_bridged
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
+from ...tasks.model_factory import create_model
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
 from .settings import ClassificationDataSection, ClassificationTrainSection

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...model_sources import refuse_clone_model
-from ...registry import find_package
+from ...registry.lookup import find_package
+from ...registry.model_sources import refuse_clone_model
 from ...runtime.errors import UserError
 from ...runtime.files import is_address
 from ...settings import every_run

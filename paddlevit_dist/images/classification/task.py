@@ -13,7 +13,6 @@ import paddle.nn.functional as F
 from ...distributed import has_batch_norm, rank
 from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions
-from ...models import create_model
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
@@ -21,6 +20,7 @@ from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.model import as_model
+from ...tasks.model_factory import create_model
 from ...tasks.prediction import InputSamples
 from ...tasks.protocols import (
     Checkable,

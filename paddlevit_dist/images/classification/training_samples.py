@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import extension
+from ...registry import extension
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line

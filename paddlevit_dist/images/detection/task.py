@@ -9,12 +9,12 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ...models import model_options
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
+from ...tasks.model_factory import model_options
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
 from ...tasks.protocols import (
     AnnotationMatching,

@@ -19,7 +19,7 @@ from ...losses import (
     row_lovasz_softmax,
 )
 from ...metrics.counts import pack_counts
-from ...registry import MASK_LABELS, annotation_type
+from ...registry.lookup import MASK_LABELS, annotation_type
 from ...runtime import autocast
 from ...runtime.environment import program
 from ...runtime.errors import UserError

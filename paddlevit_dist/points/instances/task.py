@@ -13,11 +13,11 @@ import paddle.nn.functional as F
 from ...distributed import rank
 from ...losses import cross_entropies
 from ...metrics.counts import count_confusion
-from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
+from ...tasks.model_factory import create_model
 from ...tasks.prediction import Row
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records

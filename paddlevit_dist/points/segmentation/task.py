@@ -12,12 +12,12 @@ import paddle.nn.functional as F
 
 from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...metrics.counts import count_confusion
-from ...models import create_model
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.transfers import read, to_device
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
+from ...tasks.model_factory import create_model
 from ...tasks.prediction import Row
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records

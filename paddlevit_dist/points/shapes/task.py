@@ -11,10 +11,10 @@ import paddle
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
-from ...models import create_model
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ...tasks.figures import Figure
+from ...tasks.model_factory import create_model
 from ...tasks.prediction import InputSamples, find_inputs
 from ...tasks.protocols import CaptionedImage, Checkable, Drawable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_finite, require_label

@@ -10,10 +10,10 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...models import create_model
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.figures import Figure
+from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.protocols import (
     CheckpointMatching,

@@ -10,13 +10,13 @@ import numpy as np
 import paddle
 
 from ...losses import dice_losses, summed_cross_entropy
-from ...models import create_model
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.metrics import Metrics
+from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta, Row
 from ...tasks.protocols import (
     Checkable,

@@ -26,7 +26,7 @@ from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.sharding import Shards
 from paddlevit_dist.engine.step import COUNTS, TrainStep
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
 
 MODULE = "integration.distributed.test_exchanged_gradients"

@@ -16,7 +16,7 @@ from paddlevit_dist.engine import sharded_gradients
 from paddlevit_dist.engine.model_ema import ModelEma
 from paddlevit_dist.engine.precision import LossScale
 from paddlevit_dist.engine.sharding import Shards
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 MODULE = "integration.distributed.test_sharding"

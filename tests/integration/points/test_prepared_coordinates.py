@@ -22,7 +22,7 @@ from paddlevit_dist.points.prepare.formats import PthReader
 from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import EvaluationStep
 

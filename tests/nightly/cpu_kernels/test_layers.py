@@ -20,8 +20,8 @@ from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import Attention, ViTBlock
 from paddlevit_dist.losses import resized_cross_entropy
-from paddlevit_dist.models import build_model, create_model
 from paddlevit_dist.runtime.lazy_names import import_object
+from paddlevit_dist.tasks.model_factory import build_model, create_model
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")
 RELATIVE = 4e-6  # of the largest entry

@@ -10,7 +10,7 @@ import pytest
 from paddlevit_dist import settings
 from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import CountingCollate, TrainStep
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SCENES = ("TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.3",)

@@ -13,7 +13,7 @@ from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.metrics.classification import ClassificationMetrics
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 CLASSES = ["cat", "dog", "hen", "owl", "pig", "rat", "yak"]

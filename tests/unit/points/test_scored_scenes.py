@@ -19,7 +19,7 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePre
 from paddlevit_dist.points.scored_scenes import SceneGroundTruth, _read_masks, score
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.submission import SubmissionFiles
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 NUMBER = 5

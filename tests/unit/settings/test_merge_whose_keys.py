@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist import register_task, registry, settings
+from paddlevit_dist import register_task, settings
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.settings.key import Key
@@ -19,7 +20,7 @@ POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: 
 @pytest.fixture
 def own_tasks(monkeypatch):
     """Whatever a test registers is forgotten after it."""
-    for table in (registry.TASKS, registry.TABLES):
+    for table in (lookup.TASKS, lookup.TABLES):
         monkeypatch.setitem(table, "mine", ())
         del table["mine"]
     return register_task
@@ -176,7 +177,7 @@ def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):
     assert load_text("EVAL: true\n" + text, "-pretrained=x").notices == []
 
 
-@pytest.mark.parametrize("task", registry.TABLES)
+@pytest.mark.parametrize("task", lookup.TABLES)
 def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write, task):
     configuration = load(
         ["TASK", task, "POINTS.INSTANCES.PREPARE_EPOCHS=2"] if task == "pointgroup" else ["TASK", task]

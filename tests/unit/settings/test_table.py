@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.registry import TABLES, key_tables
+from paddlevit_dist.registry.lookup import TABLES, key_tables
 from paddlevit_dist.settings import default_config, load
 from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.key import EFFECTS, InvalidValue

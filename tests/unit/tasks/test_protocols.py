@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist import registry
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.tasks import protocols
 from paddlevit_dist.tasks.metrics import Metrics
 from paddlevit_dist.tasks.task import Task
@@ -43,7 +43,7 @@ def find_users() -> dict[str, set[str]]:
 
 @cache
 def list_tasks() -> list[type[Task]]:
-    return [registry.resolve("task", name) for name in registry.TASKS]
+    return [lookup.resolve("task", name) for name in lookup.TASKS]
 
 
 @pytest.mark.parametrize("name", ABILITIES)

@@ -5,8 +5,9 @@ import pytest
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
 from paddlevit_dist.images.models.counting import compute_cost
-from paddlevit_dist.models import create_model, list_models
+from paddlevit_dist.registry.models import list_models
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers, of timm and of torchvision
     "vit_tiny_patch16_224": 1.26,

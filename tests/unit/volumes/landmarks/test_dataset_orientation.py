@@ -12,7 +12,7 @@ from support.volume_files import AFFINE, voxels, world, write_landmarks, write_v
 
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes import landmark_files

@@ -10,7 +10,7 @@ from paddlevit_dist import settings
 from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
 from paddlevit_dist.volumes.geometry import VolumeGeometry

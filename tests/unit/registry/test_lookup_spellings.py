@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist import UserError, create_model
-from paddlevit_dist.registry import find_name, list_names
+from paddlevit_dist.registry.lookup import find_name, list_names
 from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 

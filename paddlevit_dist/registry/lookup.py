@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
+from ..runtime.environment import program
+from ..runtime.errors import UserError
+from ..runtime.lazy_names import import_object
 from . import extension, model_sources, plugins
 from .model_names import read_model_names
 from .other_names import OTHER_NAMES, SPELLINGS, spellings
-from .runtime.environment import program
-from .runtime.errors import UserError
-from .runtime.lazy_names import import_object
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 _FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
@@ -26,7 +26,7 @@ Target = str | Callable[..., Any]
 _MISSING_FOLDERS = tuple(
     f"paddlevit_dist.{folder}."
     for folder in ("points", "volumes", "images.detection", "images.segmentation")
-    if not os.path.isfile(os.path.join(os.path.dirname(__file__), *folder.split("."), "__init__.py"))
+    if not os.path.isfile(os.path.join(os.path.dirname(__file__), "..", *folder.split("."), "__init__.py"))
 )
 
 
@@ -312,17 +312,6 @@ def find_name(kind: str, name: str) -> str:
             "(-import=my_things.py)"
         )
     raise UserError(f"{hint} {valid}; {advice}")
-
-
-def is_weights_name(name: str) -> bool:
-    """Return whether a model's name stands for weights: with timm's tag, an owner, a path or a URL.
-
-    Building a model by such a name would lack the weights it promises.
-    """
-    model = find_name("model", name)
-    return name != model and all(
-        OTHER_NAMES["model"].get(other, other) != model for other in spellings(name, with_weights=False)
-    )
 
 
 def list_names(kind: str) -> list[str]:

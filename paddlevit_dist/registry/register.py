@@ -1,13 +1,13 @@
-"""Functions that register models, datasets, tasks and other parts of users, in ``registry.REGISTRATIONS``."""
+"""Functions that register models, datasets, tasks and other parts of users, in ``lookup.REGISTRATIONS``."""
 
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .registry import CALLBACKS, KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, Target, list_other_tables
-from .runtime.errors import UserError
-from .runtime.lazy_names import import_object
+from ..runtime.errors import UserError
+from ..runtime.lazy_names import import_object
+from .lookup import CALLBACKS, KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, Target, list_other_tables
 
 _AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
 

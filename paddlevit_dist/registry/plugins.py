@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
-from .runtime.errors import OwnCodeError, UserError
+from ..runtime.errors import OwnCodeError, UserError
 
 GROUP = "paddlevit_dist.plugins"
 

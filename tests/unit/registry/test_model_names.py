@@ -4,8 +4,8 @@ import importlib.util
 
 from support.processes import ROOT
 
-from paddlevit_dist.model_names import FILE
-from paddlevit_dist.registry import MODEL_FAMILIES
+from paddlevit_dist.registry.lookup import MODEL_FAMILIES
+from paddlevit_dist.registry.model_names import FILE
 from paddlevit_dist.runtime.lazy_names import import_object
 
 

@@ -8,7 +8,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from .runtime.text_files import read_json
+from ..runtime.text_files import read_json
 
 FILE = Path(__file__).with_name("model_names.json")
 

@@ -6,8 +6,8 @@ The bridges are in images/models/bridges.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .runtime.errors import UserError
-from .runtime.lazy_names import import_object
+from ..runtime.errors import UserError
+from ..runtime.lazy_names import import_object
 
 # Prefix of a model's name that another package builds -> the class that builds it.
 _BRIDGES_FOLDER = "paddlevit_dist.images.models.bridges"

@@ -14,29 +14,29 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .runtime.lazy_names import import_object, lazy_names
+from ..runtime.lazy_names import import_object, lazy_names
 
 if TYPE_CHECKING:  # the functions of ``_MODULES``, each with its signature
-    from .compare.tables import write_evaluated as write_evaluated
-    from .compare.tables import write_scored as write_scored
-    from .cpu_kernels.accelerate import accelerate as accelerate
-    from .cpu_kernels.layers import resized_cross_entropy as resized_cross_entropy
-    from .cpu_kernels.transforms import CompiledTrainingTransform as CompiledTrainingTransform
-    from .cpu_kernels.updates import averages as averages
-    from .cpu_kernels.updates import gradients as gradients
-    from .cpu_kernels.updates import optimizer_step as optimizer_step
-    from .debug.first_layer import FirstLayerFinder as FirstLayerFinder
-    from .engine.evaluation import EvaluationObserver
-    from .engine.hooks import Hook
-    from .engine.trainer import Trainer
-    from .export.files import parse_evaluated_argument as parse_evaluated_argument
-    from .export.scoring import load_comparison_weights as load_comparison_weights
-    from .export.scoring import load_exported_layer as load_exported_layer
-    from .leakage.evaluation import find_in_training as find_in_training
-    from .leakage.formatting import show_leaks as show_leaks
-    from .report.hook import write_evaluation_report as write_evaluation_report
-    from .report.page import write_last_page as write_last_page
-    from .settings.every_run import RunSettings
+    from ..compare.tables import write_evaluated as write_evaluated
+    from ..compare.tables import write_scored as write_scored
+    from ..cpu_kernels.accelerate import accelerate as accelerate
+    from ..cpu_kernels.layers import resized_cross_entropy as resized_cross_entropy
+    from ..cpu_kernels.transforms import CompiledTrainingTransform as CompiledTrainingTransform
+    from ..cpu_kernels.updates import averages as averages
+    from ..cpu_kernels.updates import gradients as gradients
+    from ..cpu_kernels.updates import optimizer_step as optimizer_step
+    from ..debug.first_layer import FirstLayerFinder as FirstLayerFinder
+    from ..engine.evaluation import EvaluationObserver
+    from ..engine.hooks import Hook
+    from ..engine.trainer import Trainer
+    from ..export.files import parse_evaluated_argument as parse_evaluated_argument
+    from ..export.scoring import load_comparison_weights as load_comparison_weights
+    from ..export.scoring import load_exported_layer as load_exported_layer
+    from ..leakage.evaluation import find_in_training as find_in_training
+    from ..leakage.formatting import show_leaks as show_leaks
+    from ..report.hook import write_evaluation_report as write_evaluation_report
+    from ..report.page import write_last_page as write_last_page
+    from ..settings.every_run import RunSettings
 
 FOLDERS = ("cpu_kernels", "debug", "report", "export", "leakage", "compare")
 _REQUIRED_MODULES = {"cpu_kernels": "numba"}
@@ -60,7 +60,8 @@ _MODULES = {
     "write_last_page": "report.page",
     "write_scored": "compare.tables",
 }
-__getattr__, __dir__ = lazy_names(__package__, _MODULES)
+_ROOT = "paddlevit_dist"
+__getattr__, __dir__ = lazy_names(_ROOT, _MODULES)
 
 
 class HookRow(NamedTuple):
@@ -91,8 +92,8 @@ JOBS = {"SELFTEST": ".debug.selftest:run", "SEEDS": ".compare.seeds:run"}
 @functools.cache
 def has(folder: str) -> bool:
     """Return whether a folder of ``FOLDERS`` exists, and the module that it requires."""
-    package_path = [os.path.dirname(__file__)]  # not in another installed copy
-    spec = PathFinder.find_spec(f"{__package__}.{folder}", package_path) if folder in FOLDERS else None
+    package_path = [os.path.dirname(os.path.dirname(__file__))]  # not in another installed copy
+    spec = PathFinder.find_spec(f"{_ROOT}.{folder}", package_path) if folder in FOLDERS else None
     required = _REQUIRED_MODULES.get(folder)
     is_installed = required is None or importlib.util.find_spec(required) is not None
     return spec is not None and spec.origin is not None and is_installed
@@ -107,7 +108,7 @@ def is_missing(location: str) -> bool:
 def find_tables() -> list[Any]:
     """Return the tables of keys of the folders that exist, which every run reads; they need no Paddle."""
     locations = [f".{folder}.settings" for folder in FOLDERS if has(folder)]
-    names = [f"{__package__}{location}" for location in locations]
+    names = [f"{_ROOT}{location}" for location in locations]
     return [import_object(f"{name}:TABLE") for name in names if importlib.util.find_spec(name)]
 
 

@@ -5,10 +5,12 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist import losses
 from paddlevit_dist.losses import (
     adjusted_losses,
+    check_on_device,
     cross_entropies,
+    cross_entropy,
+    device_check,
     dice_losses,
     look_up_weights,
     lovasz_softmax,
@@ -22,7 +24,7 @@ CLASSES, NONE = 5, 255
 
 @pytest.fixture(params=[False, True], ids=["as on a CPU", "as on a GPU"], autouse=True)
 def on_gpu(request, monkeypatch):
-    monkeypatch.setattr(losses, "is_on_gpu", lambda: request.param)
+    monkeypatch.setattr(cross_entropy, "is_on_gpu", lambda: request.param)
     return request.param
 
 
@@ -214,19 +216,19 @@ def test_no_loss_makes_the_host_wait():
 
 
 def test_a_device_that_computes_losses_as_numpy_does_is_not_reported():
-    assert losses.check_on_device() == []
+    assert check_on_device() == []
 
 
 @pytest.mark.parametrize("axes", [2, 4, 5])
 def test_a_device_with_wrong_losses_is_reported_with_the_number_of_axes(monkeypatch, axes):
-    right = losses.summed_cross_entropy
+    right = summed_cross_entropy
 
     def wrong(logits, labels, ignored, axis):
         loss = right(logits, labels, ignored, axis=axis)
         return loss * 1.01 if logits.ndim == axes else loss
 
-    monkeypatch.setattr(losses, "summed_cross_entropy", wrong)
-    lines = losses.check_on_device()
+    monkeypatch.setattr(device_check, "summed_cross_entropy", wrong)
+    lines = check_on_device()
     assert [line.split(" over axis 1 of ")[1][:6] for line in lines] == [f"{axes} axes"] * 2
     assert lines[0].startswith("WARNING: cross-entropy ") and lines[1].startswith(
         "WARNING: the gradient of cross-entropy"
@@ -235,7 +237,7 @@ def test_a_device_with_wrong_losses_is_reported_with_the_number_of_axes(monkeypa
 
 @pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 4), (2, 5, 3, 2, 4)])
 def test_losses_far_from_zero_do_not_overflow_on_a_gpu(monkeypatch, shape):
-    monkeypatch.setattr(losses, "is_on_gpu", lambda: True)  # Paddle's own operation ends at 64
+    monkeypatch.setattr(cross_entropy, "is_on_gpu", lambda: True)  # Paddle's own operation ends at 64
     logits = np.random.default_rng(0).standard_normal(shape).astype("f4") * 1e4
     labels = paddle.zeros([shape[0], *shape[2:]], "int64")
     found = cross_entropies(paddle.to_tensor(logits), labels, NONE, axis=1).numpy()

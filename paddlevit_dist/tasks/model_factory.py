@@ -1,24 +1,21 @@
-"""Models by name: list the names, resolve a name, build a model; and build the model of a run's task."""
+"""Build models by name, and the model of a run's task."""
 
 from __future__ import annotations
 
-import fnmatch
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import extension
-from .model_sources import list_bridged_models
-from .registry import MODELS, SPELLINGS, find_name, is_weights_name, require_derived, resolve
-from .runtime.errors import UserError
-from .settings.every_run import RunSettings
+from ..registry import extension
+from ..registry.lookup import find_name, require_derived, resolve
+from ..registry.models import as_source, is_weights_name
+from ..registry.other_names import SPELLINGS
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
 
 if TYPE_CHECKING:
     import paddle
 
-    from .tasks.task import Task
-
-_WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
+    from .task import Task
 
 
 def create_model(
@@ -65,7 +62,7 @@ def default_classes(name: str) -> int:
 
 def prepare(model: Any) -> Any:
     """Give a new model running variances as PyTorch has them; a second call changes nothing."""
-    from .distributed import unbias_running_variance
+    from ..distributed import unbias_running_variance
 
     if hasattr(model, "sublayers"):
         unbias_running_variance(model)
@@ -87,7 +84,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     """
     import paddle
 
-    from .distributed import set_batch_norm_momentum
+    from ..distributed import set_batch_norm_momentum
 
     paddle.seed(config.SEED)
     model = prepare(task.build_model())
@@ -97,19 +94,6 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
         raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
     return model
-
-
-def list_models(pattern: str = "*") -> list[str]:
-    """Return the registered names that match a shell pattern such as "vit*", ignoring case, in alphabetical order.
-
-    A pattern such as "paddle:*" lists models of another package.
-
-    Raises:
-        UserError: there is no such package.
-    """
-    source, colon, _ = pattern.partition(":")
-    names = list_bridged_models(source.lower()) if colon else [name for name in sorted(MODELS) if ":" not in name]
-    return [name for name in names if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
 
 
 def variant_options(name: str) -> dict[str, Any]:
@@ -122,21 +106,13 @@ def variant_options(name: str) -> dict[str, Any]:
     return dict(_family(name).variants.get(name, {}))
 
 
-def as_source(name: str) -> str:
-    """Complete a name of weights for ``load_weights``: repositories are on Hugging Face, single names are timm's."""
-    is_there = ":" in name or name.startswith(("/", ".", "~")) or os.path.exists(name)
-    if is_there or name.count("/") > 1 or name.endswith(_WEIGHT_FILES):
-        return name
-    return f"hf:{name}" if "/" in name else f"hf:timm/{name}"
-
-
 def _canonical_name(name: str) -> str:
     name = find_name("model", name)
     return SPELLINGS.get(name, name)
 
 
 def _family(name: str) -> Any:
-    from .tasks.model import Model  # not at the top: listing names must not import Paddle
+    from .model import Model  # not at the top: listing names must not import Paddle
 
     return require_derived(resolve("model", name), Model)
 

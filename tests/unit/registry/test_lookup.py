@@ -5,10 +5,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from paddlevit_dist.registry.models import as_source, list_models
 from support.registrations import forgotten
 
 from paddlevit_dist.registry import lookup, model_sources, plugins
-from paddlevit_dist.registry.models import as_source, list_models
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.key import Key

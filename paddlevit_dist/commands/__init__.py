@@ -1,9 +1,9 @@
-"""The command line, one command per file.
+"""The command line, one command per file. Commands for one modality are in its folder: see the manifests.
 
 - ``train``, ``evaluate``: the main job
-- ``evaluate_results``, ``evaluate_detections``: score result files of any program; ``scored``: their common functions
+- ``scored``: what commands that score result files of any program have in common
 - ``predict``: apply trained weights to data without labels
-- ``prepare``: one-time processing of data; ``convert``: conversion of weights
+- ``convert``: conversion of weights
 - ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``version``: show samples, models, recipes, versions
 - ``schema``: JSON schema of the keys, for editors
 - ``parser``: argument parser of all commands except train and evaluate

@@ -77,8 +77,8 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     """
     import paddle
 
-    from ..images.models.counting import compute_cost, count_parameters, list_layers
     from ..tasks.model import as_model
+    from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
     model = create_model(find_name("model", name), num_classes=num_classes, image_size=image_size)
     model.eval()

@@ -2,8 +2,6 @@
 
 from ..registry.manifest import Manifest
 
-_PREPARE = "paddlevit_dist.commands.prepare"
-
 MANIFEST = Manifest(
     __package__,
     families=(
@@ -39,14 +37,15 @@ MANIFEST = Manifest(
     },
     score_kinds={"instances": ".instances.score_kind:InstanceScores"},
     spellings={"task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"}},
+    functions={"metrics of points": ".segmentation.metrics:SemanticMetrics"},
     commands={
         "evaluate scenes": (
-            "paddlevit_dist.commands.evaluate_results:run_scenes",
+            ".evaluate_command:run",
             "ScanNet scores of predictions in its benchmark format",
         ),
-        "prepare scannet": (f"{_PREPARE}:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
-        "prepare scenes": (f"{_PREPARE}:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
-        "prepare ply": (f"{_PREPARE}:run_ply", "write PLY files as memory-mapped scenes"),
-        "prepare pth": (f"{_PREPARE}:run_pth", "write PointGroup's _inst_nostuff.pth as memory-mapped scenes"),
+        "prepare scannet": (".prepare.command:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
+        "prepare scenes": (".prepare.command:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
+        "prepare ply": (".prepare.command:run_ply", "write PLY files as memory-mapped scenes"),
+        "prepare pth": (".prepare.command:run_pth", "write PointGroup's _inst_nostuff.pth as memory-mapped scenes"),
     },
 )

@@ -31,15 +31,15 @@ MANIFEST = Manifest(
     },
     commands={
         "evaluate components": (
-            "paddlevit_dist.commands.evaluate_results:run_components",
+            ".commands:run_components",
             "decide where label maps of volumes keep only the largest component",
         ),
         "evaluate landmarks": (
-            "paddlevit_dist.commands.evaluate_results:run_landmarks",
+            ".commands:run_landmarks",
             "landmark errors in mm, from a folder of landmark files",
         ),
         "prepare plan": (
-            "paddlevit_dist.commands.prepare:run_plan",
+            ".commands:run_plan",
             "plan a run on volumes with label maps by nnU-Net's rules",
         ),
     },

@@ -47,15 +47,15 @@ MANIFEST = Manifest(
     },
     commands={
         "evaluate classes": (
-            "paddlevit_dist.commands.evaluate_results:run_classes",
+            ".evaluate_command:run",
             "accuracy of a table of predicted classes; runs without Paddle",
         ),
         "prepare images": (
-            "paddlevit_dist.commands.prepare:run_images",
+            "..prepare.command:run_images",
             "check images, or pack them as tar files of smaller ones",
         ),
         "prepare index": (
-            "paddlevit_dist.commands.prepare:run_index",
+            "..prepare.command:run_index",
             "write the index of tar files that are read from s3:// or https://",
         ),
     },

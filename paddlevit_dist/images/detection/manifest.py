@@ -44,7 +44,7 @@ MANIFEST = Manifest(
     },
     commands={
         "evaluate detections": (
-            "paddlevit_dist.commands.evaluate_detections:run",
+            ".evaluate_command:run",
             "COCO scores of boxes from any program; runs without Paddle",
         ),
     },

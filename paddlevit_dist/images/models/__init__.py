@@ -6,7 +6,7 @@ reference``.
 
 - ``classifier``, ``segmenter``: what families have in common; ``layers``, ``attention``: parts
 - ``pretrained_input``: the input that weights expect; ``key_names``: how parameters are renamed
-- ``resampling``: weights for other sizes; ``counting``: costs
+- ``resampling``: weights for other sizes
 """
 
 from ...runtime.lazy_names import lazy_names

@@ -40,9 +40,10 @@ MANIFEST = Manifest(
             "coco_stuff10k": "coco_stuff",
         },
     },
+    functions={"metrics of pixels": ".metrics:SegmentationMetrics"},
     commands={
         "evaluate masks": (
-            "paddlevit_dist.commands.evaluate_results:run_masks",
+            ".evaluate_command:run",
             "IoU of label maps; runs without Paddle",
         ),
     },

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 from support.processes import ROOT, Finished, run_command
-from unit.commands.test_evaluate_results_classes import LABELS, SCORES, score_rows, table, truth_rows
+from unit.images.classification.test_evaluate_command import LABELS, SCORES, score_rows, table, truth_rows
 
 from paddlevit_dist.registry.lookup import REGISTRATIONS, list_models
 

@@ -9,9 +9,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.classification import evaluate_command as evaluate_classes
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
@@ -54,7 +54,7 @@ def evaluate(tmp_path, capsys):
         for name, content in (("truth.csv", truth), ("results.csv", results)):
             content = table(content) if isinstance(content, list) else content
             (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        evaluate_results.run_classes([*(str(tmp_path / f"{n}.csv") for n in ("truth", "results")), "-json", *options])
+        evaluate_classes.run([*(str(tmp_path / f"{n}.csv") for n in ("truth", "results")), "-json", *options])
         captured = capsys.readouterr()
         return json.loads(captured.out), captured.err
 
@@ -164,7 +164,7 @@ def test_the_classes_of_a_data_set(tmp_path, capsys):
     digits = resolve("dataset", "digits")(None, "val", None)
     rows = [[digits.identity(row), int(digits.read(row)[1]) if row % 4 else 3] for row in range(len(digits))]
     (tmp_path / "mine.csv").write_text(table([["id", "prediction"], *rows]))
-    evaluate_results.run_classes([str(tmp_path / "mine.csv"), "-dataset=digits", f"-output={tmp_path / 'out'}"])
+    evaluate_classes.run([str(tmp_path / "mine.csv"), "-dataset=digits", f"-output={tmp_path / 'out'}"])
     said = capsys.readouterr().out
     right = sum(own == int(digits.read(row)[1]) for row, (_, own) in enumerate(rows))
     assert f"\ntop-1 {100 * right / len(rows):.2f} [" in said and "ground truth: digits (val)" in said
@@ -240,7 +240,7 @@ def test_numbers_and_names_of_classes_are_told_apart(evaluate):
 def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
     (tmp_path / "mine.csv").write_text("id,label\nval 0,ten\n")
     with pytest.raises(UserError, match=r"line 2: 'ten' is not a class of digits \(val\); it has 0, 1, 2"):
-        evaluate_results.run_classes([str(tmp_path / "mine.csv"), "-dataset=digits"])
+        evaluate_classes.run([str(tmp_path / "mine.csv"), "-dataset=digits"])
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_the_truth_is_asked_for(tmp_path, monkeypatch, words, complaint):
         (tmp_path / f"{name}.csv").write_text(table(rows))
     (tmp_path / "scores.csv").write_text(table(score_rows(SCORES)))
     with pytest.raises(UserError, match=complaint):
-        evaluate_results.run_classes(words)
+        evaluate_classes.run(words)
 
 
 def test_names_that_are_not_unique_without_folders(evaluate):
@@ -294,5 +294,5 @@ def test_a_column_of_the_truth_says_what_is_drawn_together(evaluate, tmp_path, c
     assert said["groups"]["number"] == 5 and "5 groups (below 30)" in told
     plain, _ = evaluate(rows, score_rows(SCORES))
     assert said["intervals"]["balanced accuracy"] != plain["intervals"]["balanced accuracy"]
-    evaluate_results.run_classes([str(tmp_path / "truth.csv"), str(tmp_path / "results.csv"), "-group=video"])
+    evaluate_classes.run([str(tmp_path / "truth.csv"), str(tmp_path / "results.csv"), "-group=video"])
     assert "95 % intervals: bootstrap over images by 5 groups (video), Wilson's of rates\n" in capsys.readouterr().out

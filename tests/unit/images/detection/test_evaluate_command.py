@@ -9,11 +9,12 @@ from PIL import Image
 from support import coco_peer
 from support.drawn_detections import NOTHING_FOUND
 
-from paddlevit_dist.commands import evaluate_detections, evaluate_results
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.images.run_lengths import encode, outline, parse_segmentation
+from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
@@ -338,7 +339,7 @@ def test_json_has_the_keys_of_the_other_scored_results(evaluate, tmp_path, capsy
     for folder in ("true", "found"):
         (tmp_path / folder).mkdir()
         Image.fromarray(np.eye(4, dtype=np.uint8)).save(tmp_path / folder / "a.png")
-    evaluate_results.run_masks([str(tmp_path / "true"), str(tmp_path / "found"), "-json"])
+    evaluate_masks.run([str(tmp_path / "true"), str(tmp_path / "found"), "-json"])
     masks = json.loads(capsys.readouterr().out)
     boxes, told = evaluate(ANNOTATIONS, RESULTS)
     assert set(boxes) == set(masks) | {"stats", "per_category"}

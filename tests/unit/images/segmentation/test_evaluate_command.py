@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.runtime.errors import UserError
 
@@ -50,7 +50,7 @@ def slow(true, found, classes, ignored=255):
 @pytest.fixture
 def evaluate(tmp_path, capsys):
     def run(*options):
-        evaluate_results.run_masks([str(tmp_path / "true"), str(tmp_path / "found"), "-json", *options])
+        evaluate_masks.run([str(tmp_path / "true"), str(tmp_path / "found"), "-json", *options])
         captured = capsys.readouterr()
         return json.loads(captured.out), captured.err
 
@@ -210,4 +210,4 @@ def test_images_of_a_folder_are_drawn_together(tmp_path, evaluate):
     with_suffix = listed.read_text().replace(",", ".png,").replace("map.png", "map")
     listed.write_text(with_suffix)
     assert evaluate(f"-group={listed}")[0]["intervals"] == by_word["intervals"] != evaluate()[0]["intervals"]
-    evaluate_results.run_masks([str(tmp_path / "true"), str(tmp_path / "found"), "-group=folder"])
+    evaluate_masks.run([str(tmp_path / "true"), str(tmp_path / "found"), "-group=folder"])

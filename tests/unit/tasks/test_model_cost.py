@@ -4,9 +4,9 @@ import paddle
 import pytest
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
-from paddlevit_dist.images.models.counting import compute_cost
 from paddlevit_dist.registry.lookup import list_models
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_cost import compute_cost
 from paddlevit_dist.tasks.model_factory import create_model
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers, of timm and of torchvision

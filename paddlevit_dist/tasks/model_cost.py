@@ -8,9 +8,6 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from .bridges import torch_layers
-from .layers import MatrixProduct
-
 
 @dataclass
 class LayerCost:
@@ -38,7 +35,7 @@ class ModelCost:
     Attributes:
         layers: all layers in model order, including containers.
         parameters: number of trainable parameters.
-        multiply_accumulates: for one image, of linear layers, convolutions and ``MatrixProduct``.
+        multiply_accumulates: for one image, of linear layers, convolutions and layers with ``count_products``.
         activation_bytes: of all tensors that the backward pass of one image needs, without the weights.
     """
 
@@ -72,7 +69,7 @@ def compute_cost(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     """Count during a forward pass of one image; the model should be in evaluation mode.
 
     Hooks do the counting, so that it follows what is computed; products of activations are seen where they are
-    ``MatrixProduct`` layers, as in all models here, but not where a third-party model calls ``matmul``. What the
+    layers with ``count_products``, as in all models here, but not where a third-party model calls ``matmul``. What the
     backward pass needs is what Paddle's automatic differentiation sets aside, each memory once.
 
     Args:
@@ -120,10 +117,7 @@ def _products_per_number(layer: nn.Layer, inputs: tuple[Any, ...]) -> int:
     """Multiplications per output element: the length of the sum that yields it."""
     if isinstance(layer, nn.Linear):
         return int(layer.weight.shape[0])
-    if isinstance(layer, torch_layers.Linear):
-        return layer.in_features
     if isinstance(layer, (nn.Conv1D, nn.Conv2D, nn.Conv3D)):
         return math.prod(layer.weight.shape[1:])  # (out, in / groups, *kernel)
-    if isinstance(layer, MatrixProduct):
-        return int(inputs[0].shape[-2 if layer.transpose_x else -1])
-    return 0
+    count = getattr(layer, "count_products", None)  # of a layer of a modality
+    return 0 if count is None else count(*inputs)

@@ -14,11 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.printing import one_line
-from ..tasks.sample_groups import FOLDER
-from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
-from .parser import CommandParser, at_least, path
-from .scored import (
+from ...commands.parser import CommandParser, at_least, path
+from ...commands.scored import (
     MOST_SHOWN,
     add_data,
     add_group,
@@ -31,11 +28,14 @@ from .scored import (
     to_json,
     write_scores,
 )
+from ...runtime.printing import one_line
+from ...tasks.sample_groups import FOLDER
+from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
 
 def run(words: list[str]) -> None:
     """Read annotations and results, match them, print scores, and write them."""
-    from ..images.detection.evaluation import scored_files, yolo_results
+    from .evaluation import scored_files, yolo_results
 
     options = _options(words)
     kind, origin = options.iou_type, UNKNOWN
@@ -44,8 +44,8 @@ def run(words: list[str]) -> None:
         labels = {number: number for number in range(len(annotations.names))}
         protocol: list[str] = []
     else:
-        from ..images.detection.data.detection_dataset import DetectionDataset
-        from ..tasks.dataset import dataset_class
+        from ...tasks.dataset import dataset_class
+        from .data.detection_dataset import DetectionDataset
 
         with data_set(options, "detection") as (values, cache, origin):
             dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
@@ -71,8 +71,8 @@ def _print_and_write(
     Args:
         protocol: lines on how files in formats other than COCO's are read.
     """
-    from ..images.detection.evaluation import scored_files
-    from ..images.detection.evaluation.accumulation import (
+    from .evaluation import scored_files
+    from .evaluation.accumulation import (
         MAX_DETECTIONS,
         UNDEFINED,
         accumulate,
@@ -161,7 +161,7 @@ def _options(words: list[str]) -> Namespace:
 
 def _score(annotations: Any, table: Any, origin: ResultSource, kind: str, limits: Sequence[int]) -> ScoreReport:
     """Collect the matches in the form that intervals and ``compare`` need."""
-    from ..images.detection.evaluation.resampling import DetectionCurves
+    from .evaluation.resampling import DetectionCurves
 
     curves = functools.cache(lambda: DetectionCurves.from_table(table, limits))
 
@@ -194,7 +194,7 @@ def _rules(options: Namespace) -> str:
 
 def _crowded(table: Any, limits: Sequence[int]) -> list[str]:
     """Count images with more annotations of a category than detections that count."""
-    from ..images.data.data_warnings import count
+    from ..data.data_warnings import count
 
     crowded = table.annotated[table.annotated[:, 2] > limits[-1]]
     if not len(crowded):

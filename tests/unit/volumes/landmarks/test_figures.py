@@ -9,7 +9,7 @@ from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.figures import Chart, Gallery
 from paddlevit_dist.tasks.protocols import Reportable
 from paddlevit_dist.tasks.step_types import EvaluationStep
-from paddlevit_dist.volumes.landmarks.figures import LandmarkRecord
+from paddlevit_dist.volumes.landmarks.results import LandmarkRecord
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]

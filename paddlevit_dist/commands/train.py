@@ -246,12 +246,14 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..engine.settings import resolve_process_batch
+    from ..tasks.aspects import get_aspect
     from ..tasks.protocols import ModelChecking
     from ..tasks.task import make_task
 
     run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
-    problems = task.check_model() if isinstance(task, ModelChecking) else []
+    checking = get_aspect(task, ModelChecking)
+    problems = checking.check_model() if checking else []
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))

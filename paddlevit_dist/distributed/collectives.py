@@ -10,7 +10,6 @@ import functools
 import io
 import operator
 import pickle
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,21 +103,6 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     else:
         dist.all_reduce(tensor)
     return tensor
-
-
-def start_reduce(tensor: paddle.Tensor, owner: int) -> Callable[[], Any]:
-    """Begin to sum a float32 tensor over all ranks on one of them, in place. Every rank must call this.
-
-    It is meant for backward passes. With gloo the sum is done at once, and all ranks must have met shortly before.
-
-    Args:
-        tensor: contiguous; its values are undefined on other ranks afterwards.
-        owner: the rank that gets the sum.
-
-    Returns:
-        A function that makes the operations queued after it wait for the sum; on a GPU the host does not wait.
-    """
-    return dist.reduce(tensor, dst=owner, sync_op=False).wait
 
 
 def broadcast_flat(values: paddle.Tensor | None, size: int, owner: int) -> paddle.Tensor:

@@ -8,8 +8,7 @@ import numpy as np
 import paddle
 
 from ..intervals import ConfidenceInterval
-from ..registry.features import find_function
-from .multi_tensor import MovingAverages
+from .multi_tensor import FlatBuffer, move_average
 from .sharding import Shards
 
 _MOST_KEPT = 0.1  # of the first weights
@@ -57,10 +56,7 @@ class ModelEma:
         # The averages of all float32 tensors as one vector, (values,): a GPU updates it with four operations.
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
-        sizes = [math.prod(shape) for shape in self._shapes.values()]
-        compiled = find_function("averages")
-        fast = None if compiled is None else compiled(self._flat, sizes)
-        self._move = MovingAverages(self._flat, sizes) if fast is None else fast
+        self._concatenate = FlatBuffer()
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
     @paddle.no_grad()
@@ -73,7 +69,7 @@ class ModelEma:
         if self.warmup:
             share = 1.0 + self.decay * math.expm1(-(self._made() + 1) / self.warmup)
         if self._shapes:
-            self._move(self._flat, tensors[: len(self._shapes)], share, is_bad)
+            move_average(self._flat, self._concatenate(tensors[: len(self._shapes)]), share, is_bad)
         for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
             if average.dtype == paddle.float64:
                 average.add_((tensor - average).scale_(share))

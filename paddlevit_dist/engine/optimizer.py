@@ -13,7 +13,7 @@ from ..runtime import paddle_versions
 from ..runtime.errors import UserError
 from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
-from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
+from .fused_optimizers import Adam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
 from .multi_tensor import Optimizer
 from .sharding import ShardedOptimizer, Shards
@@ -241,9 +241,9 @@ def _build(
             group["lamb_weight_decay"] = group.pop("weight_decay")
         return Lamb(**options)
     if settings.NAME == "Adam":
-        return FusedAdam(decays, log, fused=settings.get("FUSED", True), **options)
+        return Adam(**options)
     if settings.NAME == "AdamW":
-        return FusedAdamW(decays, log, fused=settings.get("FUSED", True), **options)
+        return FusedAdamW(decays, log, **options)
     raise ValueError(f"OptimizerSection allows TRAIN.OPTIMIZER.NAME {settings.NAME}, but no branch builds it")
 
 
@@ -268,7 +268,7 @@ def _build_sgd(
     if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
         return DampedMomentum(dampening, **options)
     options["use_nesterov"] = settings.get("NESTEROV", False)
-    return FusedMomentum(decays, log, momentum_now=momentum_now, fused=settings.get("FUSED", True), **options)
+    return FusedMomentum(decays, log, momentum_now=momentum_now, **options)
 
 
 def _build_muon(

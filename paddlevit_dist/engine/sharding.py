@@ -1,8 +1,7 @@
 """TRAIN.SHARDING: each rank keeps the optimizer's state and the average of its share of the weights only.
 
-Every rank computes all gradients, which data parallelism averages as usual, or ``sharded_gradients`` for each owner
-only. Then it updates its share of the parameters and broadcasts them. Weights are therefore equal on all ranks, and
-equal to the weights without sharding to rounding.
+Every rank computes all gradients, which data parallelism averages as usual, updates its share of the parameters and
+broadcasts them. Weights are therefore equal on all ranks, and equal to the weights without sharding to rounding.
 
 Source: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054,
 stage 1. Paddle's own engine for it, fleet, replaces launch, data parallelism and the optimizer's state by its own; this
@@ -60,25 +59,11 @@ class Shards:
         self._trained_buckets = self._make_buckets({name: parameters[name] for name in trained})
         self.owned = {name for name, owner in self._owners.items() if owner == rank()}
 
-    def describe(self, kept: str = "optimizer's state") -> str:
-        """Format how much of what is ``kept`` this rank keeps in one line."""
+    def describe(self) -> str:
+        """Format how much of the optimizer's state this rank keeps in one line."""
         sizes = self._trained_sizes
         own = sum(size for name, size in sizes.items() if name in self.owned)
-        return f"TRAIN.SHARDING: this process keeps the {kept} of {own:,} of {sum(sizes.values()):,} values"
-
-    def bucket_in_backward_order(self, names: Sequence[str], most_values: int) -> list[tuple[int, list[str]]]:
-        """Return the owner and the names of buckets, in the order in which a backward pass completes them.
-
-        Args:
-            names: all trained parameters in the model's order, which a backward pass reverses.
-            most_values: values of a bucket of several parameters.
-        """
-        positions = {name: number for number, name in enumerate(reversed(names))}
-        buckets = []
-        for owner in range(world_size()):
-            sizes = {name: self._trained_sizes[name] for name in positions if self._owners[name] == owner}
-            buckets += [(owner, bucket) for bucket in _buckets(sizes, most_values)]
-        return sorted(buckets, key=lambda bucket: positions[bucket[1][-1]])
+        return f"TRAIN.SHARDING: this process keeps the optimizer's state of {own:,} of {sum(sizes.values()):,} values"
 
     def exchange_trained(self) -> None:
         """Broadcast the trained parameters from their owners. Every rank must call this."""
@@ -130,13 +115,12 @@ class Shards:
         return collected if rank() == 0 else {}
 
 
-def _buckets(sizes: Mapping[str, int], most_values: int | None = None) -> Iterator[list[str]]:
-    """Yield names in order, in lists of at most ``most_values``, by default ``_BUCKET_VALUES``, or one name."""
-    most_values = _BUCKET_VALUES if most_values is None else most_values
+def _buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield names in order, in lists of at most ``_BUCKET_VALUES`` values, or of one name."""
     bucket: list[str] = []
     total = 0
     for name, size in sizes.items():
-        if bucket and total + size > most_values:
+        if bucket and total + size > _BUCKET_VALUES:
             yield bucket
             bucket, total = [], 0
         bucket.append(name)

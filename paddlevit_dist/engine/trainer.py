@@ -31,6 +31,7 @@ from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
 from ..tasks.model_factory import build_model
@@ -45,7 +46,6 @@ from .model_ema import describe_worse_average
 from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
-from .sharded_gradients import build_reducer
 from .startup_log import describe_batch_norm, format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
@@ -171,7 +171,6 @@ class Trainer:
             gradient_clip=train.GRAD_CLIP,
             nan_guard=self.nan_guard,
             average=self.ema,
-            reducer=build_reducer(train, self.model, self.state.shards),
         )
         self._is_prepared = True
 
@@ -188,9 +187,10 @@ class Trainer:
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        if isinstance(self.task, FeatureCaching):
+        caching = get_aspect(self.task, FeatureCaching)
+        if caching is not None:
             features = FeatureCache(self.config, self.task, self.run_log.log_and_print, self.heartbeat)
-            self.task.on_weights_loaded(self.model, self.datasets, features)
+            caching.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
         """Build the hooks, in the order in which they are called."""

@@ -24,6 +24,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
+from ..tasks.aspects import get_aspect, has_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.prediction import PredictionRecord, PredictionWriter
 from ..tasks.protocols import LogContributor, Predictable, Reportable
@@ -46,7 +47,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         source, lines = load(run, run.model)
         start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
-        has_figures = is_reported and labeled and isinstance(run.task, Reportable)
+        has_figures = is_reported and labeled and has_aspect(run.task, Reportable)
         recorder = FigureRecorder(run.task, run.model, run.evaluator.loader.sampler.indices()) if has_figures else None
         run.callbacks.start(RunFacts(run_log.folder, config, trains=False))
         for line in lines:
@@ -59,7 +60,8 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
                 values, line = run.evaluator("evaluation", writer, observers=observers)
         except StopRequested as error:  # code that ignores exceptions ran when the signal came
             raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
-        task_lines = run.task.evaluation_lines() if is_main() and isinstance(run.task, LogContributor) else ()
+        log = get_aspect(run.task, LogContributor) if is_main() else None
+        task_lines = log.evaluation_lines() if log else ()
         for message in [*(writer.finish() if writer else ()), *task_lines]:
             run_log.log_and_print(message)
         split = config.DATA.SPLIT
@@ -128,8 +130,8 @@ def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[s
 
 def _build_prediction_writer(run: Trainer) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
-    task = run.task
-    writer = task.prediction_writer(folder, run.eval_dataset) if isinstance(task, Predictable) else PredictionWriter()
+    predicting = get_aspect(run.task, Predictable)
+    writer = predicting.prediction_writer(folder, run.eval_dataset) if predicting else PredictionWriter()
     if not writer.writes_evaluations:
         raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} does not write predictions; remove SAVE_PREDICTIONS")
     folder.mkdir(parents=True, exist_ok=True)

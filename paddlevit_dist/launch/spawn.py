@@ -339,7 +339,8 @@ class _RegisteredName(NamedTuple):
 class WorkerPayload(NamedTuple):
     """A worker's function and arguments, pickled, with the user code that they need."""
 
-    imports: plugins.WorkerImports
+    imports: tuple[plugins.ModuleLocation, ...]
+    with_installed: bool
     registered: list[_RegisteredName]
     work: bytes
     program: str
@@ -367,7 +368,7 @@ class WorkerPayload(NamedTuple):
                 f"{error}: worker processes import the classes of task and datasets: define them at the top level of a "
                 "module"
             ) from error
-        return cls(plugins.collect_imports(), registered, work, _program())
+        return cls(plugins.collect_imports(), plugins.is_installed_loaded(), registered, work, _program())
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Unpack function and arguments in a worker.
@@ -376,6 +377,8 @@ class WorkerPayload(NamedTuple):
             UserError: a name that they need is not defined here.
         """
         plugins.load_imports(self.imports)
+        if self.with_installed:
+            plugins.load_installed()
         for entry in self.registered:
             _register(entry)
         try:

@@ -150,7 +150,7 @@ def find_name(kind: str, name: str) -> str:
     valid = f"'{program('inspect')} --list' lists all"
     if kind == "model" and (absent := model_sources.explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
-    near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
+    near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: "
     suggestions = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
     hint += f"did you mean {suggestions}?" if suggestions else "none is registered:"
@@ -324,7 +324,7 @@ def _table(table: Any) -> Any:
 
 def closest(name: str, valid: list[str]) -> str:
     """Return ``"did you mean 'x'? "`` for the most similar valid name, or an empty text."""
-    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(name, valid)
     return f"did you mean '{matches[0]}'? " if matches else ""
 
 

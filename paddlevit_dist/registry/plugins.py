@@ -32,14 +32,6 @@ class ModuleLocation(NamedTuple):
     folder: str
 
 
-class WorkerImports(NamedTuple):
-    """The modules and folders that a worker imports like its parent, and whether also entry points."""
-
-    modules: tuple[ModuleLocation, ...]
-    folders: tuple[str, ...]
-    with_installed: bool
-
-
 _loaded: list[ModuleLocation] = []
 _folders: list[str] = []  # added to Python's path, the last one first
 _installed_are_loaded = False
@@ -73,25 +65,21 @@ def last_part(name: str) -> str:
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
-def collect_imports() -> WorkerImports:
+def collect_imports() -> tuple[ModuleLocation, ...]:
     """Return the modules that ``load_imports`` imports in a worker."""
-    return WorkerImports(tuple(_loaded), tuple(_folders), _installed_are_loaded)
+    return tuple(_loaded)
 
 
-def load_imports(imports: WorkerImports) -> None:
+def load_imports(modules: Sequence[ModuleLocation]) -> None:
     """Import in a worker the modules that its parent has imported.
 
     Raises:
         UserError, OwnCodeError: as in ``load``.
     """
-    for folder in reversed(imports.folders):
-        _make_importable(folder)
-    for module in imports.modules:
+    for module in modules:
         _import(module, f"-import={module.name}")
         if module not in _loaded:
             _loaded.append(module)
-    if imports.with_installed:
-        load_installed()
 
 
 @contextlib.contextmanager
@@ -107,6 +95,11 @@ def folders_hidden() -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+def is_installed_loaded() -> bool:
+    """Return whether this process has loaded the entry points of installed packages, as its workers should then."""
+    return _installed_are_loaded
 
 
 def load_installed() -> bool:
@@ -231,5 +224,5 @@ def _closest(name: str, path: str) -> str:
             names.append(entry if has_ending else entry.removesuffix(".py"))
         elif os.path.isfile(os.path.join(folder, entry, "__init__.py")):
             names.append(entry)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, names)
     return f": did you mean {near[0]}?" if near else ""

@@ -14,7 +14,8 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
 from paddlevit_dist.volumes import commands as volume_commands
 from paddlevit_dist.volumes.geometry import VolumeGeometry
-from paddlevit_dist.volumes.landmarks.predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter
+from paddlevit_dist.volumes.landmarks.prediction import LandmarkWriter
+from paddlevit_dist.volumes.landmarks.results import LandmarkGroundTruth, LandmarkPrediction
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 
 NAMES = ["nose", "chin", "ear"]

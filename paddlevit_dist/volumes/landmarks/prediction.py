@@ -5,55 +5,77 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import paddle
 from PIL import Image
 
 from ...runtime.files import atomic_file
 from ...runtime.printing import cell
+from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ..geometry import VolumeGeometry, convert
+from ...tasks.protocols import Predictable
+from ..geometry import convert
 from ..images import orthogonal_slices
+from ..inputs import InputVolumes, VolumeInputs, find_volumes
+from ..intensities import IntensityConfig
+from ..nonzero import regions_per_channel
+from ..samples import AugmentationConfig, VolumeSamples
 from ..slicer_files import LandmarkPoint, format_fcsv, format_markups
 from .metrics import RADII_MM, LandmarkMetrics, build_rows, rate_name
+from .results import LandmarkGroundTruth, LandmarkPrediction
+from .task import LandmarkDetection, list_cases
 
 _COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
 
 
-class LandmarkPrediction(NamedTuple):
-    """Predicted landmarks of one volume.
+class LandmarkPredictor(TaskAspect, Predictable):
+    """Predicts the landmarks of volumes."""
 
-    Attributes:
-        index: index of the volume in its dataset.
-        geometry: geometry of the volume.
-        voxels: float64 (landmarks, 3), positions z, y, x in voxels.
-        confidences: float (landmarks,), the values of the peaks.
-        volume: float32 (depth, height, width), the network's input.
-    """
+    task: LandmarkDetection
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    geometry: VolumeGeometry
-    voxels: np.ndarray
-    confidences: np.ndarray
-    volume: Any
+    def __init__(self, task: LandmarkDetection) -> None:
+        super().__init__(task)
+        self._cases: list[tuple[str, str]] | None = None  # of the inputs, once they are open
 
-    @property
-    def world(self) -> np.ndarray:
-        """Positions in RAS millimeters, float64 (landmarks, 3): x to the right, y to the front, z up."""
-        return self.geometry.world(self.voxels)
+    def _get_cases(self) -> list[tuple[str, str]]:
+        """Return name and convention of the inputs, or of the evaluated volumes."""
+        return self.task.cases if self._cases is None else self._cases
 
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[LandmarkPrediction]:
+        """Predict the landmarks of each volume."""
+        return self.task.locate(model, batch)
 
-class LandmarkGroundTruth(NamedTuple):
-    """Ground truth of an evaluated volume.
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
+        """Open the volumes in files and folders for prediction."""
+        task, volumes = self.task, self.task.config.VOLUMES
+        intensities = IntensityConfig.from_config(volumes, 1, task.within)
+        files, unreadable = find_volumes(list(map(str, inputs)))
+        dataset = InputVolumes(files, task.names, task.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
+        dataset.within = regions_per_channel(intensities.within, intensities.kinds)
+        self._cases = list_cases(dataset)
+        samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(task.names)), intensities)
+        return VolumeInputs(samples, unreadable)
 
-    Attributes:
-        errors: float64 (landmarks,), millimeters; NaN where the truth is unknown.
-        places: float64 (landmarks, 3), z, y, x in voxels; NaN where unknown.
-    """
+    def prediction_rows(self, prediction: LandmarkPrediction) -> list[Row]:
+        """Return a row for each landmark, in millimeters of the volume's convention."""
+        convention = self._get_cases()[prediction.index][1]
+        rows = zip(build_points(prediction, self.task.names, convention), prediction.confidences)
+        return [
+            {
+                "landmark": point.name,
+                **dict(zip(("x_mm", "y_mm", "z_mm"), map(float, point.position))),
+                "confidence": round(float(confidence), 4),
+                "world": convention.upper(),
+            }
+            for point, confidence in rows
+        ]
 
-    errors: np.ndarray
-    places: np.ndarray
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LandmarkWriter":
+        """Create the writer of prediction files."""
+        return LandmarkWriter(folder, self.task.names, self._get_cases())
 
 
 class LandmarkWriter(PredictionWriter):

@@ -13,9 +13,11 @@ from .library.models import create_model
 from .library.runs import TrainedRun, evaluate, load_config, predict, train
 from .points.instances.meter import ScanNetAP
 from .registry.lookup import list_models
+from .registry.manifest import Manifest
 from .registry.register import (
     register_callback,
     register_dataset,
+    register_feature,
     register_model,
     register_score_kind,
     register_task,
@@ -33,6 +35,7 @@ __all__ = [
     "CocoAP",
     "EvaluationSampler",
     "Key",
+    "Manifest",
     "MeanIoU",
     "Predictor",
     "RadialError",
@@ -60,6 +63,7 @@ __all__ = [
     "reduce_dict",
     "register_callback",
     "register_dataset",
+    "register_feature",
     "register_model",
     "register_score_kind",
     "register_task",

@@ -5,13 +5,13 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from paddlevit_dist.registry.models import as_source, list_models
 from support.registrations import forgotten
 
 from paddlevit_dist.registry import lookup, model_sources, plugins
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.key import Key
+from paddlevit_dist.tasks.model_factory import as_source, list_models
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
 NOISE = Key("MODEL.NOISE", 1, "int", "pixels of noise")

@@ -442,7 +442,7 @@ class CheckpointDiff:
         """Return the splits for which a resumed training would read different samples."""
         if self.lists is None:
             unknown = "split again: val may contain training samples"
-            is_divided = any(samples.is_random_split for samples in datasets.values())
+            is_divided = any(opened.is_random_split for opened in datasets.values())
             return [FactDifference("train and val files", "not listed", unknown, "files")] if is_divided else []
         changes = []
         for split, samples in datasets.items():

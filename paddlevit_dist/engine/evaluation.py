@@ -120,7 +120,7 @@ class Evaluator:
         was_training = self.model.training
         self.model.eval()
         metrics = self.task.build_metrics()
-        step = EvaluationStep(metrics, writer, epoch, any(observer.wants_records for observer in observers))
+        step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
         with (
             gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)),
             self.precision.patch_forward(self.model),

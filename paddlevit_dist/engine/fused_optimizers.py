@@ -227,7 +227,7 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
     with paddle.utils.unique_name.guard():  # the names of later parameters must not change
         start = paddle.nn.initializer.Constant(0.0)  # uses no random numbers
         expected, actual = (
-            [paddle.create_parameter(shape, "float32", default_initializer=start) for shape in shapes] for _ in range(2)
+            [paddle.create_parameter(size, "float32", default_initializer=start) for size in shapes] for _ in range(2)
         )
         optimizers = []
         for parameters in (expected, actual):
@@ -244,8 +244,8 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
     for optimizer in optimizers:
         optimizer.restore_names()
     state = [
-        [[optimizer._accumulators[name][p.name] for p in parameters] for name in rule.columns]
-        for optimizer, parameters in zip(optimizers, (expected, actual))
+        [[each._accumulators[name][p.name] for p in listed] for name in rule.columns]
+        for each, listed in zip(optimizers, (expected, actual))
     ]
     step = make(actual, state[1], [factor] * len(shapes), decays)
     for rate in (1e-3, 0.9e-3, 0.8e-3):
@@ -254,7 +254,7 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
             parameter.grad = paddle.to_tensor(gradient)
         optimizers[0].set_lr(rate)
         optimizers[0].step()
-        if not step(rate, [paddle.to_tensor(gradient) for gradient in gradients]):
+        if not step(rate, [paddle.to_tensor(each) for each in gradients]):
             return False
     pairs = zip([*expected, *itertools.chain(*state[0])], [*actual, *itertools.chain(*state[1])])
     return all(_is_same(a.numpy(), b.numpy(), actual[0].place.is_cpu_place()) for a, b in pairs)

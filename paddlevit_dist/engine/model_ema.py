@@ -118,8 +118,8 @@ class ModelEma:
     def _exchange(self) -> None:
         state = self.model.state_dict()
         averages = self.state_dict()
-        flat = _in_a_row([state[name] for name in self._shapes])
-        others = {name: state[name].detach().clone() for name in self._others}
+        flat = _in_a_row([state[key] for key in self._shapes])
+        others = {key: state[key].detach().clone() for key in self._others}
         for name, average in averages.items():
             paddle.assign(average, output=state[name])  # on the device: set_value goes through the host in Paddle 2.6
         if self._shards is not None:
@@ -134,7 +134,7 @@ class ModelEma:
             end = begin + math.prod(shape)
             averages[name] = self._flat[begin:end].reshape(shape)
             begin = end
-        return {name: averages[name] for name in self._names}
+        return {key: averages[key] for key in self._names}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """Restore a saved ``state_dict``.
@@ -144,7 +144,7 @@ class ModelEma:
         """
         averages = self.state_dict()
         if self._shards is not None:
-            state = {name: value for name, value in state.items() if name in averages}
+            state = {key: value for key, value in state.items() if key in averages}
         differing = sorted(set(state) ^ set(averages))
         if differing:
             raise ValueError(f"the averaged weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
@@ -153,7 +153,7 @@ class ModelEma:
                 raise ValueError(f"the averaged weights do not fit: {name} is {tuple(state[name].shape)}")
         self._first_update = 0
         if self._shapes:
-            self._flat.set_value(np.concatenate([np.ravel(state[name]) for name in self._shapes]).astype(np.float32))
+            self._flat.set_value(np.concatenate([np.ravel(state[key]) for key in self._shapes]).astype(np.float32))
         for name, average in self._others.items():
             average.set_value(np.asarray(state[name]))
 
@@ -198,4 +198,4 @@ def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], list[p
     places = [tables.get(id(state[name])) for name in names]
     if None in places:  # the model overrides state_dict
         return lambda: list(map(model.state_dict().__getitem__, names))
-    return lambda: [table[key] for table, key in places]  # type: ignore[misc]
+    return lambda: [each[key] for each, key in places]  # type: ignore[misc]

@@ -387,7 +387,7 @@ class MultiTensorStep:
 
 def _restore(values: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
     """Give tensors earlier values: what ``flatten`` returned of them, (values,), or one value of all, (1,)."""
-    parts = paddle.split(values, [tensor.size for tensor in tensors]) if values.size > 1 else [values] * len(tensors)
+    parts = paddle.split(values, [each.size for each in tensors]) if values.size > 1 else [values] * len(tensors)
     for part, tensor in zip(parts, tensors, strict=True):
         paddle.assign(part if part.shape == tensor.shape else part.reshape(tensor.shape), output=tensor)
 

@@ -58,12 +58,12 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
     Raises:
         UserError: a pattern matches no parameter, or no parameter is left to train.
     """
-    parameters = {name: p for name, p in model.named_parameters() if not p.stop_gradient}
+    parameters = {key: p for key, p in model.named_parameters() if not p.stop_gradient}
     frozen = set()
     for pattern in patterns:
         matches = fnmatch.filter(parameters, pattern)
         if not matches:
-            parts = sorted({name.split(".")[0] for name in parameters})
+            parts = sorted({key.split(".")[0] for key in parameters})
             hint = closest(pattern.split(".")[0], parts)
             raise UserError(
                 f"TRAIN.FREEZE {pattern} matches no parameter: {hint}their names begin with {', '.join(parts)}"
@@ -120,7 +120,7 @@ def layer_decay_groups(
     """
     if len(layers) < 2:
         raise UserError("TRAIN.LAYER_DECAY: this model's parameters have no numbered blocks; remove this key")
-    numbers = {name: number for number, names in enumerate(layers) for name in names}
+    numbers = {name: position for position, names in enumerate(layers) for name in names}
     split: list[dict[str, Any]] = []
     for group in groups:
         for number in sorted({numbers[name] for name in group["names"]}):
@@ -224,7 +224,7 @@ def _build(
     momentum_now: Callable[[], float] | None,
 ) -> Optimizer:
     parameters = dict(model.named_parameters())
-    decays = {parameters[name].name: group["weight_decay"] for group in groups for name in group["names"]}
+    decays = {parameters[name].name: entry["weight_decay"] for entry in groups for name in entry["names"]}
     if settings.NAME == "Muon":
         return _build_muon(settings, model, groups, decays, log, momentum_now)
     paddle_groups = _paddle_groups(parameters, groups)
@@ -364,7 +364,7 @@ class OptimizerState:
         paddle_versions.create_accumulators(self._optimizer)
         if self._shards is not None:
             owned = self._shards.owned
-            state = {key: value for key, value in state.items() if key.partition(_SEPARATOR)[2] in owned}
+            state = {name: value for name, value in state.items() if name.partition(_SEPARATOR)[2] in owned}
         targets, problem = self.tensors(), "the saved optimizer state does not fit"
         differing = sorted(set(targets) ^ set(state))
         if differing:

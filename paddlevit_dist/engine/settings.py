@@ -294,7 +294,7 @@ def resolve_batch_size(
 
 
 def _is_later(name: str, other: str, all_settings: Sequence[KeySetting]) -> bool:
-    last = {setting.name: (number, setting.source) for number, setting in enumerate(all_settings)}
+    last = {setting.name: (position, setting.source) for position, setting in enumerate(all_settings)}
     if name not in last or other not in last:
         return False
     (number, source), (other_number, other_source) = last[name], last[other]

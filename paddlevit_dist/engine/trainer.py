@@ -101,9 +101,9 @@ class Trainer:
         self.config = config
         self.task = require_derived(task, Task)
         self.datasets: dict[str, Any] = {
-            split: require_derived(samples, TransformedDataset) for split, samples in datasets.items()
+            part: require_derived(samples, TransformedDataset) for part, samples in datasets.items()
         }
-        notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
+        notices = [*notices, *task.notices, *(text for samples in datasets.values() for text in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))
         self.run_log = RunLog(Path(config.SAVE), is_main()) if run_log is None else run_log

@@ -340,7 +340,6 @@ class WorkerPayload(NamedTuple):
     """A worker's function and arguments, pickled, with the user code that they need."""
 
     imports: tuple[plugins.ModuleLocation, ...]
-    with_installed: bool
     registered: list[_RegisteredName]
     work: bytes
     program: str
@@ -368,7 +367,7 @@ class WorkerPayload(NamedTuple):
                 f"{error}: worker processes import the classes of task and datasets: define them at the top level of a "
                 "module"
             ) from error
-        return cls(plugins.collect_imports(), plugins.is_installed_loaded(), registered, work, _program())
+        return cls(plugins.collect_imports(), registered, work, _program())
 
     def unpack(self) -> tuple[Callable[..., None], tuple[Any, ...]]:
         """Unpack function and arguments in a worker.
@@ -377,8 +376,6 @@ class WorkerPayload(NamedTuple):
             UserError: a name that they need is not defined here.
         """
         plugins.load_imports(self.imports)
-        if self.with_installed:
-            plugins.load_installed()
         for entry in self.registered:
             _register(entry)
         try:

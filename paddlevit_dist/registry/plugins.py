@@ -32,6 +32,13 @@ class ModuleLocation(NamedTuple):
     folder: str
 
 
+class WorkerImports(NamedTuple):
+    """The modules that a worker imports like its parent, and whether also entry points."""
+
+    modules: tuple[ModuleLocation, ...]
+    with_installed: bool
+
+
 _loaded: list[ModuleLocation] = []
 _folders: list[str] = []  # added to Python's path, the last one first
 _installed_are_loaded = False
@@ -65,21 +72,23 @@ def last_part(name: str) -> str:
     return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
 
 
-def collect_imports() -> tuple[ModuleLocation, ...]:
+def collect_imports() -> WorkerImports:
     """Return the modules that ``load_imports`` imports in a worker."""
-    return tuple(_loaded)
+    return WorkerImports(tuple(_loaded), _installed_are_loaded)
 
 
-def load_imports(modules: Sequence[ModuleLocation]) -> None:
+def load_imports(imports: WorkerImports) -> None:
     """Import in a worker the modules that its parent has imported.
 
     Raises:
         UserError, OwnCodeError: as in ``load``.
     """
-    for module in modules:
+    for module in imports.modules:
         _import(module, f"-import={module.name}")
         if module not in _loaded:
             _loaded.append(module)
+    if imports.with_installed:
+        load_installed()
 
 
 @contextlib.contextmanager
@@ -95,11 +104,6 @@ def folders_hidden() -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-def is_installed_loaded() -> bool:
-    """Return whether this process has loaded the entry points of installed packages, as its workers should then."""
-    return _installed_are_loaded
 
 
 def load_installed() -> bool:

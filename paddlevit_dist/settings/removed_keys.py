@@ -13,8 +13,8 @@ def check_removed_keys(settings: Sequence[KeySetting], task: str) -> None:
     Raises:
         UserError: one has another value, unless only training read it and this run evaluates.
     """
-    removed = index_removed_keys(tables_with([setting.name for setting in settings], task))
-    evaluates = next((setting.value for setting in reversed(settings) if setting.name == "EVAL"), False) is True
+    removed = index_removed_keys(tables_with([other.name for other in settings], task))
+    evaluates = next((other.value for other in reversed(settings) if other.name == "EVAL"), False) is True
     for setting in settings:
         row = removed.get(setting.name)
         if row is None or is_as_removed(row, setting.value) or (evaluates and row.effect == "training"):

@@ -289,7 +289,7 @@ def describe(values: CfgNode, sources: dict[str, str]) -> str:
     A long value shifts its comment; a very long value moves it to the line above; a long source is cut at its start.
     """
     lines = _lines(values)
-    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
+    column = max(len(text) for text, _ in lines if len(text) <= COLUMNS // 2)
     described = []
     for line, name in lines:
         if name is None:

@@ -47,7 +47,7 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
 )
 def test_a_name_or_key_that_is_in_use_is_refused_with_file_and_line(feature, said):
     before = [*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS]
-    with pytest.raises(UserError, match=r"^test_register_features\.py:\d+: ") as refused:
+    with pytest.raises(UserError, match=r"^test_register_feature\.py:\d+: ") as refused:
         register_feature(feature)
     assert said in str(refused.value)
     assert before == ([*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS])

@@ -105,7 +105,7 @@ class GradientList:
 
 def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
     """Return the gradients of the parameters, with the compiled kernels of CPUs if they apply."""
-    compiled = find_function("gradients")
+    compiled: Callable[[Sequence[paddle.Tensor]], GradientList | None] | None = find_function("gradients")
     fast = None if compiled is None else compiled(parameters)
     return GradientList(parameters) if fast is None else fast
 

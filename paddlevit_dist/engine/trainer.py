@@ -123,9 +123,8 @@ class Trainer:
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
             is_exported = bool(config.get("EXPORTED"))
-            self.model = (
-                find_function("load_exported_layer")(config, task) if is_exported else build_model(config, task)
-            )
+            load_exported: Callable[[RunSettings, Task], Any] = find_function("load_exported_layer")
+            self.model = load_exported(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -150,7 +149,7 @@ class Trainer:
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         # Imported and called for a step that is not finite only, on every rank.
-        finder = find_function("FirstLayerFinder")
+        finder: Callable[[Trainer], Callable[..., list[str]]] | None = find_function("FirstLayerFinder")
         explain = [lambda *step: finder(self)(*step)] if finder is not None else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed

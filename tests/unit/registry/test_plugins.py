@@ -76,7 +76,7 @@ def test_a_worker_imports_the_same_modules_from_the_same_folders_in_the_same_ord
     (other / "plug_other.py").write_text("IS_SECOND = True\n")
     plugins.load([str(other / "plug_second.py"), "plug_things"], "-import")
     imports, path = plugins.collect_imports(), list(sys.path)
-    assert [module.name for module in imports] == ["plug_second", "plug_things"]
+    assert [module.name for module in imports.modules] == ["plug_second", "plug_things"]
     assert path[:2] == [str(project), str(other)]
     del sys.path[:2]
     for name in ("plug_second", "plug_things", "plug_other"):

@@ -6,11 +6,25 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ...tasks.aspects import TaskAspect
+from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
-from .samples import evaluation_transform
+from .samples import evaluation_transform, find_dataset_class
 from .settings import ClassificationDataSection
+from .task import Classification
 
 _TOP = 5
+
+
+class ImageClassExport(TaskAspect, Exportable):
+    """Describes an exported classifier."""
+
+    task: Classification
+
+    def export_parts(self) -> ExportParts:
+        """Return what an export contains in addition to the model."""
+        config = self.task.config
+        return export_parts(config.DATA, find_dataset_class(config).kind, self.task.num_classes)
 
 
 def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | None) -> ExportParts:

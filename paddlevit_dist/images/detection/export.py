@@ -10,13 +10,17 @@ import numpy as np
 import paddle
 from PIL import Image
 
+from ...registry.lookup import resolve
 from ...runtime.errors import UserError
+from ...tasks.aspects import TaskAspect
+from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
 from .data.transforms import build_window_plan, export_size, resize, resize_as_torchvision, whole_view
 from .detections import DetectedObjects
 from .detector import Detector, TopDetections
 from .settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionSettings
+from .task import Detection
 
 _INTERPOLATIONS = {
     PILLOW: "bilinear, as PIL's BILINEAR",
@@ -32,6 +36,28 @@ _MEANING = {
 }
 _IGNORED_SHARE = 0.1
 _COMPARED = "boxes (as fractions) and scores of nine in ten objects"
+
+
+class BoxExport(TaskAspect, Exportable):
+    """Describes an exported detector."""
+
+    task: Detection
+    image_size_key = "DETECTION.EXPORT_SIZE"
+
+    def export_parts(self) -> ExportParts:
+        """Return the description of the exported model."""
+        config = self.task.config
+        require_exportable(resolve("model", config.MODEL.NAME), config.MODEL.NAME)
+        return build_export_parts(config, self.task.turns)
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return the function that is exported."""
+        return ExportedDetector(model)
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return a model that evaluates an exported function."""
+        require_one_size(self.task.config)
+        return EvaluatedFunction(function, self.task.num_classes)
 
 
 class ExportedDetector(paddle.nn.Layer):

@@ -30,7 +30,6 @@ from .evaluation.accumulation import (
 from .evaluation.images import ImageQuality, compute_image_quality
 from .evaluation.operating_points import NO_WISHES, WishedRates, find_thresholds, split_by_class
 from .records import DetectionRecord
-from .settings import DetectionSettings
 from .suspicious_labels import (
     build_suspect_table,
     list_suspects,
@@ -52,14 +51,22 @@ class BoxFigures(TaskAspect, Reportable):
     task: Detection
 
     def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Return the figures of an evaluation."""
+        """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run."""
         if not records or not isinstance(dataset, DetectionSamples):
             return []
 
         def predict(index: int) -> DetectedObjects:
             return predict_again(self.task, dataset, index, model).finite()
 
-        return build_report_figures(dataset, records, self.task.class_names, self.task.config, predict)
+        config, class_names = self.task.config, self.task.class_names
+        keys, names = config.DETECTION, [dataset.name(index) for index, _ in records]
+        rows = list_suspects([record.suspects for _, record in records], names, class_names)
+        file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
+        write_suspects(file, rows)
+        limits = resolve_detection_limits(keys.MAX_DETECTIONS)
+        wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
+        figures = detection_figures(dataset, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
+        return [*figures, *build_suspect_table(rows, file.name)]
 
 
 def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
@@ -73,32 +80,6 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
     bits = (true_positives.astype(np.uint64), ignored.astype(np.uint64))
     no_annotated = MatchTable.empty(num_classes).annotated
     return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, no_annotated)
-
-
-def build_report_figures(
-    dataset: Any,
-    records: Sequence[tuple[int, DetectionRecord]],
-    class_names: Sequence[str],
-    config: DetectionSettings,
-    predict: Callable[[int], DetectedObjects],
-) -> list[Figure]:
-    """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run.
-
-    Args:
-        dataset: the evaluated ``DetectionSamples``.
-        records: index in ``dataset`` and record of each image.
-        class_names: names in the order of labels.
-        config: the configuration.
-        predict: returns the detections in an image again.
-    """
-    keys, names = config.DETECTION, [dataset.name(index) for index, _ in records]
-    rows = list_suspects([record.suspects for _, record in records], names, class_names)
-    file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
-    write_suspects(file, rows)
-    limits = resolve_detection_limits(keys.MAX_DETECTIONS)
-    wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
-    figures = detection_figures(dataset, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
-    return [*figures, *build_suspect_table(rows, file.name)]
 
 
 def detection_figures(

@@ -1,13 +1,13 @@
 """Figures about the classes of pixels, and images with the colors of their labels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import paddle
 
 from ...intervals import nanmean, quotient
-from ...metrics.counts import Packed, reduce_confusions, unpack_counts
+from ...metrics.counts import reduce_confusions, unpack_counts
 from ...metrics.tables import class_tables, sample_table
 from ...tasks.aspects import TaskAspect
 from ...tasks.figures import Color, Figure
@@ -28,14 +28,34 @@ class LabelMapFigures(TaskAspect, Reportable):
     task: ImageSegmentation
 
     def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Build the figures of an evaluation."""
+        """Build the figures of an evaluation, the most informative first."""
         if not records or not isinstance(dataset, SegmentationSamples):
             return []
+        class_names = self.task.class_names
+        confusion, boundaries = map(sum, zip(*(unpack_counts(counts) for _, counts in records)))
+        statistics = np.stack(
+            [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
+        )  # (images, 3, classes)
+        right, true, predicted = np.moveaxis(statistics, 1, 0)
+        ious = nanmean(quotient(right, true + predicted - right))
+        hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
+        palette = get_palette(dataset.dataset, len(class_names))
 
-        def predict(index: int) -> np.ndarray:
-            return predict_again(self.task, dataset, index, model)
+        def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
+            predicted = predict_again(self.task, dataset, index, model)
+            wrong = np.where((labels == IGNORED) | (predicted == labels), np.uint8(IGNORED), np.uint8(0))
+            gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
+            shown = (pixels, labels, palette), (pixels, predicted, palette), (gray, wrong, _WRONG)
+            return [fit_in_cell(overlay_labels(*arguments)) for arguments in shown]
 
-        return segmentation_figures(dataset, records, self.task.class_names, predict)
+        indices = [index for index, _ in records]
+        chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
+        note = "Images with the lowest mean IoU of their own classes: ground truth, prediction, and mistakes in red."
+        return [
+            *build_gallery(dataset, chosen, draw, note),
+            *class_tables(confusion, class_names, "pixels", boundaries),
+            sample_table("Images", "image", [dataset.name(index) for index in indices], statistics, "pixels"),
+        ]
 
 
 class LabelMapDrawing(TaskAspect, Drawable):
@@ -63,43 +83,3 @@ class LabelMapDrawing(TaskAspect, Drawable):
         """Return the names and colors of the classes."""
         names = self.task.class_names
         return build_legend(names, [tuple(color) for color in get_palette(self.task, len(names)).tolist()])
-
-
-def segmentation_figures(
-    dataset: Any,
-    records: Sequence[tuple[int, Packed]],
-    class_names: Sequence[str],
-    predict: Callable[[int], np.ndarray],
-) -> list[Figure]:
-    """Build all figures, the most informative first.
-
-    Args:
-        dataset: evaluated samples, with their ``dataset``.
-        records: index of each image, and its counts.
-        class_names: one per class.
-        predict: returns the class map that the model predicts for a sample.
-    """
-    confusion, boundaries = map(sum, zip(*(unpack_counts(counts) for _, counts in records)))
-    statistics = np.stack(
-        [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
-    )  # (images, 3, classes)
-    right, true, predicted = np.moveaxis(statistics, 1, 0)
-    ious = nanmean(quotient(right, true + predicted - right))
-    hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
-    palette = get_palette(dataset.dataset, len(class_names))
-
-    def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
-        predicted = predict(index)
-        wrong = np.where((labels == IGNORED) | (predicted == labels), np.uint8(IGNORED), np.uint8(0))
-        gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
-        shown = (pixels, labels, palette), (pixels, predicted, palette), (gray, wrong, _WRONG)
-        return [fit_in_cell(overlay_labels(*arguments)) for arguments in shown]
-
-    indices = [index for index, _ in records]
-    chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
-    note = "Images with the lowest mean IoU of their own classes: ground truth, prediction, and mistakes in red."
-    return [
-        *build_gallery(dataset, chosen, draw, note),
-        *class_tables(confusion, class_names, "pixels", boundaries),
-        sample_table("Images", "image", [dataset.name(index) for index in indices], statistics, "pixels"),
-    ]

@@ -10,7 +10,7 @@ from ...metrics.classifier_prediction import ClassifierPrediction
 from ...tasks.prediction import InputSamples, find_inputs
 from .data import SUFFIXES, read_shape
 from .settings import ShapeSection
-from .task import ShapeSample, build_sample
+from .task import ShapeClassification, ShapeSample, build_sample
 
 
 class ShapeInputs(InputSamples):
@@ -28,6 +28,8 @@ class ShapeInputs(InputSamples):
 
 class ShapePrediction(ClassifierPrediction):
     """Predicts the classes of shapes."""
+
+    task: ShapeClassification
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
         """Return the samples of the shapes in paths, for ``predict``."""

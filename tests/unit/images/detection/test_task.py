@@ -21,7 +21,6 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement_factor
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.export import build_export_parts
 from paddlevit_dist.images.detection.figures import detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionInput, DetectionWriter, build_rows
@@ -379,7 +378,7 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
 def test_an_export_resizes_as_the_evaluation_did(how, words):
     pixels_alone = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]"]
     values = settings("DATA.EVAL_RESIZE", how, *pixels_alone, "DETECTION.EXPORT_SIZE", "[60,80]")
-    parts = build_export_parts(values, turned=False)
+    parts = get_aspect(make_task(values), Exportable).export_parts()
     assert words in parts.about["preprocessing"]["interpolation"]
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":

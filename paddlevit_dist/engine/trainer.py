@@ -240,7 +240,7 @@ class Trainer:
                 try:
                     return self._train_epochs()
                 except StopRequested:
-                    self._stop()
+                    self._save_and_stop()
                 finally:
                     self.checkpointer.settle()  # finish writing a checkpoint, also after an error
 
@@ -270,7 +270,7 @@ class Trainer:
                 if is_evaluated or self.checkpointer.should_save(epoch):
                     self.save(evaluation_due=is_evaluated, epoch=epoch)
                 if self.checkpointer.sync_point.should_stop(self.schedule.update):
-                    self._stop()
+                    self._save_and_stop()
                 if is_evaluated:
                     values, line = self.evaluate(epoch)
                 if epoch == self.last_epoch:  # early stopping may have lowered it
@@ -328,7 +328,7 @@ class Trainer:
                 if is_due and not is_last:
                     self.save(evaluation_due=False)
                 if should_stop and not is_last:  # after the last step, the epoch is saved first
-                    self._stop()
+                    self._save_and_stop()
             is_complete = True
         except StopRequested:
             self._report(self.step.flush())
@@ -397,7 +397,7 @@ class Trainer:
         # have unequal inputs.
         broadcast_statistics(self.model)
 
-    def _stop(self) -> NoReturn:
+    def _save_and_stop(self) -> NoReturn:
         """Save the state unless a checkpoint already has it, then end the run.
 
         Raises:

@@ -129,48 +129,57 @@ def read(argv: Sequence[str]) -> tuple[dict[str, GivenFlag], list[tuple[str, str
     while words:
         word = words.pop(0)
         if _is_flag(word):
-            name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
-            name = name.replace("-", "_")
-            flag = find_flag(name)
-            if flag is None:
-                raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
-            if flag.argument is None:
-                if equals:
-                    raise UserError(f"-{name} takes no value: write -{name} alone")
-            elif not equals:
-                if not words or _is_flag(words[0]):
-                    raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
-                value = words.pop(0)
-            if value == "=":
-                raise UserError(
-                    f"-{name}: no spaces are allowed around '=': write -{name}={words[0] if words else 'VALUE'}"
-                )
-            if name == "output" and value.endswith((".yaml", ".yml")):
-                raise UserError(f"-output={value} must be a folder: did you mean '-cfg={value}'?")
-            if name == "cfg" and not value:
-                raise UserError(
-                    "-cfg needs a value: a YAML file or the name of a recipe; "
-                    f"'{program('inspect recipes')}' lists them"
-                )
-            if name == "import" and not value.strip():
-                raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
-            given.setdefault(name, GivenFlag(flag, [])).values.append(value)
+            flag, value = _read_flag(word, words)
+            given.setdefault(flag.name, GivenFlag(flag, [])).values.append(value)
         else:
-            key, equals, value = word.partition("=")
-            if not equals:
-                if not words or _is_flag(words[0]):
-                    if table.find_key(key):
-                        raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
-                    raise UserError(
-                        f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}"
-                    )
-                value = words.pop(0)
-                if value == "=":
-                    raise UserError(
-                        f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}"
-                    )
-            overrides.append((key, value))
+            overrides.append(_read_override(word, words))
     return given, overrides
+
+
+def _read_flag(word: str, words: list[str]) -> tuple[Flag, str]:
+    """Return the flag of a word and its value, which may be the next word and is then removed from ``words``."""
+    name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
+    name = name.replace("-", "_")
+    flag = find_flag(name)
+    if flag is None:
+        raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
+    if flag.argument is None:
+        if equals:
+            raise UserError(f"-{name} takes no value: write -{name} alone")
+    elif not equals:
+        if not words or _is_flag(words[0]):
+            raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
+        value = words.pop(0)
+    if value == "=":
+        raise UserError(f"-{name}: no spaces are allowed around '=': write -{name}={words[0] if words else 'VALUE'}")
+    _check_flag_value(name, value)
+    return flag, value
+
+
+def _check_flag_value(name: str, value: str) -> None:
+    if name == "output" and value.endswith((".yaml", ".yml")):
+        raise UserError(f"-output={value} must be a folder: did you mean '-cfg={value}'?")
+    if name == "cfg" and not value:
+        raise UserError(
+            f"-cfg needs a value: a YAML file or the name of a recipe; '{program('inspect recipes')}' lists them"
+        )
+    if name == "import" and not value.strip():
+        raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
+
+
+def _read_override(word: str, words: list[str]) -> tuple[str, str]:
+    """Return the key of a word and its value, which may be the next word and is then removed from ``words``."""
+    key, equals, value = word.partition("=")
+    if equals:
+        return key, value
+    if not words or _is_flag(words[0]):
+        if table.find_key(key):
+            raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
+        raise UserError(f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}")
+    value = words.pop(0)
+    if value == "=":
+        raise UserError(f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}")
+    return key, value
 
 
 def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from paddlevit_dist.images.transforms.crops import TrainingTransform
 from paddlevit_dist.images.transforms.operations import OPERATIONS
 from paddlevit_dist.images.transforms.policies import AUTO_AUGMENT, AutoAugment, parse_rand_augment
 
-LEFT_TO_PILLOW = {"GaussianBlur", "GaussianBlurRand", "Grayscale"}
+LEFT_TO_PILLOW = {"GaussianBlur", "GaussianBlurRand"}
 FILL = (124, 3, 255)
 
 

@@ -16,7 +16,7 @@ from paddlevit_dist.points.data.images import (
 )
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLORS
-from paddlevit_dist.points.segmentation.task import SceneClassWriter
+from paddlevit_dist.points.segmentation.prediction import SceneClassWriter
 
 
 def make_colors(image):

@@ -22,7 +22,7 @@ def digest_sources(folder: Path = _PACKAGE) -> bytes:
 def list_source_digests() -> dict[str, bytes]:
     """Return the digests of this package and of the user's modules that the run imported, by description."""
     digests = {f"sources of {_PACKAGE.name}": digest_sources()}
-    for module in plugins.collect_imports():
+    for module in plugins.collect_imports().modules:
         file = getattr(sys.modules.get(module.name), "__file__", None)
         if file is not None and Path(file).is_file():
             digests[f"sources of {module.name}"] = hashlib.sha256(Path(file).read_bytes()).digest()

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from support.registrations import forgotten
 
-from paddlevit_dist.registry import lookup, model_sources, plugins
-from paddlevit_dist.registry.models import as_source, list_models
+from paddlevit_dist.registry import features, lookup, model_sources, plugins
+from paddlevit_dist.registry.lookup import as_source, list_models
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings.key import Key
@@ -124,9 +124,7 @@ def test_each_built_in_name_has_its_package_and_annotations():
 
 def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):
     calls = []
-    module = SimpleNamespace(guess=lambda *words: calls.append(words), find_boxes=lambda *words: [words])
-    monkeypatch.setitem(sys.modules, "own_guessing", module)
-    monkeypatch.setattr(lookup, "_GUESS_DATASET", "own_guessing:guess")
+    monkeypatch.setitem(features._FUNCTIONS, "guess_dataset", lambda *words: calls.append(words))
     lookup.guess_dataset("/data", "detection")
     lookup.guess_dataset("/data", "semantic_segmentation")
     lookup.guess_dataset("/data")

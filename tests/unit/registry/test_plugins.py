@@ -59,7 +59,7 @@ def refuse(*names: str, origin: str = "-import", kind: type = UserError) -> str:
 )
 def test_a_module_is_found_by_its_name_or_its_file(project, name, module, folder):
     plugins.load([name, name], "-import")
-    assert plugins.collect_imports() == (ModuleLocation(module, str(project / folder)),)
+    assert plugins.collect_imports().modules == (ModuleLocation(module, str(project / folder)),)
     assert sys.path[0] == str(project) and sys.path.count(str(project)) == 1
     assert sys.modules[module].__file__.startswith(str(project))
 
@@ -76,7 +76,7 @@ def test_a_worker_imports_the_same_modules_from_the_same_folders_in_the_same_ord
     (other / "plug_other.py").write_text("IS_SECOND = True\n")
     plugins.load([str(other / "plug_second.py"), "plug_things"], "-import")
     imports, path = plugins.collect_imports(), list(sys.path)
-    assert [module.name for module in imports] == ["plug_second", "plug_things"]
+    assert [module.name for module in imports.modules] == ["plug_second", "plug_things"]
     assert path[:2] == [str(project), str(other)]
     del sys.path[:2]
     for name in ("plug_second", "plug_things", "plug_other"):
@@ -186,7 +186,7 @@ def test_a_file_that_has_the_name_of_a_library_is_refused(project, name, user):
 
 def test_a_library_can_be_named():
     plugins.load(["json", "time"], "-import")
-    assert [module.name for module in plugins.collect_imports()] == ["json", "time"]
+    assert [module.name for module in plugins.collect_imports().modules] == ["json", "time"]
 
 
 class Point:

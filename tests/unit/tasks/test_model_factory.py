@@ -8,7 +8,7 @@ import pytest
 from paddle import nn
 from support.registrations import forgotten
 
-from paddlevit_dist.registry import extension
+from paddlevit_dist.registry import features
 from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
@@ -98,8 +98,9 @@ def test_the_momentum_of_batch_norms_is_set_or_refused():
 @pytest.mark.parametrize("has_kernels", [True, False])
 def test_the_model_of_a_run_is_accelerated_and_unbiased(monkeypatch, has_kernels):
     accelerated = []
-    monkeypatch.setattr(extension, "has", lambda folder: has_kernels and folder == "cpu_kernels")
-    monkeypatch.setattr(extension, "accelerate", accelerated.append, raising=False)
+    monkeypatch.delitem(features._FUNCTIONS, "accelerate", raising=False)
+    if has_kernels:
+        monkeypatch.setitem(features._FUNCTIONS, "accelerate", accelerated.append)
     model = build(0)
     assert accelerated == [model] * has_kernels
     model(paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3)).astype("float32")))

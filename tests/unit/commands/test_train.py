@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.registrations import forgotten
 
 from paddlevit_dist import launch, settings
 from paddlevit_dist.checkpoint import finding, published, weights
@@ -12,7 +13,7 @@ from paddlevit_dist.engine import trainer
 from paddlevit_dist.inference import evaluation
 from paddlevit_dist.launch import devices, tuning
 from paddlevit_dist.logging import record
-from paddlevit_dist.registry import extension, lookup
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
 
 EVALUATED = ["-eval", "-pretrained=weights"]
@@ -155,12 +156,11 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(monkeypatch, ev
 
     monkeypatch.setattr(trainer, "Trainer", Trainer)
     monkeypatch.setattr(evaluation, "evaluate_only", lambda run: calls.append(("evaluates", type(run))))
-    monkeypatch.setattr(lookup, "CALLBACKS", dict(lookup.CALLBACKS))
-    monkeypatch.setattr("paddlevit_dist.registry.register.CALLBACKS", lookup.CALLBACKS)
     config = settings.load(["-cfg=vit_digits", *EVALUATED * evaluates]).values
-    train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer})
+    with forgotten():
+        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer})
+        assert lookup.CALLBACKS["mine"] is Trainer
     assert calls == [(config, "task", {"val": 1}, ["note"]), ("evaluates", Trainer) if evaluates else "trains"]
-    assert lookup.CALLBACKS["mine"] is Trainer
 
 
 @pytest.fixture
@@ -221,25 +221,23 @@ def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(monkeypatch, i
 
 
 @pytest.mark.parametrize(
-    ("words", "job", "is_training", "outcome"),
+    ("words", "is_training", "outcome"),
     [
-        ((), None, True, "carried out with ['stale']"),
-        (("-show_config",), None, False, "carried out with ['stale']"),
-        (("-seeds=3",), "SEEDS", True, "SEEDS"),
-        (("-seeds=3", "-show_config"), "SEEDS", False, "carried out with ['stale']"),
-        (("-selftest",), "SELFTEST", False, "SELFTEST"),
-        (("-eval", "-pretrained=weights"), None, False, "carried out with ['stale']"),
+        ((), True, "carried out with ['stale']"),
+        (("-show_config",), False, "carried out with ['stale']"),
+        (("-seeds=3",), True, "paddlevit_dist.compare.seeds:run"),
+        (("-seeds=3", "-show_config"), False, "carried out with ['stale']"),
+        (("-selftest",), False, "paddlevit_dist.debug.selftest:run"),
+        (("-eval", "-pretrained=weights"), False, "carried out with ['stale']"),
     ],
 )
-def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(
-    monkeypatch, words, job, is_training, outcome
-):
+def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(monkeypatch, words, is_training, outcome):
     calls, restarts, modes = [], [], []
     monkeypatch.setattr(devices, "check_launcher_variables", lambda requested: restarts.append(requested))
     monkeypatch.setattr(tuning, "restart_with_environment", lambda *words: restarts.append(words))
     monkeypatch.setattr(devices, "drop_stale_variables", lambda: ["stale"])
     monkeypatch.setattr(train.signals, "set_mode", lambda training: modes.append(training))
-    monkeypatch.setattr(extension, "import_job", lambda key: lambda run: calls.append(key))
+    monkeypatch.setattr(train, "import_target", lambda target: lambda run: calls.append(target))
     monkeypatch.setattr(train, "carry_out", lambda run, stale: calls.append(f"carried out with {stale}"))
     train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
     assert (calls, modes) == ([outcome], [is_training])

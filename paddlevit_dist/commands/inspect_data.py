@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from .. import settings as configuration
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -65,9 +65,10 @@ def _draw(values: RunSettings, target: Path) -> None:
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.traits.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
-    if extension.has("leakage") and has_numba():
-        extension.show_leaks(values, task, samples, target.parent)
-    elif extension.has("leakage"):
+    show_leaks = find_function("show_leaks")
+    if show_leaks is not None and has_numba():
+        show_leaks(values, task, samples, target.parent)
+    elif show_leaks is not None:
         print("leaks: not searched, since numba is not installed (pip install numba)")
 
 

@@ -1,6 +1,6 @@
 """Hooks of the training loop: their base class, progress reports, early stopping and emptying the GPU's cache.
 
-The optional folders add more: see ``extension.TRAINING_HOOKS``.
+Manifests add more: see ``registry.features.HOOKS``.
 """
 
 import contextlib

@@ -115,7 +115,7 @@ def build_training_state(
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
     shards = Shards(model) if train.SHARDING and world_size() > 1 else None
     if shards is not None:
-        log(shards.describe("optimizer's state and gradients") if train.SHARDING == "gradients" else shards.describe())
+        log(shards.describe())
     elif train.SHARDING:
         log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process")
     optimizer = build_optimizer(

@@ -188,7 +188,8 @@ def _load_foreign_weights(
 
     from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
-    from ..registry.lookup import BOX_LABELS, CLASS_LABELS, annotation_type
+    from ..registry.lookup import annotation_type
+    from ..registry.manifest import BOX_LABELS, CLASS_LABELS
     from ..tasks.model_factory import create_model
     from .foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
 

@@ -17,7 +17,7 @@ def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: 
     """
     from .. import settings
     from ..images.expected_input import find_expected_input
-    from ..registry.other_names import SPELLINGS
+    from ..registry.lookup import SPELLINGS
     from ..tasks.task import make_task
 
     if isinstance(image_size, tuple) or in_channels not in (None, 3):

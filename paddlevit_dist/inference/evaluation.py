@@ -18,7 +18,7 @@ from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
 from ..metrics.classification import ClassifierTask
-from ..registry import extension
+from ..registry.features import OBSERVERS, build_set, find_function
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -43,7 +43,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     """
     with run.callbacks.notified_of_end():
         config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
-        load = extension.load_comparison_weights if config.get("EXPORTED") else load_evaluated_weights
+        load = find_function("load_comparison_weights") if config.get("EXPORTED") else load_evaluated_weights
         source, lines = load(run, run.model)
         start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
@@ -54,7 +54,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run_log.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
         run.on_weights_loaded()
-        observers = [*([recorder] if recorder else []), *extension.build_observers(run)]
+        observers = [*([recorder] if recorder else []), *build_set(OBSERVERS, run)]
         try:
             with run.heartbeat.at("evaluating"):
                 values, line = run.evaluator("evaluation", writer, observers=observers)
@@ -87,7 +87,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run_log.log_and_print(line)
         run.evaluator.write_sample_table(run_log, _INTERVALS, facts)
         if is_reported:
-            extension.write_evaluation_report(run, recorder, {"of": weights, "split": split})
+            find_function("write_evaluation_report")(run, recorder, {"of": weights, "split": split})
         return values
 
 

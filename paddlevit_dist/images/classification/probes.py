@@ -27,6 +27,7 @@ from .task import LabeledImageTask
 
 _BACKBONE = "backbone."
 _BANK_ROWS = 1 << 16  # compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
+_TEMPERATURE = 0.07  # of the weights exp(similarity / temperature) of nearest neighbors, DINO's
 _LEAST_VOTE = 1e-7  # share of a class without a vote; 0 would make the loss infinite
 
 
@@ -285,7 +286,7 @@ class KnnProbe(ProbeTask):
         numbers, queries = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
         similarity, place = find_nearest(queries, bank, max(numbers))  # (batch, most)
         similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
-        votes = paddle.exp(similarity / self.config.PROBE.TEMPERATURE).unsqueeze(-1)
+        votes = paddle.exp(similarity / _TEMPERATURE).unsqueeze(-1)
         votes = votes * F.one_hot(labels[place], self.num_classes)  # (batch, most, classes)
         sums = paddle.stack([votes[:, :number].sum(axis=1) for number in numbers])
         return paddle.log((sums / sums.sum(axis=-1, keepdim=True)).clip(min=_LEAST_VOTE))

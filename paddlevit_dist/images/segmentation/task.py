@@ -17,7 +17,8 @@ from ...losses import (
     row_lovasz_softmax,
 )
 from ...metrics.counts import pack_counts
-from ...registry.lookup import MASK_LABELS, annotation_type
+from ...registry.lookup import annotation_type
+from ...registry.manifest import MASK_LABELS
 from ...runtime import autocast
 from ...runtime.environment import program
 from ...runtime.errors import UserError

@@ -35,6 +35,9 @@ from .settings import InstanceSettings
 from .stuff_classes import find_instance_classes
 
 CENTERED = np.full(3, 0.5)
+# From the published program: edge in voxels of the cube in which a cluster is scored, and the IoU with the truth below
+# which a cluster's target score is 0, and above which it is 1.
+_SCORE_GRID, _BACKGROUND_IOU, _FOREGROUND_IOU = 14, 0.25, 0.75
 
 
 class InstanceSegmentation(SceneTask):
@@ -62,11 +65,6 @@ class InstanceSegmentation(SceneTask):
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
         self.keys = config.POINTS.INSTANCES
-        if self.keys.BACKGROUND_IOU >= self.keys.FOREGROUND_IOU:
-            raise UserError(
-                f"POINTS.INSTANCES.BACKGROUND_IOU is {self.keys.BACKGROUND_IOU}, expected less than FOREGROUND_IOU "
-                f"({self.keys.FOREGROUND_IOU})"
-            )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         """Return the dataset's scenes as network input."""
@@ -77,8 +75,7 @@ class InstanceSegmentation(SceneTask):
             )
         data, notices = self.config.DATA, self.list_notices(dataset)
         steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
-        use_positions = self.keys.USE_POSITIONS
-        return InstanceSamples(dataset, steps, self.voxel_features, use_positions, notices, features=self.features)
+        return InstanceSamples(dataset, steps, self.voxel_features, notices, features=self.features)
 
     @property
     def _instance_classes(self) -> list[int]:
@@ -96,27 +93,23 @@ class InstanceSegmentation(SceneTask):
         return {"semantic": labeled, "offset": in_instances, "direction": in_instances}
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
-        """Create the network, and freeze FROZEN_MODULES."""
+        """Create the network."""
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
-            in_channels=feature_channels(self.features) + 3 * self.keys.USE_POSITIONS,
+            in_channels=feature_channels(self.features) + 3,  # and positions
             width=self.keys.WIDTH,
             repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
         compile_loops()
         compile_loop()
-        parts = dict(model.named_children())
-        for name in self.keys.FROZEN_MODULES:
-            for parameter in parts[name].parameters():
-                parameter.stop_gradient = True
         return model
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
-        names = () if samples is not None else ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
-        return {**super().signature(samples), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
+        scale = {} if samples is not None else {"POINTS.INSTANCES.SCORE_SCALE": self.keys.SCORE_SCALE}
+        return {**super().signature(samples), **scale}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
@@ -126,31 +119,30 @@ class InstanceSegmentation(SceneTask):
         points = HostPoints(batch)
         output = self.forward(model, batch, points, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
-        weights = self.keys.LOSS_WEIGHTS
         distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centers"], instances)
         with paddle.no_grad():
             in_instances = (instances >= 0).astype("float32").sum()
-        semantic, accuracy = semantic_terms(output.semantic_scores, labels, weights[0])
+        semantic, accuracy = semantic_terms(output.semantic_scores, labels)
         return {
             "semantic": semantic,
-            "offset": LossTerm(distance, in_instances, weights[1]),
-            "direction": LossTerm(direction, in_instances, weights[2]),
+            "offset": LossTerm(distance, in_instances),
+            "direction": LossTerm(direction, in_instances),
             "accuracy": accuracy,
-            "score": self._score_term(output, points, weights[3]),
+            "score": self._score_term(output, points),
         }
 
-    def _score_term(self, output: PointGroupOutput, points: "HostPoints", weight: float) -> LossTerm:
+    def _score_term(self, output: PointGroupOutput, points: "HostPoints") -> LossTerm:
         clusters, scores = output.clusters, output.scores
         if scores is None:
             raise ValueError("the output has no scores: the network is not in training mode")
         count = paddle.full([], 0.0 if clusters is None else float(clusters.number))
         if clusters is None or not clusters.number:
-            return LossTerm(scores.sum(), count, weight)
+            return LossTerm(scores.sum(), count)
         members = points.instances
         sizes = np.bincount(members[members >= 0])
         ious = proposal_ious(clusters, members, sizes)
-        targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
-        return LossTerm(score_loss(scores, to_device(targets)), count, weight)
+        targets = score_targets(ious, _BACKGROUND_IOU, _FOREGROUND_IOU)
+        return LossTerm(score_loss(scores, to_device(targets)), count)
 
     def forward(
         self,
@@ -169,7 +161,7 @@ class InstanceSegmentation(SceneTask):
                 np.isin(np.arange(self.num_classes), self._instance_classes),
                 self.keys.RADIUS_M,
                 self.keys.CLUSTER_POINTS,
-                self.keys.SCORE_GRID,
+                _SCORE_GRID,
                 self.keys.SCORE_SCALE,
                 shares,
             )

@@ -107,7 +107,6 @@ def training_steps(
         (keys.DROPOUT, RandomApply(_DROPOUT_PROBABILITY, augment.PointDropout(keys.DROPOUT))),
         (keys.COLOR_CONTRAST, RandomApply(keys.COLOR_CONTRAST, augment.ColorContrast())),
         (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
-        (keys.COLOR_DROP, RandomApply(keys.COLOR_DROP, augment.ColorDrop())),
     ]
     # First, so that a large scene is cropped before it is rotated and distorted.
     crop_around_point = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)

@@ -83,8 +83,8 @@ class VolumeSegmentation(Task):
         volumes = config.VOLUMES
         #: levels below the first that have a loss: all of the way up but the coarsest
         self.supervised = max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
-        kinds = ("cross_entropy", "dice") if config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
-        names = tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
+        levels = range(self.supervised + 1)
+        names = tuple(term_name(kind, level) for level in levels for kind in ("cross_entropy", "dice"))
         self.traits = replace(self.traits, normalizer_names=names)
 
     # ---- data --------------------------------------------------------------------------------------------------
@@ -215,8 +215,7 @@ class VolumeSegmentation(Task):
                 logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
                 weight = 0.5**level / total
                 for kind, (loss, count) in self._losses(logits, labels).items():
-                    factor = self.config.VOLUMES.DICE_WEIGHT if kind == "dice" else 1.0
-                    terms[term_name(kind, level)] = LossTerm(loss, count, weight * factor)
+                    terms[term_name(kind, level)] = LossTerm(loss, count, weight)
         return terms
 
     def _losses(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, tuple[paddle.Tensor, Any]]:
@@ -227,14 +226,14 @@ class VolumeSegmentation(Task):
             labels: int64 (crops, voxels).
         """
         losses: dict[str, tuple[paddle.Tensor, Any]]
-        has_dice, number = bool(self.config.VOLUMES.DICE_WEIGHT), len(self.regions)
+        number = len(self.regions)
         if number:
             sums = region_losses(logits, labels, [region.labels for region in self.regions])
             losses = {"cross_entropy": (sums.cross_entropy, sums.labeled * number)}
-            return {**losses, "dice": (sums.dice, len(labels) * number)} if has_dice else losses
+            return {**losses, "dice": (sums.dice, len(labels) * number)}
         entropy = summed_cross_entropy(logits, labels, IGNORED, 1)
         losses = {"cross_entropy": (entropy, (labels != IGNORED).astype("float32").sum())}
-        return {**losses, "dice": dice_losses(logits, labels, IGNORED, 1)} if has_dice else losses
+        return {**losses, "dice": dice_losses(logits, labels, IGNORED, 1)}
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 

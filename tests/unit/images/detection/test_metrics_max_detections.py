@@ -10,8 +10,8 @@ from support.coco_writer import annotation, write_coco
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
-from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.samples import DetectionSample

@@ -9,7 +9,7 @@ from PIL import Image
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
-from paddlevit_dist.commands import evaluate_results
+from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.protocols import read_protocol
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import SavedPredictions
@@ -130,7 +130,7 @@ def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsy
     for index, file in enumerate(masks):
         Image.fromarray(samples.dataset.read_labels(index)).save(tmp_path / "truth" / file.name)
     names = f"-classes={tmp_path / 'classes.txt'}"
-    evaluate_results.run_masks([str(tmp_path / "truth"), str(tmp_path / "masks"), "-json", names])
+    evaluate_masks.run([str(tmp_path / "truth"), str(tmp_path / "masks"), "-json", names])
     values = metrics.compute(metrics.state)
     assert values.pop("pixels") > 0 and len(masks) == 7 and "the number of a pixel is the line" in said
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(values, rel=1e-12)

@@ -67,14 +67,12 @@ def test_a_voxel_shows_its_first_point_or_the_mean_of_its_points(which, low, hig
 
 @pytest.mark.parametrize("low, high", RANGES)
 @pytest.mark.parametrize("which", ("first", "mean"))
-@pytest.mark.parametrize("use_positions", (True, False))
-def test_pointgroups_voxels_show_colors_and_positions_likewise(which, low, high, use_positions):
+def test_pointgroups_voxels_show_colors_and_positions_likewise(which, low, high):
     one = scene(600)
     words = ["POINTS.COLOR_RANGE", f"[{low}, {high}]", "POINTS.VOXEL_FEATURES", which, "DATA.VOXEL_SIZE_M", "0.4"]
-    task = instance_task(*words, "POINTS.INSTANCES.USE_POSITIONS", str(use_positions))
+    task = instance_task(*words)
     batch = task.collate([task.build_dataset("val", None).build_sample(one, np.random.default_rng(0))])
-    points = low + one.rgb / 255 * (high - low)
-    points = np.concatenate([points, one.xyz], axis=1) if use_positions else points
+    points = np.concatenate([low + one.rgb / 255 * (high - low), one.xyz], axis=1)
     for number, shown in enumerate(batch["features"]):
         members = points[batch["inverse"] == number]
         np.testing.assert_allclose(shown, members[0] if which == "first" else members.mean(axis=0), atol=2e-6)

@@ -114,7 +114,7 @@ def test_only_orders_that_give_every_label_its_regions_back_are_read():
 
 def test_losses_are_nnunets_dice_and_binary_cross_entropy():
     """Of two levels, by loops over crops, regions and voxels; some voxels are ignored, and one region is absent."""
-    task, generator = make_task("VOLUMES.DICE_WEIGHT", "0.5"), np.random.default_rng(0)
+    task, generator = make_task(), np.random.default_rng(0)
     logits = [generator.standard_normal((2, 3, n, n, n)).astype("float32") for n in (4, 2)]
     labels = generator.integers(0, 4, (2, 4, 4, 4)).astype(np.uint8)
     labels[0, 0], labels[1][labels[1] == 3] = IGNORED, 2
@@ -133,7 +133,7 @@ def test_losses_are_nnunets_dice_and_binary_cross_entropy():
                 entropies += [-np.log(q if t else 1 - q) for q, t in zip(p, true)]
                 dice.append(1 - (2 * p[true].sum() + 1e-5) / (p.sum() + true.sum() + 1e-5))
         end, weight = " 1/2" if level else "", (1 / 3 if level else 2 / 3)
-        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight / 2)):
+        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight)):
             term = terms[name + end]
             assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(own_weight)
             assert float(term.count) == counts[name + end] == len(parts)

@@ -15,6 +15,8 @@ from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page
 
+_BY_TASK = ("-image_size",)  # options named as the flag of a key that not all tasks have
+
 
 class HelpShown(SystemExit):
     """Exit after a command has printed the help of this parser."""
@@ -101,7 +103,7 @@ class CommandParser(argparse.ArgumentParser):
                 name, value = command_line.take_override(rest)
                 flag = key.flag if (key := table.find_key(name)) else None
                 option = f"-{flag.name}" if flag else ""
-                is_own = option in self._option_string_actions
+                is_own = option in self._option_string_actions and option not in _BY_TASK
                 (own if is_own else settings).append(f"{option if is_own else name}={value}")
             else:
                 own.append(rest.pop(0))

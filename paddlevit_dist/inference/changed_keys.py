@@ -20,6 +20,12 @@ _UNREAD = (
     *(row.key for row in (*extension.TRAINING_HOOKS, *extension.EVALUATION_OBSERVERS)),
     *extension.JOBS,
 )
+_UNREAD_BY = {
+    "export": (
+        *("DATA.BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "DATA.PREFETCH", "DATA.LOADER_TIMEOUT_SECONDS"),
+        *("EVAL_AMP", "AMP_DTYPE", "AMP_LEVEL", "DETERMINISTIC", "WATCHDOG_SECONDS"),
+    )
+}
 
 
 def require_prediction_keys(command: str, weights: str, config: RunSettings) -> None:
@@ -72,10 +78,11 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     """Return a line for each flag and key of the command line that has no effect on the command."""
     given = [setting for setting in configuration.settings.values() if setting.source == COMMAND_LINE]
     for_training = {name for table in find_tables(configuration.values) for name in table.training_names()}
+    unread = (*_UNREAD, *_UNREAD_BY.get(command, ()))
     lines = []
     for setting in given:
         reason = "it is for training" if setting.name in for_training else ""
-        reason = f"{command} does not read it" if covers(_UNREAD, setting.name) else reason
+        reason = f"{command} does not read it" if covers(unread, setting.name) else reason
         if reason:
             lines.append(f"{setting.name} {show(setting.value)} ({setting.origin}): no effect: {reason}")
     starts = tuple(

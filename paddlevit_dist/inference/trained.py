@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .. import extension
@@ -19,6 +20,7 @@ from ..engine.compatibility import to_plain_settings
 from ..models import prepare
 from ..registry import find_package
 from ..runtime.errors import UserError
+from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
@@ -70,6 +72,7 @@ def open_source(
     recipe: str | None = None,
     class_names: Sequence[str] | None = None,
     words: Sequence[str] = (),
+    options: Mapping[str, Any] = MappingProxyType({}),
     log: Callable[[str], None] = silent,
     advice: str = "name the recipe that it was trained with: -cfg=FILE",
 ) -> TrainedWeights:
@@ -83,6 +86,7 @@ def open_source(
         recipe: YAML file or name of a recipe, for weights without stored training settings.
         class_names: replace the class names of the weights.
         words: flags and keys of a command line, which override the settings of the weights.
+        options: keys that options of the command set, which may differ from the ones of the weights.
         log: called with a line when weights are downloaded, and for each of the words that has no effect.
         advice: what to do if the training settings are unknown, for messages.
 
@@ -109,7 +113,8 @@ def open_source(
                 f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml nor a run's "
                 f"config.yaml; {advice}"
             )
-    loaded = build_configuration(str(file), settings, recipe, words)
+    own = format_words(options)
+    loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     names = class_names
     if names is None and learned.class_names is None:
@@ -124,7 +129,7 @@ def open_source(
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
     elif words:
-        stored = build_configuration(str(file), settings).values
+        stored = build_configuration(str(file), settings, words=own).values
         require_same_network(str(file), stored, loaded.values, learned)
         settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)

@@ -188,8 +188,10 @@ def flags() -> dict[str, Flag]:
 
 def resolve_flag(setting: KeySetting, task: str) -> KeySetting:
     """Return the setting of a flag for the key that has this flag in the tables of ``task``, if there is one."""
+    if not setting.origin.startswith("-"):
+        return setting
     known = index_keys(known_tables(task))
-    if setting.name in known or not setting.origin.startswith("-"):
+    if setting.name in known:
         return setting
     names = (key.name for key in known.values() if key.flag and f"-{key.flag.name}" == setting.origin)
     return dataclasses.replace(setting, name=next(names, setting.name))

@@ -153,7 +153,8 @@ setup(
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
         "": ["*.pyi"],  # the public names of each package
-        "paddlevit_dist": ["py.typed", "model_names.json"],
+        "paddlevit_dist": ["py.typed"],
+        "paddlevit_dist.registry": ["model_names.json"],
         "paddlevit_dist.images": ["imagenet_classes.txt"],
         "paddlevit_dist.images.data": ["digits.npz", "label_map_classes.txt"],
         "paddlevit_dist.points.data": ["scannet200_classes.txt"],

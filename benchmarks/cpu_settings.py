@@ -70,7 +70,7 @@ def make_step(static: str) -> Callable[[], float]:
     import paddle
 
     from paddlevit_dist.engine.precision import compile_passes
-    from paddlevit_dist.models import create_model
+    from paddlevit_dist.tasks.model_factory import create_model
 
     if static == "cinn" and not paddle.is_compiled_with_cinn():
         raise RuntimeError("this Paddle is built without CINN")

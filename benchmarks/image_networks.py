@@ -75,7 +75,7 @@ def our_steps(name: str) -> dict[str, Callable[[], Any]]:
 
     from paddlevit_dist.engine.fused_optimizers import FusedAdamW
     from paddlevit_dist.losses import resized_cross_entropy
-    from paddlevit_dist.models import create_model
+    from paddlevit_dist.tasks.model_factory import create_model
 
     paddle.seed(0)
     names = {"rtdetr": "rtdetr_r18vd", "detr": "detr_resnet50", "upernet": "upernet_swin_tiny", "resnet50": "resnet50"}

@@ -113,7 +113,7 @@ def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset:
     from paddlevit_dist import settings
     from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.registry import resolve
+    from paddlevit_dist.registry.lookup import resolve
 
     arguments = [f"-dataset={dataset}", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={BATCH}"]
     values = settings.load([*arguments, *overrides]).values

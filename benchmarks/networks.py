@@ -48,7 +48,7 @@ def volumes() -> tuple[np.ndarray, np.ndarray]:
 def our_step(name: str, folder: Path) -> Callable[[], Any]:
     import paddle
 
-    from paddlevit_dist.models import create_model
+    from paddlevit_dist.tasks.model_factory import create_model
 
     paddle.seed(0)
     if name != MINKUNET:

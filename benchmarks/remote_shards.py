@@ -72,7 +72,7 @@ def build_round(path: str, cache: Path, is_cold: bool) -> Callable[[], float]:
     from paddlevit_dist import settings
     from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.registry import resolve
+    from paddlevit_dist.registry.lookup import resolve
 
     arguments = ["-dataset=tar", f"-data_path={path}", f"-image_size={SIZE}", f"-batch_size={BATCH}"]
     values = settings.load(arguments).values

@@ -161,7 +161,7 @@ def our_loads(folder: str, workers: int) -> Answer:
     from paddlevit_dist import settings
     from paddlevit_dist.data.loader import DeviceLoader
     from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.registry import resolve
+    from paddlevit_dist.registry.lookup import resolve
 
     given = ["-dataset=folder", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={LOADED_BATCH}"]
     values = settings.load(given).values

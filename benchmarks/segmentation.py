@@ -168,7 +168,7 @@ def serve_evaluation(number: int) -> None:
     from paddlevit_dist import settings as config
     from paddlevit_dist.images.segmentation import metrics
     from paddlevit_dist.images.segmentation.samples import SegmentationSample
-    from paddlevit_dist.registry import resolve
+    from paddlevit_dist.registry.lookup import resolve
     from paddlevit_dist.tasks.step_types import EvaluationStep
 
     values = config.load(["-cfg=segformer_b0_shapes", f"-num_classes={CLASSES}"]).values
@@ -232,7 +232,7 @@ def made_image() -> tuple[np.ndarray, np.ndarray]:
 def measure_labels(options: argparse.Namespace) -> dict[str, float]:
     """By a profile of the samples of a training with the settings for ADE20K."""
     from paddlevit_dist import settings as config
-    from paddlevit_dist.registry import resolve
+    from paddlevit_dist.registry.lookup import resolve
 
     with tempfile.TemporaryDirectory(prefix="benchmark_") as name:
         root = Path(name)

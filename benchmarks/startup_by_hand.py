@@ -15,7 +15,7 @@ from paddle import distributed as dist
 
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 class Readings(paddle.io.Dataset):

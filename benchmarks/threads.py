@@ -27,7 +27,7 @@ def work(folder: str) -> None:
     import paddle
 
     from paddlevit_dist.distributed import data_parallel, rank, world_size
-    from paddlevit_dist.models import create_model
+    from paddlevit_dist.tasks.model_factory import create_model
 
     paddle.seed(0)
     inner = create_model("vit_tiny_patch16_224", **SHALLOW)

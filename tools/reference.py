@@ -1,7 +1,7 @@
 """Write docs/reference/keys.md and commands.md from the tables of keys, flags and commands, and the names of models.
 
 tests/nightly/pages/test_reference.py fails if the pages differ from what this program writes, and
-tests/unit/test_model_names.py if paddlevit_dist/model_names.json does.
+tests/unit/registry/test_model_names.py if paddlevit_dist/registry/model_names.json does.
 """
 
 import json
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist.commands import COMMANDS, import_command
+from paddlevit_dist.commands import COMMANDS, import_command, list_commands
 from paddlevit_dist.commands.parser import build_parser
-from paddlevit_dist.model_names import FILE as MODEL_NAMES
-from paddlevit_dist.registry import MODEL_FAMILIES, TASKS, common_tables
+from paddlevit_dist.registry.lookup import MODEL_FAMILIES, TASKS, common_tables
+from paddlevit_dist.registry.model_names import FILE as MODEL_NAMES
 from paddlevit_dist.runtime.lazy_names import import_object
 from paddlevit_dist.settings.command_line import describe_flag, flags
 from paddlevit_dist.settings.help import ABOUT
@@ -98,16 +98,13 @@ def commands_page() -> str:
         "",
         "| command | |",
         "|---|---|",
-        *(
-            f"| [`{name}`](#{name.replace(' ', '-')}) | {_escaped(meaning)} |"
-            for name, (_, meaning) in COMMANDS.items()
-        ),
+        *(f"| [`{name}`](#{name.replace(' ', '-')}) | {_escaped(COMMANDS[name][1])} |" for name in list_commands()),
         "",
         "## Flags of the main job",
         "",
         *_flag_tables(),
     ]
-    for name in COMMANDS:
+    for name in list_commands():
         lines += [f"## {name}", "", *_command(name), ""]
     return "\n".join(lines).rstrip() + "\n"
 

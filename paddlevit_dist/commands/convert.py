@@ -24,11 +24,11 @@ from ..checkpoint.weights import (
     to_torch_names,
 )
 from ..launch.tuning import import_paddle
-from ..models import create_model, variant_options
-from ..registry import MODELS
+from ..registry.lookup import MODELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line, shorten
+from ..tasks.model_factory import create_model, variant_options
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"

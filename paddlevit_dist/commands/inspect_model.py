@@ -4,16 +4,25 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from .. import plugins
 from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
-from ..models import create_model, list_models
-from ..registry import MODELS, SPELLINGS, TASKS, annotation_type, common_tables, find_name, find_package
+from ..registry import plugins
+from ..registry.lookup import (
+    MODELS,
+    SPELLINGS,
+    TASKS,
+    annotation_type,
+    common_tables,
+    find_name,
+    find_package,
+    list_models,
+)
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import DEFAULT_TASK
 from ..settings.key import show
 from ..settings.table import index_keys, keys
+from ..tasks.model_factory import create_model
 from .parser import CommandParser, at_least, image_size
 
 
@@ -99,8 +108,8 @@ def report(
     """
     import paddle
 
-    from ..images.models.counting import compute_cost, count_parameters, list_layers
     from ..tasks.model import as_model
+    from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
     name = find_name("model", name)
     if words:

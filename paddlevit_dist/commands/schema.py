@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ..registry import key_tables
+from ..registry.lookup import key_tables
 from ..settings.key import Key
 from ..settings.table import keys
 from .parser import CommandParser

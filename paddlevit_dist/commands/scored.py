@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import extension
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
+from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line, shorten
@@ -90,16 +90,16 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
     Raises:
         UserError: no dataset is named, or it does not exist.
     """
-    from .. import registry
     from .. import settings as configuration
     from ..logging.record import cache_folder
+    from ..registry import lookup
 
     named = [(name, getattr(options, name)) for name in ("cfg", "dataset", "data_path")]
     arguments = [f"-{name}={value}" for name, value in named if value is not None]
     if options.cfg is None and options.dataset is None:
         if options.data_path is None:
             raise UserError("no ground truth: give TRUTH before RESULTS, or add -cfg, -dataset or -data_path")
-        guess = registry.guess_dataset(options.data_path, task)
+        guess = lookup.guess_dataset(options.data_path, task)
         if guess is None:
             raise UserError(
                 f"{options.data_path}: the dataset type cannot be detected from the files; add -dataset=NAME"
@@ -280,5 +280,6 @@ def write_scores(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(scores, indent=1) + "\n").encode())
-    if scored is not None and extension.has("compare"):
-        extension.write_scored(folder / TABLE, scored, results, groups)
+    write_table = find_function("write_scored")
+    if scored is not None and write_table is not None:
+        write_table(folder / TABLE, scored, results, groups)

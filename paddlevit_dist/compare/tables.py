@@ -13,8 +13,8 @@ import numpy as np
 from ..checkpoint.array_files import read_npz
 from ..checkpoint.content import find_directory, read_about, read_about_file
 from ..checkpoint.finding import find_run_settings
-from ..plugins import find_missing
-from ..registry import find_package
+from ..registry.lookup import find_package
+from ..registry.plugins import find_missing
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import shorten

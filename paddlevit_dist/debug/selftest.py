@@ -30,12 +30,12 @@ from ..launch import launch_workers, plan_processes
 from ..logging.meters import StepMeters
 from ..logging.progress import write_line
 from ..logging.record import RunLog
-from ..models import build_model
-from ..registry import require_derived
+from ..registry.lookup import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..settings.table import leaves
 from ..tasks.dataset import TransformedDataset
+from ..tasks.model_factory import build_model
 from ..tasks.step_types import LossTerm, StepPosition
 from ..tasks.task import Task, make_task
 from .settings import change_settings

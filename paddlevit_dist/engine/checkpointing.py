@@ -15,9 +15,9 @@ from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.progress import printing
 from ..logging.record import RunLog
-from ..models import build_model
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.model_factory import build_model
 from ..tasks.task import Task
 from .background_worker import BackgroundWorker
 from .compatibility import describe, list_samples

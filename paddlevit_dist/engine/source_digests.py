@@ -4,7 +4,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from .. import plugins
+from ..registry import plugins
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..models import model_options
 from ..runtime.errors import UserError
+from ..tasks.model_factory import model_options
 from .settings import ImageModelSection
 
 # Keys of MODEL with the option that they are; the first that the model has.

@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from yacs.config import CfgNode
 
-from ..model_sources import find_weights_address
-from ..registry import TABLES
+from ..registry.lookup import TABLES
+from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
 from ..settings import every_run
 from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows

@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
-from .. import extension
 from ..engine.compatibility import FactDifference, RunFact, compare, facts_from_settings, report_or_raise, show
+from ..registry.features import HOOKS, JOBS, OBSERVERS
 from ..runtime.errors import UserError
 from ..settings import Configuration
 from ..settings.every_run import RunSettings
@@ -17,8 +17,6 @@ _USE = "evaluate"
 _UNREAD = (
     *("EVALUATION.", "SAVE_PREDICTIONS", "DATA.SPLIT", "DATA.DATA_PATH", "DATA.CACHE_FOLDER", "DATA.NUM_WORKERS"),
     *("SAVE", "IMPORTS", "NGPUS", "DEVICE", "CPU_TUNING"),  # commands that have these options read them before
-    *(row.key for row in (*extension.TRAINING_HOOKS, *extension.EVALUATION_OBSERVERS)),
-    *extension.JOBS,
 )
 _UNREAD_BY = {
     "export": (
@@ -78,7 +76,7 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     """Return a line for each flag and key of the command line that has no effect on the command."""
     given = [setting for setting in configuration.settings.values() if setting.source == COMMAND_LINE]
     for_training = {name for table in find_tables(configuration.values) for name in table.training_names()}
-    unread = (*_UNREAD, *_UNREAD_BY.get(command, ()))
+    unread = (*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, *_UNREAD_BY.get(command, ()))
     lines = []
     for setting in given:
         reason = "it is for training" if setting.name in for_training else ""
@@ -99,5 +97,5 @@ def find_changed_keys(stored: RunSettings, config: RunSettings) -> dict[str, Any
         for name, value in leaves(config)
         if value != before.get(name)
         and effect_of.get(name) not in ("machine", "place")
-        and not covers((*_UNREAD, "ALLOW_CHANGES"), name)
+        and not covers((*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, "ALLOW_CHANGES"), name)
     }

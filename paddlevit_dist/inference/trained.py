@@ -7,7 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .. import extension
 from .. import settings as configuration
 from ..checkpoint.class_rows import get_class_names, read_class_names
 from ..checkpoint.content import fingerprint, read_weights_info
@@ -17,11 +16,11 @@ from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import LoadReport, count_classes, load_weights
 from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings
-from ..models import prepare
-from ..registry import find_package
+from ..registry.lookup import find_package
 from ..runtime.errors import UserError
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
+from ..tasks.model_factory import accelerate, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 from .changed_keys import (
@@ -206,8 +205,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
+    accelerate(model)
     model.eval()
     return model, report
 

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import plugins
-from ..register import register_dataset, register_model, register_score_kind, register_task, register_transform
-from ..registry import REGISTRATIONS, list_names
+from ..registry import plugins
+from ..registry.lookup import REGISTRATIONS, list_names
+from ..registry.register import register_dataset, register_model, register_score_kind, register_task, register_transform
 from ..runtime import printing, process_exit, signals
 from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
 from . import failures, secret, stale_resources, status, tuning
@@ -339,7 +339,7 @@ class _RegisteredName(NamedTuple):
 class WorkerPayload(NamedTuple):
     """A worker's function and arguments, pickled, with the user code that they need."""
 
-    imports: plugins.WorkerImports
+    imports: tuple[plugins.ModuleLocation, ...]
     registered: list[_RegisteredName]
     work: bytes
     program: str

@@ -12,10 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import plugins
 from .. import settings as configuration
 from ..commands.train import carry_out
-from ..extension import find_job
+from ..registry import plugins
+from ..registry.features import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle

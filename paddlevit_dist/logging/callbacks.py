@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..registry import require_derived, resolve
+from ..registry.lookup import require_derived, resolve
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError
 from ..tasks.callback import Callback, RunFacts, get_interval_ends

@@ -1,6 +1,6 @@
 """Scores of the classes of single elements (points or pixels) and of whole samples.
 
-``losses.py`` next to this package has the losses that such tasks are trained with.
+The package ``losses`` has the losses that such tasks are trained with.
 
 - ``counts``: confusion counts, also near boundaries; without Paddle
 - ``confusion``: the metrics of a task that labels elements

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ..registry import known_tables
+from ..registry.lookup import known_tables
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes

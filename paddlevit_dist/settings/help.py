@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..registry import REGISTRATIONS, TASKS, common_tables, custom_tables, find_name, find_package
+from ..registry.lookup import REGISTRATIONS, TASKS, common_tables, custom_tables, find_name, find_package
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row

@@ -9,12 +9,13 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from .. import model_sources, plugins, registry
+from ..registry import lookup, model_sources, plugins
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
 from .every_run import DEFAULT_TASK, RunSettings
 from .key import InvalidValue, Key, OutOfRange, show
+from .removed_keys import check_removed_keys
 from .table import (
     COMMAND_LINE,
     ConfigView,
@@ -27,6 +28,7 @@ from .table import (
     find_keys,
     find_tables,
     index_keys,
+    index_removed_keys,
     keys,
     leaves,
     put,
@@ -151,7 +153,7 @@ def _read(
         return command, cfg, settings
     notices: list[str] = []
     if _may_be_of_clone(settings):
-        tables = registry.key_tables()
+        tables = lookup.key_tables()
         accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
         settings, notices = model_sources.adapt_clone(settings, accepted)
     command.notices += [*filter(None, [cfg and files.find_ambiguity(cfg)]), *notices]
@@ -168,7 +170,7 @@ def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
     name = next((setting for setting in reversed(settings) if setting.name == "MODEL.NAME"), None)
     if name is None:
         return False
-    return not (name.value in registry.MODELS if name.source == COMMAND_LINE else files.is_recipe_file(name.source))
+    return not (name.value in lookup.MODELS if name.source == COMMAND_LINE else files.is_recipe_file(name.source))
 
 
 def _load(
@@ -178,6 +180,7 @@ def _load(
         cfg = names.choose_recipe(command.settings, default_recipe)
         settings = (files.read(cfg, _named_task(settings)) if cfg else []) + settings
     task = _named_task(settings) or DEFAULT_TASK
+    check_removed_keys(settings, task)
     accepted, renamed, ignored = _accept(settings, task)
     if default_recipe is not None:
         accepted, respelled = names.resolve_names(accepted)
@@ -186,13 +189,13 @@ def _load(
     implied = _find_implied(split_by_file(settings, task), accepted, task)
     before_implied = accepted
     accepted = {
-        **{setting.name: setting for setting in implied},
+        **{inferred.name: inferred for inferred in implied},
         **accepted,
-        **{setting.name: setting for setting in implied},
+        **{inferred.name: inferred for inferred in implied},
     }
 
     values = default_config(task)
-    known = index_keys(registry.known_tables(task))
+    known = index_keys(lookup.known_tables(task))
     for setting in accepted.values():
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
@@ -238,7 +241,7 @@ def _find_implied(
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
     return [
         KeySetting(name, value, source, origin, is_implied=True)
-        for source, values in (table.infer(named_files, user_files) for table in registry.known_tables(task))
+        for source, values in (table.infer(named_files, user_files) for table in lookup.known_tables(task))
         for name, value in values.items()
         if name not in accepted or accepted[name].source != COMMAND_LINE
     ]
@@ -267,11 +270,12 @@ def _recipe_epochs(settings: list[KeySetting], key: Key) -> int:
 
 def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting], list[str], list[str]]:
     """Return the last setting of each key, parsed, and notices of renamed keys and of keys that only PaddleViT has."""
-    tables: list[KeyTable] = tables_with([setting.name for setting in settings], task)
+    tables: list[KeyTable] = tables_with([other.name for other in settings], task)
     known = index_keys(tables)
-    names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
-    values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
-    needless = {theirs: reason for table in tables for theirs, reason in table.ignored_keys.items()}
+    names = {theirs: here for table in tables for theirs, here in table.renamed.items()}
+    values = {theirs: here for table in tables for theirs, here in table.renamed_values.items()}
+    needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
+    removed = index_removed_keys(tables)
     accepted: dict[str, KeySetting] = {}
     notices: list[str] = []
     ignored: dict[str, str] = {}
@@ -281,6 +285,8 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             if setting.value is None:
                 continue
             ignored[setting.name] = f"{setting.origin}: {setting.name} does not exist here and is not needed: {reason}"
+            continue
+        if setting.name in removed:
             continue
         ours = names.get(setting.name)
         if ours is not None:
@@ -342,9 +348,9 @@ def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
     if not setting.name.startswith("MODEL.") or setting.source == COMMAND_LINE:
         return ""
     names = [str(other.value) for other in settings if other.name == "MODEL.NAME"]
-    if not names or names[-1] in registry.MODELS:
+    if not names or names[-1] in lookup.MODELS:
         return ""
-    near = registry.closest(names[-1], list(registry.MODELS)).strip()
+    near = lookup.closest(names[-1], list(lookup.MODELS)).strip()
     return f"; MODEL.NAME {show(names[-1])} is not a known model{': ' + near if near else ''}"
 
 
@@ -356,12 +362,12 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
     """
     task = config.values.TASK
     tables = find_tables(config.values)
-    if task not in registry.TABLES:  # a user's task, which may read keys of any table
+    if task not in lookup.TABLES:  # a user's task, which may read keys of any table
         values = config.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
         tables = [
-            *registry.common_tables(),
-            *(table for kind, name in chosen for table in registry.custom_tables(kind, name)),
+            *lookup.common_tables(),
+            *(each for kind, name in chosen for each in lookup.custom_tables(kind, name)),
         ]
     notices = _find_foreign_keys(config)
     for table in tables:
@@ -372,7 +378,7 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
 
 def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     """Return the files that a run has saved: they contain every key, so their defaults are not choices of the user."""
-    names = [key.name for table in registry.common_tables() for key in table.keys]
+    names = [key.name for table in lookup.common_tables() for key in table.keys]
     sources = [config.settings[name].source for name in names if name in config]
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
@@ -409,7 +415,7 @@ def _group_by_source(settings: list[KeySetting]) -> dict[str, list[KeySetting]]:
 
 
 def _format_readers(settings: list[KeySetting]) -> str:
-    readers = dict.fromkeys(reader for setting in settings for reader in registry.find_readers(setting.name))
+    readers = dict.fromkeys(reader for setting in settings for reader in lookup.find_readers(setting.name))
     parts = []
     for kind in ("task", "dataset", "model"):
         names = [name for other, name in readers if other == kind]
@@ -426,11 +432,11 @@ def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> 
     whole = _find_saved_files(config)
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:
-        skipped = {name for table in tables for name in table.training_names()}
+        skipped = {entry for table in tables for entry in table.training_names()}
         for name, setting in config.settings.items():
             if name in skipped and setting.source == COMMAND_LINE:
                 yield f"{config[name]}: no effect: it is for training, and {config['EVAL']}"
-    for rule in [rule for table in tables for rule in table.find_ignored(config)]:
+    for rule in [each for table in tables for each in table.find_ignored(config)]:
         condition = config.settings.get(rule.condition)
         for name, setting in config.settings.items():
             if name in skipped or setting.is_implied or not covers(rule.names, name):

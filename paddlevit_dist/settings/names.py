@@ -5,8 +5,9 @@ import os
 
 from yacs.config import CfgNode
 
-from .. import registry
-from ..registry import BOX_LABELS, CLASS_LABELS, MASK_LABELS, RECIPES, annotation_type, find_package, list_names
+from ..registry import lookup
+from ..registry.lookup import RECIPES, annotation_type, find_package, is_weights_name, list_names
+from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.files import is_address
@@ -26,12 +27,12 @@ def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting
         if setting is None:
             continue
         try:
-            value = registry.find_name(kind, setting.value)
+            value = lookup.find_name(kind, setting.value)
         except UserError as error:
             raise UserError(f"{setting.origin}: {name}: {error}") from None
         if value != setting.value:
             notices.append(f"{setting.origin}: {name} {show(setting.value)} is called '{value}' here")
-            if kind == "model" and registry.is_weights_name(setting.value):
+            if kind == "model" and is_weights_name(setting.value):
                 notices[-1] += ", and does not load its weights: -pretrained=NAME does"
             accepted = {**accepted, name: dataclasses.replace(setting, value=value)}
     return accepted, notices
@@ -49,15 +50,15 @@ def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None
     if named is None:
         return default_recipe
     if named.name == "DATA.DATASET":
-        name = registry.find_name("dataset", str(named.value))
-        package = registry.find_package("dataset", name)
+        name = lookup.find_name("dataset", str(named.value))
+        package = lookup.find_package("dataset", name)
         if package is None:
             return None
     else:
-        guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
+        guess = lookup.guess_dataset(os.path.expanduser(str(named.value)))
         name, reason = (guess.dataset, guess.reason) if guess else ("", "")
-        package = registry.find_package("dataset", name) or "images"
-    recipe = registry.RECIPES.get(name, registry.RECIPES[package])
+        package = lookup.find_package("dataset", name) or "images"
+    recipe = lookup.RECIPES.get(name, lookup.RECIPES[package])
     raise files.RecipeMissing(
         f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
         f"'{program('inspect recipes')}' lists",
@@ -77,7 +78,7 @@ def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
         return False
     if dataset is None:
         return True
-    if dataset.value not in registry.BUNDLED:
+    if dataset.value not in lookup.BUNDLED:
         return False
     if dataset.source == path.source:
         raise UserError(
@@ -92,9 +93,9 @@ def is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bo
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    if registry.annotation_type("dataset", dataset.value) != registry.BOX_LABELS or not os.path.isdir(path.value):
+    if lookup.annotation_type("dataset", dataset.value) != BOX_LABELS or not os.path.isdir(path.value):
         return False
-    layouts = registry.find_box_datasets(path.value)
+    layouts = lookup.find_box_datasets(path.value)
     return len(layouts) == 1 and dataset.value not in layouts
 
 
@@ -102,14 +103,14 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
     """Guess the dataset from the files at DATA.DATA_PATH."""
     path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.origin})" if named else ""
-    instead += ", which reads no path" if named and named.value in registry.BUNDLED else ""
-    guess = registry.guess_dataset(path, values.TASK)
+    instead += ", which reads no path" if named and named.value in lookup.BUNDLED else ""
+    guess = lookup.guess_dataset(path, values.TASK)
     if guess is None:
         raise UserError(
             f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
             "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
             "or YOLO, label maps, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
-            + ", ".join(sorted(registry.DATASETS))
+            + ", ".join(sorted(lookup.DATASETS))
         )
     values.DATA.DATASET = guess.dataset
     setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")

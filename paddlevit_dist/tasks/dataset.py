@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..registry import find_package, list_names, require_derived, resolve
+from ..registry.lookup import find_package, list_names, require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from .sample_groups import SampleGroups, read_groups

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ..registry import closest, require_derived
+from ..registry.lookup import closest, require_derived
 from ..runtime.errors import UserError
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]

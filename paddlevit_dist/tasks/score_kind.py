@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .. import plugins
 from ..intervals.resampling import Recompute
-from ..registry import list_names, require_derived, resolve
+from ..registry import plugins
+from ..registry.lookup import list_names, require_derived, resolve
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -14,7 +14,7 @@ from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv
 
 ROOMS = f"BASE: {settings.recipe_folder() / 'pointgroup_synthetic_rooms.yaml'}\nPOINTS: {{ROOMS: {{VAL: 2}}}}\n"

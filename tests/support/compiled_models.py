@@ -12,7 +12,7 @@ from paddlevit_dist.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_passes
 from paddlevit_dist.images.classification.figures import attention_rollout
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 from . import small_classifiers, small_runs
 from .plain_layers import plain_layers

@@ -17,7 +17,7 @@ from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
 from paddlevit_dist.tasks.task import Task, make_task
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from paddlevit_dist import settings
 from paddlevit_dist.compare import tables
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.settings import dump_yaml
 from paddlevit_dist.tasks.metrics import SampleTable
 

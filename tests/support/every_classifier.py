@@ -4,8 +4,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.models import create_model, variant_options
-from paddlevit_dist.registry import CLASS_LABELS, MODELS, SPELLINGS, annotation_type
+from paddlevit_dist.registry.lookup import MODELS, SPELLINGS, annotation_type
+from paddlevit_dist.registry.manifest import CLASS_LABELS
+from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 from .foundation_parameters import PUBLISHED as OF_FOUNDATIONS
 

@@ -12,7 +12,7 @@ import paddle
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.detection.rtdetr.decoder import LocalizationQualityHead
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 from .cheap_weights import weights_of_zero
 from .golden import arrays, description, noisy_image, recipe

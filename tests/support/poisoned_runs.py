@@ -8,7 +8,7 @@ import paddle
 
 from paddlevit_dist import rank
 from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from support import small_runs
 

@@ -10,8 +10,8 @@ import paddle
 
 from paddlevit_dist import Trainer, settings
 from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.models import create_model, variant_options
-from paddlevit_dist.registry import SPELLINGS, resolve
+from paddlevit_dist.registry.lookup import SPELLINGS, resolve
+from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 from .processes import ROOT
 from .runs import write_images

@@ -7,7 +7,7 @@ from PIL import Image
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.scannet_classes import submitted_numbers
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 
 
 def val(dataset: str, recipe: str):

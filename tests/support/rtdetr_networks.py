@@ -5,7 +5,7 @@ import paddle
 
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 from .small_detr import default_dtype, make_objects
 

@@ -5,7 +5,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.export.command import TrainedModel, export
-from paddlevit_dist.models import create_model, variant_options
+from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 from .other_names import arrays, in_torch_layout, replaced
 

@@ -13,7 +13,7 @@ from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.register import register_model
+from paddlevit_dist.registry.register import register_model
 
 from .processes import ROOT
 from .small_runs import make_weights

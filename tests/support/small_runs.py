@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paddlevit_dist import Trainer, settings
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.dataset import TransformedDataset
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]

@@ -12,7 +12,7 @@ from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.register import register_model
+from paddlevit_dist.registry.register import register_model
 
 from .processes import ROOT
 from .small_runs import make_weights

@@ -5,7 +5,7 @@ import paddle.nn.functional as F
 
 from paddlevit_dist.distributed import all_gather, rank, world_size
 from paddlevit_dist.distributed.wrapping import data_parallel
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 from support import golden, timm_zoo
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine.compatibility import to_plain_settings
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 from .runs import PLAIN
 

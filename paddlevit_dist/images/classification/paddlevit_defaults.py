@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...registry import key_tables
+from ...registry.lookup import key_tables
 from ...runtime.errors import UserError
 from ..models.bridges.paddlevit_files import find_family, is_taken, read_defaults
 

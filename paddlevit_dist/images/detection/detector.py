@@ -8,10 +8,10 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...models import create_model, model_options
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.model import Model
+from ...tasks.model_factory import create_model, model_options
 from ...tasks.step_types import LossTerm, StepPosition
 from ..models.layers import Linear
 from .denoising import ContrastiveNoise, DenoisingQueries

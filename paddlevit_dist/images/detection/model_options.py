@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ...models import model_options
 from ...runtime.environment import program
 from ...runtime.errors import UserError
+from ...tasks.model_factory import model_options
 from .data.transforms import export_size
 from .detector import Detector
 from .evaluation.accumulation import MAX_DETECTIONS

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...model_names import find_input_fields
+from ...registry.model_names import find_input_fields
 from .bridges.package_files import get_expected_input
 
 HALF = (0.5, 0.5, 0.5)

@@ -10,9 +10,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...models import create_model, fit_backbone_options, variant_options
 from ...runtime.autocast import as_dtype
 from ...tasks.model import Model
+from ...tasks.model_factory import create_model, fit_backbone_options, variant_options
 from .key_names import BACKBONE
 from .layers import Conv2D, as_pair
 

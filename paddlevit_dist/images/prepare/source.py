@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...data.prepare_workers import check_stop, spans, work
-from ...registry import resolve
+from ...registry.lookup import resolve
 from ...runtime.errors import UserError
 from ..data.class_folders import ClassFolders, find_split_folders
 from ..data.image_dataset import ImageDataset

@@ -6,7 +6,7 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...registry import TABLES
+from ...registry.lookup import TABLES
 from ...runtime.errors import UserError
 from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, SIZE, Flag, Pair, PathText, Range, Section, key, rows
 from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable

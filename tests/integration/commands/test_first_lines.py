@@ -3,7 +3,7 @@
 import pytest
 from support.runs import PLAIN, TINY, last_line, refused, run_main, well, write_images
 
-from paddlevit_dist.registry import RECIPES
+from paddlevit_dist.registry.lookup import RECIPES
 
 
 def test_without_arguments_it_is_the_digits_example(tmp_path):

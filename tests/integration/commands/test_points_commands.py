@@ -8,10 +8,10 @@ from PIL import Image
 from support.processes import ROOT, run_command
 from support.runs import refusal, well
 
-from paddlevit_dist import registry
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.export import command as export_model
 from paddlevit_dist.points.data.scannet_classes import COLORS
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.task import Task
 
@@ -44,7 +44,7 @@ def test_inspect_data_of_a_task_without_images_is_told(tmp_path, monkeypatch):
         def build_dataset(self, split, cache_folder):
             return range(3)
 
-    monkeypatch.setitem(registry.TASKS, "blind", Blind)
+    monkeypatch.setitem(lookup.TASKS, "blind", Blind)
     (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")
     with pytest.raises(UserError, match="inspect data: TASK blind cannot draw its samples"):
         inspect_data.run([f"-cfg={tmp_path / 'blind.yaml'}", f"-output={tmp_path}"])

@@ -12,7 +12,7 @@ from support import small_runs
 from support.processes import wait_until
 
 import paddlevit_dist
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime import errors, process_exit, signals
 
 ORDERLY = (

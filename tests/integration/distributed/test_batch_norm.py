@@ -13,10 +13,10 @@ from support.processes import run_together, run_workers
 from paddlevit_dist import Trainer
 from paddlevit_dist import settings as config
 from paddlevit_dist.distributed import build_zero, convert_batch_norm, data_parallel, rank, world_size
-from paddlevit_dist.models import create_model
-from paddlevit_dist.register import register_task
+from paddlevit_dist.registry.register import register_task
 from paddlevit_dist.tasks.dataset import TransformedDataset
 from paddlevit_dist.tasks.metrics import Metrics
+from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.step_types import EvaluationStep, LossTerm, TaskTraits
 from paddlevit_dist.tasks.task import Task
 

@@ -8,7 +8,7 @@ import pytest
 from support.processes import run_together
 
 from paddlevit_dist import Trainer, settings
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.dataset import TransformedDataset
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]

@@ -12,7 +12,7 @@ from paddlevit_dist.engine.step import CountingCollate, TrainStep
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.register import register_dataset
+from paddlevit_dist.registry.register import register_dataset
 from paddlevit_dist.tasks.step_types import StepPosition
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]

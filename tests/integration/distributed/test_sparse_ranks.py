@@ -7,9 +7,9 @@ from paddle import nn
 from support.processes import run_together
 
 from paddlevit_dist.distributed import build_zero, convert_batch_norm, data_parallel, rank, world_size
-from paddlevit_dist.models import create_model
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import SparseTensor
+from paddlevit_dist.tasks.model_factory import create_model
 
 GENERATOR = np.random.default_rng(0)
 VOXELS = np.unique(GENERATOR.integers(-6, 6, (500, 4)) % [2, 99, 99, 99] - [0, 3, 0, 0], axis=0)

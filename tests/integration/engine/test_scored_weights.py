@@ -8,7 +8,7 @@ import pytest
 from support import small_runs
 
 from paddlevit_dist import settings
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 
 WORDS = "-cfg=vit_digits -epochs=4 -batch_size=8 TRAIN.MODEL_EMA True TRAIN.WARMUP_EPOCHS 0 TRAIN.BASE_LR 1e-2".split()
 WORDS += ["VALIDATE_FREQ", "4"]

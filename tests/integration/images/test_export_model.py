@@ -14,8 +14,8 @@ from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.export.command import TrainedModel, export, load_trained_model
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 def images(batch, *shape):

@@ -16,7 +16,7 @@ from support.processes import Finished, ended_by_itself, start_command
 from paddlevit_dist.distributed import all_reduce_sum, barrier, rank
 from paddlevit_dist.engine import step
 from paddlevit_dist.launch import launch_workers, plan_processes, status
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 
 SECONDS = 8  # how long a rank may stand still here
 END_LIMIT = 600.0

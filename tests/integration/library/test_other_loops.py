@@ -9,7 +9,7 @@ import pytest
 import paddlevit_dist as pv
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import SampleKey
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 
 
 class Squares(paddle.io.Dataset):

@@ -6,9 +6,9 @@ import pytest
 from support import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.models import create_model
 from paddlevit_dist.points.instances.pointgroup import PointGroup
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+from paddlevit_dist.tasks.model_factory import create_model
 
 OURS = {"MinkUNet14A": "minkunet14a", "MinkUNet34C": "minkunet34c", "FourLayers": "minkunet_tutorial"}
 STORED = 3e-7  # the fixtures' arrays are float32: relative to their largest value

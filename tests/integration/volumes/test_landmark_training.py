@@ -17,7 +17,7 @@ from support.volume_files import world
 
 from paddlevit_dist import Trainer, settings
 from paddlevit_dist.engine.compatibility import CheckpointDiff
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]

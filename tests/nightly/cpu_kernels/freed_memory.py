@@ -5,7 +5,7 @@ from paddlevit_dist.cpu_kernels.accelerate import (
     is_available,
 )  # before Paddle, for 2.6's sake: see the package's __init__
 from paddlevit_dist.losses import resized_cross_entropy
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 # isort: split
 import paddle

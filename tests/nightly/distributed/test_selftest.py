@@ -6,7 +6,7 @@ from support.processes import ROOT
 from support.runs import DIGITS, PLAIN
 
 from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 ROOMS = ROOT / "configs" / "minkunet14_synthetic_rooms.yaml"
 

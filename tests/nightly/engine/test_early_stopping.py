@@ -4,7 +4,7 @@ import pytest
 from support.processes import run_main, succeeded
 from support.runs import DIGITS, last_line, well
 
-from paddlevit_dist.registry import TASKS
+from paddlevit_dist.registry.lookup import TASKS
 
 RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
 SMALL = "-batch_size=2 -num_workers=0 TRAIN.WARMUP_STEPS None REPORT False".split()

@@ -10,7 +10,7 @@ from support import small_runs, timm_zoo
 from paddlevit_dist import Trainer, create_model, load_weights, settings
 from paddlevit_dist.checkpoint.weights import read_state
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 pytestmark = timm_zoo.needs_compat

@@ -7,8 +7,8 @@ from integration.images.test_onnx_export import described, images, needs_onnx, o
 from support.other_names import REDUCED, small
 
 from paddlevit_dist.export.command import export
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 @needs_onnx

@@ -14,10 +14,10 @@ from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.classification.probes import ProbeModel
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES, Detector
 from paddlevit_dist.images.imagenet_classes import names_by_synset
-from paddlevit_dist.models import create_model
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks.model_factory import create_model
 
 THEIRS, OURS = ["bolt", "nut", "washer"], ["Nut", "spring", "clip", "bolt", "pin"]
 PAIRS = {1: 0, 0: 3}  # there -> here

@@ -10,8 +10,8 @@ from support.other_names import with_paddlevit_names
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import read_state
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 4}
 

@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.load import LoadReport, load_weights, require_trained
-from paddlevit_dist.registry import MODELS
+from paddlevit_dist.registry.lookup import MODELS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model
 

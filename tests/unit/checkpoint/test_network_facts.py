@@ -10,8 +10,8 @@ from support.golden_rtdetr import MODELS
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.network_facts import list_network_differences
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 CLASSIFIER = {
     "hidden_act": "gelu",

@@ -21,7 +21,7 @@ from paddlevit_dist.export.command import load_trained_model
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 from paddlevit_dist.inference.trained import open_source
-from paddlevit_dist.registry import MODELS
+from paddlevit_dist.registry.lookup import MODELS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 

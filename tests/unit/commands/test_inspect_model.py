@@ -3,9 +3,9 @@
 import pytest
 
 from paddlevit_dist.commands.inspect_model import run
-from paddlevit_dist.images.models.counting import count_parameters
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_cost import count_parameters
+from paddlevit_dist.tasks.model_factory import create_model
 
 SMALL = (
     "MODEL.DEPTH 2 MODEL.EMBED_DIM 16 MODEL.NUM_HEADS 2 DATA.IMAGE_SIZE 32 DATA.IMAGE_CHANNELS 1 MODEL.NUM_CLASSES=5"

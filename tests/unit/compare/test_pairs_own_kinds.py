@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from yacs.config import CfgNode
 
-from paddlevit_dist import register, registry
 from paddlevit_dist.compare import tables
 from paddlevit_dist.compare.formatting import add_findings, format_lines
 from paddlevit_dist.compare.pairs import compare_tables
@@ -15,6 +14,7 @@ from paddlevit_dist.compare.plan import plan_pair, plan_single
 from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.intervals import means, paired_difference
 from paddlevit_dist.launch.spawn import WorkerPayload
+from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import SampleTable
 from paddlevit_dist.tasks.score_kind import ScoreKind, count_class_samples, find_score_kind, join_arrays
@@ -43,10 +43,8 @@ class ErrorScores(ScoreKind):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setitem(registry.KINDS["score_kind"], KIND, ErrorScores)
-    monkeypatch.setitem(
-        registry.REGISTRATIONS, ("score_kind", KIND), registry.Registration(ErrorScores, None, [], "here")
-    )
+    monkeypatch.setitem(lookup.KINDS["score_kind"], KIND, ErrorScores)
+    monkeypatch.setitem(lookup.REGISTRATIONS, ("score_kind", KIND), lookup.Registration(ErrorScores, None, [], "here"))
 
 
 def write(folder, arrays, kind=KIND, score="near", **keys):
@@ -93,7 +91,7 @@ def test_an_own_kind_needs_no_more_than_its_scores(tmp_path, monkeypatch):
         def recompute(self, parts, classes):
             return means({"mean error": np.concatenate([part["errors"] for part in parts])})
 
-    monkeypatch.setitem(registry.KINDS["score_kind"], "least", Least)
+    monkeypatch.setitem(lookup.KINDS["score_kind"], "least", Least)
     first, second = (
         read(tmp_path / name, draw(seed), kind="least", score="mean error") for name, seed in (("a", 1), ("b", 2))
     )
@@ -121,7 +119,7 @@ def test_classes_of_an_own_kind_are_compared_and_counted(tmp_path, monkeypatch):
         def predictions(self, arrays):
             return arrays["labels"]
 
-    monkeypatch.setitem(registry.KINDS["score_kind"], "named", Named)
+    monkeypatch.setitem(lookup.KINDS["score_kind"], "named", Named)
     labels = np.array([0, -1, *[0] * (NUMBER - 2)])  # one is of no class
     first, second = (
         read(tmp_path / name, draw(seed, labels=labels), kind="named") for name, seed in (("a", 1), ("b", 2))
@@ -185,7 +183,7 @@ def test_a_right_rate_without_decisions_is_refused_in_a_line(tmp_path, monkeypat
     class Wrong(ErrorScores):
         right_rate = "far"
 
-    monkeypatch.setitem(registry.KINDS["score_kind"], KIND, Wrong)
+    monkeypatch.setitem(lookup.KINDS["score_kind"], KIND, Wrong)
     first, second = read(tmp_path / "a", draw(1)), read(tmp_path / "b", draw(2))
     with pytest.raises(UserError, match="Wrong.hits has no decisions 'far' of 30 samples: its right_rate names them"):
         compare_tables(first, second)
@@ -194,11 +192,11 @@ def test_a_right_rate_without_decisions_is_refused_in_a_line(tmp_path, monkeypat
 def test_a_kind_is_registered_once_derived_and_also_in_workers(monkeypatch):
     with pytest.raises(UserError, match=r"score kind 'classes' is registered twice \(this package has one\)"):
         register.register_score_kind("classes", ErrorScores)
-    monkeypatch.setitem(registry.KINDS["score_kind"], "plain", int)
+    monkeypatch.setitem(lookup.KINDS["score_kind"], "plain", int)
     with pytest.raises(UserError, match="int is not derived from ScoreKind: derive it"):
         find_score_kind("plain")
     packed = pickle.dumps(WorkerPayload.pack(len, ((),)))
-    monkeypatch.delitem(registry.KINDS["score_kind"], KIND)
+    monkeypatch.delitem(lookup.KINDS["score_kind"], KIND)
     assert find_score_kind(KIND) is None
     pickle.loads(packed).unpack()
     assert isinstance(find_score_kind(KIND), ErrorScores)

@@ -13,7 +13,7 @@ from paddlevit_dist.distributed import (
     has_batch_norm,
     running_statistics,
 )
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 SHAPES = [(7, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 4, 3)]
 PLAIN = {2: paddle.nn.BatchNorm1D, 3: paddle.nn.BatchNorm1D, 4: paddle.nn.BatchNorm2D, 5: paddle.nn.BatchNorm3D}

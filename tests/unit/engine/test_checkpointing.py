@@ -20,7 +20,7 @@ from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors
 from paddlevit_dist.engine.background_worker import BackgroundWorker
 from paddlevit_dist.engine.nan_guard import not_finite, weights_digest
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 
 RUN = [

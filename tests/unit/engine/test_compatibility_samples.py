@@ -12,7 +12,7 @@ from support import small_runs
 from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.engine.compatibility import CheckpointDiff, compare_files, list_samples
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import TransformedDataset, digests
 from paddlevit_dist.tasks.task import Task

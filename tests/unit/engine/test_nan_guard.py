@@ -14,7 +14,7 @@ from support.runs import events
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFiniteGuard
 from paddlevit_dist.engine.queued_step import QueuedStep
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
 

@@ -8,7 +8,7 @@ from support.compiled_models import build, compiled
 from paddlevit_dist import settings
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_model
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.runtime.errors import UserError
 

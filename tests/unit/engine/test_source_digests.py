@@ -3,8 +3,8 @@
 import sys
 from types import SimpleNamespace
 
-from paddlevit_dist import plugins
 from paddlevit_dist.engine.source_digests import digest_sources, list_source_digests
+from paddlevit_dist.registry import plugins
 
 
 def test_any_change_of_a_package_changes_its_digest(tmp_path):

@@ -20,7 +20,7 @@ from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import TrainStep
 from paddlevit_dist.launch import status
 from paddlevit_dist.logging.meters import StepMeters
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import StepPosition
 
 STEPS = 3

@@ -13,7 +13,7 @@ from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.expected_input import format_stronger_pretrained_hint
 from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
-from paddlevit_dist.model_names import read_model_names
+from paddlevit_dist.registry.model_names import read_model_names
 from paddlevit_dist.settings import load
 from paddlevit_dist.settings.table import leaves
 

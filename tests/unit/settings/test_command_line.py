@@ -7,7 +7,7 @@ import pytest
 
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
-from paddlevit_dist.registry import TABLES
+from paddlevit_dist.registry.lookup import TABLES
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load

@@ -7,8 +7,8 @@ import yaml
 from support.paddlevit_clone import write_family
 
 from paddlevit_dist.checkpoint.content import MODEL, STATE
-from paddlevit_dist.register import register_model
-from paddlevit_dist.registry import MODELS, REGISTRATIONS
+from paddlevit_dist.registry.lookup import MODELS, REGISTRATIONS
+from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from paddlevit_dist.model_sources import explain_unsupported
-from paddlevit_dist.registry import MODELS, key_tables
+from paddlevit_dist.registry.lookup import MODELS, key_tables
+from paddlevit_dist.registry.model_sources import explain_unsupported
 from paddlevit_dist.settings.table import keys
 
 EVALUATE = ("-eval", "-pretrained=x")

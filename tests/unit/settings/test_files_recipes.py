@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import paddlevit_dist.settings
-from paddlevit_dist import registry
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.settings import DEFAULT_RECIPE, load
 
 ROOT = Path(paddlevit_dist.settings.__file__).parents[2]
@@ -31,9 +31,9 @@ def test_it_loads_silently_for_training_and_evaluation(words):
         configuration = load([f"-cfg={recipe}", *words], DEFAULT_RECIPE)
 
         assert configuration.notices == [], recipe
-        assert configuration.values.MODEL.NAME in registry.MODELS, recipe
-        assert configuration.values.DATA.DATASET in registry.DATASETS, recipe
-        assert configuration.values.TASK in registry.TASKS, recipe
+        assert configuration.values.MODEL.NAME in lookup.MODELS, recipe
+        assert configuration.values.DATA.DATASET in lookup.DATASETS, recipe
+        assert configuration.values.TASK in lookup.TASKS, recipe
 
 
 def test_the_header_says_what_it_is():

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from paddlevit_dist import registry
 from paddlevit_dist.engine import settings as engine_settings
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.settings import dump_yaml, every_run, load
 from paddlevit_dist.settings.help import help_text
 from paddlevit_dist.settings.key import rows
@@ -30,8 +30,8 @@ def new_key(monkeypatch):
     copy.__package__ = every_run.__package__  # for its relative imports
     exec(source.replace(CLASS, CLASS + textwrap.indent(textwrap.dedent(block), "    ")), vars(copy))
     table = dataclasses.replace(engine_settings.TABLE, keys=rows(copy.RunSettings))
-    others = registry.common_tables()[1:]
-    monkeypatch.setattr(registry, "common_tables", lambda: (table, *others))
+    others = lookup.common_tables()[1:]
+    monkeypatch.setattr(lookup, "common_tables", lambda: (table, *others))
 
 
 def test_a_new_key_is_read_shown_and_kept(new_key, tmp_path):

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist import register_task, registry, settings
+from paddlevit_dist import register_task, settings
+from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.settings.key import Key
@@ -19,7 +20,7 @@ POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: 
 @pytest.fixture
 def own_tasks(monkeypatch):
     """Whatever a test registers is forgotten after it."""
-    for table in (registry.TASKS, registry.TABLES):
+    for table in (lookup.TASKS, lookup.TABLES):
         monkeypatch.setitem(table, "mine", ())
         del table["mine"]
     return register_task
@@ -34,9 +35,9 @@ def own_tasks(monkeypatch):
             f"x.yaml:5: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by semantic_segmentation: remove it",
         ),
         (
-            POINTS + "POINTS: {INSTANCES: {FLIP: 0.5}}",  # though that is its default
+            POINTS + "POINTS: {INSTANCES: {ROTATION: true}}",  # though that is its default
             "",
-            "x.yaml:4: POINTS.INSTANCES.FLIP is read by task pointgroup, not by semantic_segmentation: remove it",
+            "x.yaml:4: POINTS.INSTANCES.ROTATION is read by task pointgroup, not by semantic_segmentation: remove it",
         ),
         (
             "TASK: pointgroup",
@@ -53,11 +54,11 @@ def own_tasks(monkeypatch):
         (
             "TASK: landmarks\nTRAIN: {"
             + ", ".join(f"MIXUP_{x}: 0.1" for x in ("ALPHA", "PROB", "SWITCH_PROB"))
-            + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, SOLARIZE_PROB: 0, COLOR_JITTER: 0, GRAYSCALE_PROB: 0}",
+            + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, RAND_AUGMENT: false, COLOR_JITTER: 0, AUTO_AUGMENT: false}",
             "",
             f"x.yaml:2: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by landmarks: remove it, and also "
             "TRAIN.MIXUP_PROB (x.yaml:2), TRAIN.MIXUP_SWITCH_PROB (x.yaml:2), TRAIN.CUTMIX_ALPHA (x.yaml:2), "
-            "TRAIN.SMOOTHING (x.yaml:2), TRAIN.SOLARIZE_PROB (x.yaml:2) and 2 more",
+            "TRAIN.SMOOTHING (x.yaml:2), TRAIN.RAND_AUGMENT (x.yaml:2) and 2 more",
         ),
     ],
 )
@@ -176,7 +177,7 @@ def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):
     assert load_text("EVAL: true\n" + text, "-pretrained=x").notices == []
 
 
-@pytest.mark.parametrize("task", registry.TABLES)
+@pytest.mark.parametrize("task", lookup.TABLES)
 def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write, task):
     configuration = load(
         ["TASK", task, "POINTS.INSTANCES.PREPARE_EPOCHS=2"] if task == "pointgroup" else ["TASK", task]

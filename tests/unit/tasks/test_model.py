@@ -6,11 +6,11 @@ from paddle import nn
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.optimizer import decay_groups
-from paddlevit_dist.models import create_model, model_options, variant_options
-from paddlevit_dist.register import register_model
-from paddlevit_dist.registry import MODELS
+from paddlevit_dist.registry.lookup import MODELS
+from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model import Model, as_model
+from paddlevit_dist.tasks.model_factory import create_model, model_options, variant_options
 
 
 # Options that make the model small, and what stands in each of its layers. ViT's are BEiT's (get_num_layer_for_vit);

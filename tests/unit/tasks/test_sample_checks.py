@@ -8,11 +8,12 @@ from support.bad_samples import Changed
 from support.processes import ROOT
 from support.small_runs import build
 
-from paddlevit_dist import register, registry, settings
+from paddlevit_dist import settings
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry import lookup, register
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.protocols import get_sample_check
 from paddlevit_dist.tasks.sample_checks import BadSample, require_finite, require_label, require_labels
@@ -126,7 +127,7 @@ def test_labels_that_a_dataset_exposes_are_checked_when_it_is_opened(tmp_path):
         with pytest.raises(UserError, match="^val photo 2 has label -1, but dataset exposing has 3 classes"):
             resolve("task", values.TASK)(values).build_dataset("val", tmp_path)
     finally:
-        del registry.DATASETS["exposing"]
+        del lookup.DATASETS["exposing"]
 
 
 def in_scene(field, value, row=7):

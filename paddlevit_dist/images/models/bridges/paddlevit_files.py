@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....registry import MODELS, find_name, find_package
+from ....registry.lookup import MODELS, find_name, find_package
 from ....runtime.errors import UserError
 
 PREFIX = "paddlevit:"

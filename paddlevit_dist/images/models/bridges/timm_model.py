@@ -15,7 +15,7 @@ from paddle import nn
 
 from ....checkpoint.weights import from_torch_names, statistics_in, to_torch_names
 from ....distributed import has_batch_norm
-from ....registry import MODELS
+from ....registry.lookup import MODELS
 from ....runtime.errors import UserError
 from ....tasks.model import ClassLayout
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode

@@ -6,7 +6,7 @@ import pytest
 from support.golden import FOLDER, description, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.models import create_model, variant_options
+from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 GOLDEN = description("pyramid_features")
 TOLERANCE = 1e-4  # torch's own float32 run is off by up to 1e-5

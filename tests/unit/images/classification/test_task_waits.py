@@ -8,7 +8,7 @@ from support.updates import waits_of_an_update
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 _CLASSES, _BATCH = 10, 6

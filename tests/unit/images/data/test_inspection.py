@@ -252,7 +252,7 @@ def test_classes_without_images_are_named(root, tmp_path):
 
 def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
     import paddlevit_dist.settings as configuration
-    from paddlevit_dist.registry import resolve
+    from paddlevit_dist.registry.lookup import resolve
 
     output = root.parent / "output"
     output.mkdir()

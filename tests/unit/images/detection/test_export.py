@@ -9,8 +9,8 @@ from support.cheap_weights import weights_of_zero
 
 from paddlevit_dist.export.command import run
 from paddlevit_dist.images.detection.export import compare_detections
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 def test_a_difference_is_of_objects_whatever_their_order():

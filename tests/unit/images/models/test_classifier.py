@@ -18,10 +18,11 @@ from support.every_classifier import (
     small_model,
 )
 
-from paddlevit_dist.model_names import read_model_names
-from paddlevit_dist.models import create_model, list_models, variant_options
-from paddlevit_dist.registry import CLASS_LABELS, SPELLINGS, annotation_type
+from paddlevit_dist.registry.lookup import SPELLINGS, annotation_type, list_models
+from paddlevit_dist.registry.manifest import CLASS_LABELS
+from paddlevit_dist.registry.model_names import read_model_names
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 
 def test_every_name_is_listed_and_every_spelling_means_a_name():

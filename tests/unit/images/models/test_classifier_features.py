@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.other_names import REDUCED, small
 
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 def test_a_distilled_models_maps_are_its_patches_without_both_tokens():

@@ -6,7 +6,7 @@ import pytest
 from support import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 TOLERANCE = 5e-5  # reached: 4e-6 on each of them
 FIXTURES = ("classifiers", "paddlevit_classifiers", "huggingface_classifiers")

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 SMALL = {"depths": (1, 2, 1, 2), "dims": (4, 6, 8, 10)}
 NAMES = ("resnet18", "resnet50")  # two convolutions in a block, and three

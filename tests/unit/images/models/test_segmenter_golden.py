@@ -8,7 +8,7 @@ from support.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.models import SegFormer, UPerNet
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 GOLDEN, ARRAYS = description("segmentation"), arrays("segmentation")
 SIZES = [(name, size) for name, about in GOLDEN["models"].items() for size in about["sizes"]]

@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.rtdetr_networks import CLASSES, SIDE, make_images, make_targets
 
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 NARROW = {"depth": 2, "embed_dim": 32, "num_heads": 2, "pyramid": 8}
 BACKBONES = ["vit_small_patch16_dinov3", "vit_base_patch16_siglip_256", "eva02_base_patch16_clip_224"]

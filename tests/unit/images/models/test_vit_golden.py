@@ -8,7 +8,7 @@ from support import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.models import rotary
-from paddlevit_dist.models import create_model
+from paddlevit_dist.tasks.model_factory import create_model
 
 NAME = "foundation"
 GOLDEN, ARRAYS = golden.description(NAME), golden.arrays(NAME)

@@ -13,8 +13,8 @@ from paddlevit_dist.images.segmentation.transforms import (
     distort_colors,
 )
 from paddlevit_dist.images.transforms.resizing import find_nearest_pixels, fitted_scale, resize_image, scaled_size
-from paddlevit_dist.register import register_transform
-from paddlevit_dist.registry import TRANSFORMS
+from paddlevit_dist.registry.lookup import TRANSFORMS
+from paddlevit_dist.registry.register import register_transform
 from paddlevit_dist.tasks.sample_checks import BadSample
 
 PADDING = (1, 2, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.transforms import on_device
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.autocast import product_dtype
 
 

@@ -13,7 +13,7 @@ from paddlevit_dist.engine.precision import TrainingPrecision
 from paddlevit_dist.engine.step import CountingCollate, TrainStep
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse.device_plan import batch_products
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import StepPosition
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]

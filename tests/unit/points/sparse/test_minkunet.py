@@ -11,9 +11,9 @@ from support import sparse_reference as reference
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import to_torch_names
-from paddlevit_dist.models import create_model
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
-from paddlevit_dist.registry import MODELS
+from paddlevit_dist.registry.lookup import MODELS
+from paddlevit_dist.tasks.model_factory import create_model
 
 # Numbers that are trained with 4 channels and 13 classes: of a normalized convolution K C_in C_out + 2 C_out.
 TRAINED = {

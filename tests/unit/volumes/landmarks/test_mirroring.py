@@ -9,7 +9,7 @@ from support.processes import ROOT
 from support.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist import settings
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes.landmarks.mirroring import propose_pairs
 

@@ -12,10 +12,10 @@ from paddlevit_dist.checkpoint.weights import to_torch_names
 from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
 from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, REQUIREMENT, load_timm
-from paddlevit_dist.model_sources import find_weights_address
-from paddlevit_dist.models import create_model, model_options
+from paddlevit_dist.registry.model_sources import find_weights_address
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.model_factory import create_model, model_options
 
 pytestmark = timm_zoo.needs_compat
 SMALL = ("test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_nfnet", "test_byobnet", "starnet_s050")

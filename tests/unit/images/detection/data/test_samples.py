@@ -11,7 +11,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import DetectionData
 from paddlevit_dist.images.detection.data.samples import HOST, DetectionSamples, collate, host_facts, open_samples
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
-from paddlevit_dist.register import register_dataset
+from paddlevit_dist.registry.register import register_dataset
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 

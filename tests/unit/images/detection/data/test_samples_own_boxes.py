@@ -7,7 +7,7 @@ from support.voc_writer import an_object, write_voc, write_xml
 from support.yolo_writer import write_yolo
 
 from paddlevit_dist.images.detection.data.samples import open_samples
-from paddlevit_dist.registry import RECIPES
+from paddlevit_dist.registry.lookup import RECIPES
 from paddlevit_dist.settings import load
 
 BOX = "0 0.5 0.5 0.4 0.6\n"

@@ -10,8 +10,8 @@ from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.detr.transformer import find_valid_cells, grid_points, sine_embedding
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 SIZES = [(40, 32), (24, 41), (61, 40), (9, 30)]
 

@@ -14,8 +14,8 @@ from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.mask_rcnn.network import FasterRCNN, MaskRCNN
 from paddlevit_dist.images.models.resnet import FrozenBatchNorm
 from paddlevit_dist.images.run_lengths import decode
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from support.paddlevit_clone import PASSED, write_family
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.configured_options import configured_options
-from paddlevit_dist.models import create_model
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.model_factory import create_model
 
 OUTSIDE = "image_size=config.DATA.IMAGE_SIZE, dim=config.MODEL.EMBED_DIM"
 # As VOLO: a second classifier of all tokens, whose output is part of the evaluated one and apart in training.

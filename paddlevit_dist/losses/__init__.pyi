@@ -1,0 +1,24 @@
+from .cross_entropy import (
+    adjusted_losses,
+    cross_entropies,
+    look_up_weights,
+    mark_hardest,
+    resized_cross_entropy,
+    summed_cross_entropy,
+)
+from .device_check import check_on_device
+from .overlap import dice_losses, lovasz_softmax, row_lovasz_softmax, scene_dice_losses
+
+__all__ = [
+    "adjusted_losses",
+    "check_on_device",
+    "cross_entropies",
+    "dice_losses",
+    "look_up_weights",
+    "lovasz_softmax",
+    "mark_hardest",
+    "resized_cross_entropy",
+    "row_lovasz_softmax",
+    "scene_dice_losses",
+    "summed_cross_entropy",
+]

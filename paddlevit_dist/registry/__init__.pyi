@@ -1,0 +1,3 @@
+from .lookup import resolve
+
+__all__ = ["resolve"]

@@ -1,0 +1,72 @@
+"""Models of other packages, ``SOURCE:NAME``, and of PaddleViT's clones: a call imports the bridge that answers it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..runtime.errors import UserError
+from ..runtime.lazy_names import import_object
+from .features import BRIDGES, SOURCES, find_function
+from .manifest import Target
+
+
+def find_bridged(name: str) -> tuple[str, Target] | None:
+    """Return ``SOURCE:NAME`` in lower case and without timm's tag, and the class that builds it.
+
+    None for names without such a source.
+    """
+    source, colon, model = name.partition(":")
+    target = BRIDGES.get(source.lower())
+    if not colon or target is None or not model:
+        return None
+    return f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}", target
+
+
+def explain_unsupported(name: str) -> str:
+    """Return advice for one of PaddleViT's models that does not exist here; empty for any other name."""
+    explain = find_function("explain_unsupported")
+    return explain(name) if explain else ""
+
+
+def explain_other_task(file: str) -> str:
+    """Return why a YAML file with unknown keys, in a clone of PaddleViT, is refused; empty for any other file."""
+    explain = find_function("explain_other_task")
+    return explain(file) if explain else ""
+
+
+def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
+    """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
+    adapt = find_function("adapt_clone")
+    return adapt(settings, known) if adapt else (settings, [])
+
+
+def refuse_clone_model(name: Any, origin: str) -> None:
+    """Raise ``UserError`` for a model that only a weights file names and that a clone's code would build.
+
+    Args:
+        name: name of the model.
+        origin: where it is named, for the message.
+    """
+    refuse = find_function("refuse_clone_model") if str(name).startswith("paddlevit:") else None
+    if refuse:
+        refuse(name, origin)
+
+
+def find_weights_address(name: str) -> str | None:
+    """Return the address of the weights of a name like ``paddle:resnet50``; None for any other name.
+
+    Raises:
+        UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
+    """
+    module = SOURCES.get(name.partition(":")[0])
+    return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
+
+
+def list_bridged_models(source: str) -> list[str]:
+    """List the models of "timm", "paddleclas" or "paddle", with that prefix.
+
+    Raises:
+        UserError: there is no such source, or its package is not installed.
+    """
+    if source not in SOURCES:
+        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(SOURCES))}")
+    return import_object(f"{SOURCES[source]}:list_names")(source)

@@ -1,0 +1,171 @@
+"""Build models by name, and the model of a run's task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..registry.features import find_function
+from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+
+if TYPE_CHECKING:
+    import paddle
+
+    from .task import Task
+
+
+def create_model(
+    name: str,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    **options: Any,
+):
+    """Build a model with fresh weights.
+
+    Args:
+        name: one of ``list_models()``.
+        num_classes: outputs of the classifier; 0 builds a model that returns features. None: 1,000, or timm's
+            default.
+        image_size: side of the square input or ``(height, width)`` in pixels; None uses the variant's size.
+        **options: dimensions and regularization that differ from the variant (``patch_size``, ``embed_dim``,
+            ``in_channels``, ``dropout``, ``drop_path`` and others documented by the model's class). An option set to
+            None keeps the variant's value.
+
+    Returns:
+        A ``tasks.model.Model``, or the result of a registered function.
+
+    Raises:
+        UserError: unknown name or option, incompatible dimensions, or a name of weights (``hf:timm/resnet18.a1_in1k``).
+    """
+    if is_weights_name(name):
+        raise UserError(
+            f"create_model: {name} names weights, but a model is built with fresh ones: use "
+            f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{as_source(name)}')"
+        )
+    chosen = {key: value for key, value in options.items() if value is not None}
+    name = _canonical_name(name)
+    classes = default_classes(name) if num_classes is None else num_classes
+    model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **chosen))
+    if not hasattr(model, "num_classes"):
+        model.num_classes = classes  # ``load_weights`` knows the classifier of a user's network by it
+    return model
+
+
+def default_classes(name: str) -> int:
+    """Return the default number of classes of the model ``name``."""
+    return int(_family(name).default_classes(_canonical_name(name)))
+
+
+def prepare(model: Any) -> Any:
+    """Give a new model running variances as PyTorch has them; a second call changes nothing."""
+    from ..distributed import unbias_running_variance
+
+    if hasattr(model, "sublayers"):
+        unbias_running_variance(model)
+    return model
+
+
+def accelerate(model: Any) -> None:
+    """Use the compiled layers of CPUs, if they are there."""
+    replace_layers = find_function("accelerate")
+    if replace_layers is not None:
+        replace_layers(model)
+
+
+def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
+    """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
+
+    Args:
+        config: the frozen configuration.
+        task: the task to build the model for.
+
+    Returns:
+        The model, in training mode, prepared for the current device.
+
+    Raises:
+        UserError: a setting does not apply to this model.
+    """
+    import paddle
+
+    from ..distributed import set_batch_norm_momentum
+
+    paddle.seed(config.SEED)
+    model = prepare(task.build_model())
+    accelerate(model)
+    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and not set_batch_norm_momentum(model, momentum):
+        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
+    return model
+
+
+def variant_options(name: str) -> dict[str, Any]:
+    """Return the dimensions that ``name`` implies; empty for a model registered without a table of variants.
+
+    Raises:
+        UserError: unknown name.
+    """
+    name = _canonical_name(name)
+    return dict(_family(name).variants.get(name, {}))
+
+
+def _canonical_name(name: str) -> str:
+    name = find_name("model", name)
+    return SPELLINGS.get(name, name)
+
+
+def _family(name: str) -> Any:
+    from .model import Model  # not at the top: listing names must not import Paddle
+
+    return require_derived(resolve("model", name), Model)
+
+
+class ModelOptions(NamedTuple):
+    """The configurable options of a model.
+
+    Attributes:
+        defaults: every option with the value that the name implies.
+        variant: the options that the table of variants sets.
+        fixed: dimensions that recipes name but that have only one value.
+        notices: lines about the model for the user.
+    """
+
+    defaults: dict[str, Any]
+    variant: dict[str, Any]
+    fixed: dict[str, Any]
+    notices: list[str]
+
+
+def model_options(name: str) -> ModelOptions:
+    """Return the options of a registered model, including its class's if known.
+
+    Raises:
+        UserError: unknown name.
+    """
+    family, variant = _family(_canonical_name(name)), variant_options(name)
+    return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.list_notices(name))
+
+
+# Options of any backbone in a detector or segmenter; the other options of a variant are dimensions.
+_BACKBONE_USES = ("any_size", "dilation", "frozen_batch_norm", "frozen_stages", "norm_features")
+
+
+def fit_backbone_options(variant: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the variant's ``backbone_options`` if ``options`` name another backbone.
+
+    Args:
+        variant: options of the configured variant; ``backbone`` and ``backbone_options`` are read.
+        options: options of the user; their ``backbone_options`` win.
+
+    Returns:
+        ``options``, with the uses of a backbone that the other one supports: images of any size, dilation, frozen
+        layers. The variant's dimensions do not apply to another backbone.
+    """
+    backbone = options.get("backbone")
+    if backbone is None or backbone == variant.get("backbone"):
+        return dict(options)
+    supported = model_options(backbone).defaults
+    uses = {"any_size": True, **(variant.get("backbone_options") or {})}
+    backbone_options = {key: value for key, value in uses.items() if key in _BACKBONE_USES and key in supported}
+    return {"backbone_options": backbone_options, **options}

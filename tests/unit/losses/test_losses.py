@@ -1,0 +1,245 @@
+"""Losses over elements with classes: against their definitions in plain numpy, values and slopes."""
+
+import numpy as np
+import paddle
+import pytest
+from support.waits import counted_waits
+
+from paddlevit_dist.losses import (
+    adjusted_losses,
+    check_on_device,
+    cross_entropies,
+    cross_entropy,
+    device_check,
+    dice_losses,
+    look_up_weights,
+    lovasz_softmax,
+    mark_hardest,
+    scene_dice_losses,
+    summed_cross_entropy,
+)
+
+CLASSES, NONE = 5, 255
+
+
+@pytest.fixture(params=[False, True], ids=["as on a CPU", "as on a GPU"], autouse=True)
+def on_gpu(request, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "is_on_gpu", lambda: request.param)
+    return request.param
+
+
+def points(number=40, unlabeled=0.3, seed=0):
+    generator = np.random.default_rng(seed)
+    logits = generator.normal(0, 2, (number, CLASSES)).astype(np.float32)
+    labels = generator.integers(0, CLASSES - 1, number)  # the last class does not occur
+    labels[generator.random(number) < unlabeled] = NONE
+    return paddle.to_tensor(logits, stop_gradient=False), paddle.to_tensor(labels)
+
+
+def images(seed=0):
+    """Of 2 x 4 x 5 pixels."""
+    logits, labels = points(seed=seed)
+    moved = logits.detach().reshape([2, 4, 5, CLASSES]).transpose([0, 3, 1, 2])
+    return paddle.to_tensor(moved.numpy(), stop_gradient=False), labels.reshape([2, 4, 5])
+
+
+def make_shares(logits, axis=1):
+    exponents = np.exp(logits - logits.max(axis=axis, keepdims=True))
+    return exponents / exponents.sum(axis=axis, keepdims=True)
+
+
+def assert_gradient_is_slope(loss, logits, places=((0, 0), (3, 2), (7, 4))):
+    loss(logits).backward()
+    start, gradient = logits.numpy().copy(), logits.grad.numpy()
+    for place in places:
+        values = []
+        for step in (-1e-2, 1e-2):
+            moved = start.copy()
+            moved[place] += step
+            values.append(loss(paddle.to_tensor(moved)).item())
+        assert gradient[place] == pytest.approx((values[1] - values[0]) / 2e-2, abs=2e-3)
+    assert np.abs(gradient).max() > 0
+
+
+def test_cross_entropy_is_the_sum_over_labeled_elements():
+    logits, labels = points()
+    shares, known = make_shares(logits.numpy().astype(np.float64)), labels.numpy() != NONE
+    expected = -np.log(shares[known, labels.numpy()[known]]).sum()
+    assert summed_cross_entropy(logits, labels, NONE).item() == pytest.approx(expected, rel=1e-5)
+    each = cross_entropies(logits, labels, NONE).numpy()
+    assert each.sum() == pytest.approx(expected, rel=1e-5) and not each[~known].any()
+
+
+def test_classes_may_stand_in_the_middle_and_have_weights():
+    weights = (0.5, 2.0, 1.0, 0.0, 3.0)
+    logits, labels = images()
+    flat = logits.numpy().astype(np.float64).transpose(0, 2, 3, 1).reshape(-1, CLASSES)
+    true = labels.numpy().reshape(-1)
+    known = true != NONE
+    chosen = np.array(weights)[true[known]]
+    expected = -(np.log(make_shares(flat)[known, true[known]]) * chosen).sum()
+    loss = summed_cross_entropy(logits, labels, NONE, axis=1, weights=weights)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert look_up_weights(labels, NONE, weights).numpy().sum() == pytest.approx(chosen.sum())
+    loss.backward()
+    slope = make_shares(flat) * np.where(known, np.array(weights)[np.where(known, true, 0)], 0)[:, None]
+    slope[np.flatnonzero(known), true[known]] -= chosen
+    found = logits.grad.numpy().transpose(0, 2, 3, 1).reshape(-1, CLASSES)
+    np.testing.assert_allclose(found, slope, atol=1e-5)
+
+
+@pytest.mark.parametrize("threshold, kept", [(0.7, 3), (0.05, 3), (0.05, 15), (0.7, 1000)])
+def test_hard_elements_are_the_unsure_ones_and_at_least_so_many(threshold, kept):
+    logits, labels = images()
+    losses = cross_entropies(logits, labels, NONE, axis=1).reshape([2, -1])
+    found = mark_hardest(losses, labels.reshape([2, -1]), NONE, threshold, kept).numpy() > 0
+    for hard, loss, true in zip(found, losses.numpy(), labels.numpy().reshape(2, -1)):
+        shares, known = np.exp(-loss), true != NONE
+        expected = known & (shares < threshold)
+        expected[np.argsort(np.where(known, shares, 2.0))[: min(kept, known.sum())]] = True
+        np.testing.assert_array_equal(hard, expected)
+        assert hard.sum() >= min(kept, known.sum()) > 0
+
+
+def make_dice(logits, labels):
+    """Of shares (rows, classes, elements), class by class."""
+    total, number = 0.0, 0
+    for row, true in zip(make_shares(logits.astype(np.float64)), labels):
+        for one in range(row.shape[0]):
+            truth, valid = true == one, true != NONE
+            if truth.any():
+                total += 1 - 2 * row[one][truth].sum() / (row[one][valid].sum() + truth.sum())
+                number += 1
+    return total, number
+
+
+def test_dice_is_that_of_each_image_and_of_each_class_in_it():
+    logits, labels = images()
+    labels[1, :2] = 3  # the second has fewer classes
+    flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
+    total, number = dice_losses(flat, true, NONE)
+    expected, present = make_dice(flat.numpy(), true.numpy())
+    assert (total.item(), number.item()) == (pytest.approx(expected, rel=1e-5), present)
+    start = paddle.to_tensor(flat.numpy(), stop_gradient=False)
+    places = ((0, 0, 3), (1, 2, 11), (1, 4, 19))
+    assert_gradient_is_slope(lambda moved: dice_losses(moved, true, NONE)[0], start, places)
+
+
+def test_dice_of_scenes_is_that_of_each_scene_by_itself():
+    logits, labels = points(number=30)
+    scenes = paddle.to_tensor(np.repeat([0, 2], [12, 18]))  # the second has no points
+    total, number = scene_dice_losses(logits, labels, scenes, 3, NONE)
+    parts = [make_dice(logits.numpy()[part].T[None], labels.numpy()[part][None]) for part in (slice(12), slice(12, 30))]
+    assert total.item() == pytest.approx(sum(part for part, _ in parts), rel=1e-5)
+    assert number.item() == sum(present for _, present in parts)
+    assert_gradient_is_slope(lambda moved: scene_dice_losses(moved, labels, scenes, 3, NONE)[0], logits)
+
+
+@pytest.mark.parametrize("weights", [None, (0.5, 2.0, 1.0, 0.0, 3.0)], ids=["equal", "weighted"])
+@pytest.mark.parametrize("smoothing, focus", [(0.2, 0.0), (0.0, 2.0), (0.1, 0.5), (0.0, 0.0)])
+def test_adjusted_losses_are_their_formula(weights, smoothing, focus):
+    logits, labels = points()
+    shares, true = make_shares(logits.numpy().astype(np.float64)), labels.numpy()
+    factors, expected = np.array(weights or (1.0,) * CLASSES), np.zeros(len(true))
+    for row in np.flatnonzero(true != NONE):
+        own, others = -np.log(shares[row, true[row]]) * factors[true[row]], -np.log(shares[row]) * factors
+        mixed = (1 - smoothing) * own + smoothing * others.sum() / CLASSES
+        expected[row] = (1 - shares[row, true[row]]) ** focus * mixed
+    found = adjusted_losses(logits, labels, NONE, weights, smoothing, focus)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-6)
+    assert_gradient_is_slope(
+        lambda moved: adjusted_losses(moved, labels, NONE, weights, smoothing, focus).sum(), logits
+    )
+
+
+def test_a_focus_has_a_finite_slope_where_nothing_is_wrong():
+    logits = paddle.to_tensor([[200.0, 0.0]], stop_gradient=False)
+    adjusted_losses(logits, paddle.to_tensor([0]), NONE, focus=0.5).sum().backward()
+    assert np.isfinite(logits.grad.numpy()).all()
+
+
+def test_without_a_labeled_element_losses_are_zero_with_zero_gradients():
+    logits, _ = points(number=7)
+    labels = paddle.full([7], NONE, dtype="int64")
+    total, present = lovasz_softmax(logits, labels, NONE)
+    dice, number = dice_losses(logits.transpose([1, 0]).unsqueeze(0), labels.unsqueeze(0), NONE)
+    losses = cross_entropies(logits, labels, NONE).unsqueeze(0)
+    dice += scene_dice_losses(logits, labels, paddle.zeros_like(labels), 1, NONE)[0]
+    dice += adjusted_losses(logits, labels, NONE, smoothing=0.1, focus=2.0).sum()
+    assert not mark_hardest(losses, labels.unsqueeze(0), NONE, 0.7, 3).numpy().any()
+    (summed_cross_entropy(logits, labels, NONE, weights=(1.0,) * CLASSES) + total + dice).backward()
+    assert present.item() == number.item() == 0 and not logits.grad.numpy().any()
+
+
+def test_lovasz_is_the_extension_of_the_jaccard_loss():
+    """Equation 8 of the paper by its definition: sets of elements that grow in the order of their errors."""
+    logits, labels = points()
+    shares, known = make_shares(logits.numpy().astype(np.float64)), labels.numpy() != NONE
+    shares, truth = shares[known], labels.numpy()[known]
+    expected, present = 0.0, 0
+    for number in range(CLASSES):
+        positive = truth == number
+        if not positive.any():
+            continue
+        present += 1
+        errors = np.abs(positive - shares[:, number])
+        wrong, before = np.zeros(len(truth), bool), 0.0
+        for point in np.argsort(-errors):
+            wrong[point] = True
+            jaccard = 1.0 - (positive & ~wrong).sum() / (positive | wrong).sum()
+            expected += errors[point] * (jaccard - before)
+            before = jaccard
+    total, number = lovasz_softmax(logits, labels, NONE)
+    assert number.item() == present == CLASSES - 1
+    assert total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_gradient_of_lovasz_is_its_slope():
+    logits, labels = points(number=12)
+    assert_gradient_is_slope(lambda moved: lovasz_softmax(moved, labels, NONE)[0], logits)
+
+
+def test_no_loss_makes_the_host_wait():
+    logits, labels = images()
+    flat, true = logits.reshape([2, CLASSES, -1]), labels.reshape([2, -1])
+    with counted_waits() as waits:
+        losses = cross_entropies(logits, labels, NONE, axis=1).reshape([2, -1])
+        total = (losses * mark_hardest(losses, true, NONE, 0.7, 5)).sum()
+        total += summed_cross_entropy(logits, labels, NONE, axis=1, weights=(1.0, 2.0, 1.0, 1.0, 0.5))
+        total += dice_losses(flat, true, NONE)[0]
+        points_of_one = flat[0].transpose([1, 0])
+        total += lovasz_softmax(points_of_one, true[0], NONE)[0]
+        total += adjusted_losses(points_of_one, true[0], NONE, (1.0, 2.0, 1.0, 1.0, 0.5), 0.1, 2.0).sum()
+        total += scene_dice_losses(points_of_one, true[0], paddle.zeros_like(true[0]), 1, NONE)[0]
+        total.backward()
+    assert len(waits) == 0, str(waits)
+
+
+def test_a_device_that_computes_losses_as_numpy_does_is_not_reported():
+    assert check_on_device() == []
+
+
+@pytest.mark.parametrize("axes", [2, 4, 5])
+def test_a_device_with_wrong_losses_is_reported_with_the_number_of_axes(monkeypatch, axes):
+    right = summed_cross_entropy
+
+    def wrong(logits, labels, ignored, axis):
+        loss = right(logits, labels, ignored, axis=axis)
+        return loss * 1.01 if logits.ndim == axes else loss
+
+    monkeypatch.setattr(device_check, "summed_cross_entropy", wrong)
+    lines = check_on_device()
+    assert [line.split(" over axis 1 of ")[1][:6] for line in lines] == [f"{axes} axes"] * 2
+    assert lines[0].startswith("WARNING: cross-entropy ") and lines[1].startswith(
+        "WARNING: the gradient of cross-entropy"
+    )
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 4), (2, 5, 3, 2, 4)])
+def test_losses_far_from_zero_do_not_overflow_on_a_gpu(monkeypatch, shape):
+    monkeypatch.setattr(cross_entropy, "is_on_gpu", lambda: True)  # Paddle's own operation ends at 64
+    logits = np.random.default_rng(0).standard_normal(shape).astype("f4") * 1e4
+    labels = paddle.zeros([shape[0], *shape[2:]], "int64")
+    found = cross_entropies(paddle.to_tensor(logits), labels, NONE, axis=1).numpy()
+    expected = logits.max(axis=1) - logits[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-2)

@@ -20,6 +20,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, index_removed_keys, is_as_removed, leaves, public_leaves
+from ..tasks.aspects import get_aspect
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
@@ -314,8 +315,8 @@ class CheckpointDiff:
         Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
         theirs = facts_from_settings(self._get_section("settings"))
-        compatible = self.task.compatible_tasks if isinstance(self.task, CheckpointMatching) else ()
-        if "TASK" in theirs and theirs["TASK"].value in compatible:
+        matching = get_aspect(self.task, CheckpointMatching)
+        if matching and "TASK" in theirs and theirs["TASK"].value in matching.compatible_tasks:
             del theirs["TASK"]
         changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
@@ -343,9 +344,8 @@ class CheckpointDiff:
         )
 
     def _hint(self, change: FactDifference) -> str:
-        if isinstance(self.task, CheckpointMatching):
-            return self.task.mismatch_hint(change.name, change.before)
-        return SAME_SETTINGS
+        matching = get_aspect(self.task, CheckpointMatching)
+        return matching.mismatch_hint(change.name, change.before) if matching else SAME_SETTINGS
 
     def classes(self, samples: Any) -> list[str]:
         """Compare the classes, which must be equal and in the same order.

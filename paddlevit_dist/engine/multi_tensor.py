@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import paddle
 
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order
@@ -103,7 +103,8 @@ class GradientList:
 
 def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
     """Return the gradients of the parameters, with the compiled kernels of CPUs if they apply."""
-    fast = extension.gradients(parameters) if extension.has("cpu_kernels") else None
+    compiled = find_function("gradients")
+    fast = None if compiled is None else compiled(parameters)
     return GradientList(parameters) if fast is None else fast
 
 

@@ -15,7 +15,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ...checkpoint.weights import from_torch_names
-from ...metrics.classification import ClassificationMetrics, record_later
+from ...metrics.classification import ClassificationMetrics, record_later, require_num_classes
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset
@@ -271,7 +271,7 @@ class LinearProbe(ProbeTask, ParameterGrouping):
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all heads."""
         names = [f"{rate:g}" for rate in self._rates]
-        return ProbeMetrics(self._require_num_classes(), self.evaluated_classes, "rate", names, self._chosen)
+        return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "rate", names, self._chosen)
 
 
 class KnnProbe(ProbeTask):
@@ -331,7 +331,7 @@ class KnnProbe(ProbeTask):
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all numbers of neighbors."""
         names = [str(number) for number in self.config.PROBE.KNN_K]
-        return ProbeMetrics(self._require_num_classes(), self.evaluated_classes, "neighbors", names, 0)
+        return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "neighbors", names, 0)
 
 
 def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:

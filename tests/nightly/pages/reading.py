@@ -53,7 +53,7 @@ CHINESE = {  # the shorter guides, too
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _PROGRAMS = ("tensorboard ", "srun ", "docker ")
 _LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is a script, and a tutorial's
-_STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
+_STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "python3 ", "pip ", "CUDA_VISIBLE_DEVICES=")
 
 
 def make_text(page: str) -> str:

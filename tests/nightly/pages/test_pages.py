@@ -41,9 +41,8 @@ _SMALL = "-image_size=64 MODEL.EMBED_DIM 48 MODEL.DEPTH 2 MODEL.NUM_HEADS 4"
 _SHORTER = [
     (r"^make demo$", "DEMO_FLAGS=-epochs=1"),
     (r"^\./run_train_multi\.sh$", "-cfg=./configs/vit_digits.yaml -output=./output/digits -epochs=1"),
-    (r"-output=\./output/mine -resume=auto", f"{_SMALL} -epochs=2"),
-    (r"dist train.*-output=\./output/mine$", f"{_SMALL} -epochs=2 -stop_after_epoch=1"),
-    (r"dist evaluate.*-output=\./output/mine", _SMALL),
+    (r"dist train.*-output=output/mine$", f"{_SMALL} -epochs=2"),
+    (r"-output=output/first", "-epochs=1"),
     (r"-output=\./output/offline", f"{_SMALL} -epochs=1"),
     (r"-cfg=output/mine/config.yaml", ""),
     (r"-output=\./output/early", "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 -epochs=3 TRAIN.PATIENCE 1"),
@@ -51,14 +50,15 @@ _SHORTER = [
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
     (r"-output=\./output/(four|mine|balls)", ""),
-    (r"run_train.*(detr|b0)_shapes", "-epochs=1 DATA.SHAPES.TRAIN 32 DATA.SHAPES.VAL 8"),
-    (r"run_train.*minkunet14", "-epochs=1 POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 2"),
-    (r"run_train.*pointgroup", "-epochs=1 POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 2"),
-    (r"run_eval.*(minkunet14|pointgroup)", "POINTS.ROOMS.VAL 2"),
+    (r"dist train.*(detr|b0)_shapes", "-epochs=1 DATA.SHAPES.TRAIN 32 DATA.SHAPES.VAL 8"),
+    (r"dist train.*minkunet14", "-epochs=1 POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 2"),
+    (r"dist train.*pointgroup", "-epochs=1 POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 2"),
+    (r"dist evaluate.*(minkunet14|pointgroup)", "POINTS.ROOMS.VAL 2"),
     (r"landmark_unet3d.*-data_path", "-epochs=1 -ngpus=1"),
-    (r"run_train.*landmark_unet3d", "-epochs=1 VOLUMES.CROP_SIZE [16,16,16] VOLUMES.UNET_WIDTH 2"),
-    (r"run_eval.*landmark_unet3d", "VOLUMES.CROP_SIZE [16,16,16] VOLUMES.UNET_WIDTH 2"),
-    (r"run_train.*volume_unet3d", "-epochs=1 VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.OVERLAP 0.1"),
+    (r"dist train.*landmark_unet3d", "-epochs=1 VOLUMES.CROP_SIZE [16,16,16] VOLUMES.UNET_WIDTH 2"),
+    (r"dist evaluate.*landmark_unet3d", "VOLUMES.CROP_SIZE [16,16,16] VOLUMES.UNET_WIDTH 2"),
+    (r"dist train.*volume_unet3d", "-epochs=1 VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.OVERLAP 0.1"),
+    (r"dist evaluate.*volume_unet3d", "VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 2 VOLUMES.OVERLAP 0.1"),
     (r"main_multi_gpu.*-cfg=\./plan.yaml", "-epochs=1 -ngpus=1 VOLUMES.UNET_WIDTH 2"),
     (r"run_eval.*-cfg=\./plan.yaml", "VOLUMES.UNET_WIDTH 2"),
     (r"run_train", "-epochs=1"),
@@ -146,15 +146,18 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
     commands = [c for page in PAGES if page not in NOT_RUN_PAGES for c in make_commands(page) if c not in NOT_RUN]
     for command in dict.fromkeys(commands):  # what a reader has done already is not done again
         reader.type(shortened(command))
+    (program,) = (content for language, content in make_blocks("README.md") if language == "python")
+    (clone / "readme.py").write_text(program)
+    reader.type("python readme.py")
     assert sorted(path.name for path in (clone / "output").iterdir()) == OUTPUTS
     assert (clone / "output" / "look" / "data.png").is_file()
     assert not list(clone.glob("core*"))
 
 
 OUTPUTS = sorted(
-    "both.html boxes demo digits features probe probe_knn ten profiled "
+    "both.html boxes demo digits first python python_again features probe probe_knn ten profiled "
     "look mine predicted rooms rooms_instances heads four small balls "
-    "heads_eval early my_volumes areas organs fold_0 fold_1 judged again known offline "
+    "heads_eval early my_volumes areas organs organs_eval fold_0 fold_1 judged again known offline "
     "base lion lora lora_scores muon nesterov sharded".split()
 )
 

@@ -17,6 +17,8 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable
 
 RANGES = [(-1.0, 1.0), (-0.5, 0.5), (0.0, 1.0), (2.0, 5.0)]
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.VAL", "2", "DATA.VOXEL_SIZE_M", "0.2"]
@@ -194,7 +196,7 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     batch = task.collate(readings)
-    images = task.visualize_batch(samples, batch, 1)
+    images = get_aspect(task, Drawable).visualize_batch(samples, batch, 1)
     assert [image.shape for image, _ in images] == [(240, 480 if see == "colors" else 240, 3)] * 2
     for (image, caption), reading in zip(images, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
@@ -205,5 +207,5 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
             assert shown <= {tuple(color) for color in reading.scene.rgb.tolist()} and len(shown) > 100
         else:
             assert 3 <= len(shown) <= 21
-    plain, again = (task.visualize_eval_samples(samples, [1, 0]) for _ in range(2))
+    plain, again = (get_aspect(task, Drawable).visualize_eval_samples(samples, [1, 0]) for _ in range(2))
     assert all(np.array_equal(one[0], other[0]) for one, other in zip(plain, again)) and len(plain) == 2

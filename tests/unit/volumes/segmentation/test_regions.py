@@ -11,7 +11,9 @@ from support.volume_files import AFFINE
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Checkable, Exportable
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.geometry import to_canonical
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentationOptions
@@ -198,12 +200,12 @@ def test_a_folder_of_regions_is_read_described_and_written(tmp_path, monkeypatch
     assert lines[1].startswith(f"class organs: {share:.3g} % of the voxels, in 2 of 2") and len(lines) == 3
     task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.NORMALIZE", "[none]"]).values)
     task._load_dataset_meta(dataset)
-    assert task.labels_in({"labels": np.array([0, 1, IGNORED])}).tolist() == [0]
+    assert get_aspect(task, Checkable).labels_in({"labels": np.array([0, 1, IGNORED])}).tolist() == [0]
     about = task.signature()
     other = VolumeSegmentation(task.config)
     other.load_meta(CheckpointMeta(2, ("organs", "liver"), json.loads(json.dumps(about)), {}))
     assert other.regions == task.regions == [LabelRegion((1, 2), 1), LabelRegion((2,), 2)]
-    assert other.export_parts().about["regions"] == {"organs": [2, 5], "liver": [5]}
+    assert get_aspect(other, Exportable).export_parts().about["regions"] == {"organs": [2, 5], "liver": [5]}
     writer = LabelWriter(tmp_path, dataset, task.class_names, task.numbers, task.regions)
     writer.finish([None])
     assert (tmp_path / "classes.txt").read_text() == "0\tbackground\n2,5\torgans\n5\tliver\n"

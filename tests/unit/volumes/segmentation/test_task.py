@@ -9,6 +9,8 @@ from support.processes import ROOT
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable, Exportable, Reportable
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
@@ -279,7 +281,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     def brain(windows):
         return paddle.concat([windows * 0 + float(label == 3) for label in range(5)], axis=1)
 
-    table, volumes, gallery = task.figures(samples, records, brain)
+    table, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, brain)
     values = metrics.compute(metrics.state)
     own = {row[0]: row[1:] for row in table.rows}
     assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
@@ -288,9 +290,9 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert values["missed brain"] == 0 and values["missed bone"] == 2  # every voxel of both volumes is "brain"
     assert "a class is only labeled or only predicted: soft tissue 2, bone 2, eyes 2" in metrics.summary(values)
     assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
-    drawn, caption = task.visualize_eval_samples(samples, [0])[0]
+    drawn, caption = get_aspect(task, Drawable).visualize_eval_samples(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
-    assert task.export_parts().about["classes"] == dataset.class_names
+    assert get_aspect(task, Exportable).export_parts().about["classes"] == dataset.class_names
     kept = metrics.to_sample_table(metrics.per_sample())
     kind = find_score_kind(kept.kind)
     assert kind.is_valid(kept.arrays, 2, 4)

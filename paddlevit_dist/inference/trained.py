@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -190,7 +192,11 @@ def build_configuration(
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         file = Path(folder, "settings_of_the_run.yaml")
         file.write_text(content, encoding="utf-8", errors="surrogateescape")
-        return configuration.load([f"-cfg={file}", *words], is_trusted=False)
+        try:
+            return configuration.load([f"-cfg={file}", *words], is_trusted=False)
+        except UserError as error:  # the file is gone when the message is read
+            place = rf"{re.escape(os.path.normpath(file))}(:\d+)?"
+            raise UserError(re.sub(place, lambda _: f"settings of {weights}", str(error))) from None
 
 
 def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> CheckpointMeta:

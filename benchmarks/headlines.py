@@ -60,7 +60,7 @@ HEADLINES = (
         f"update.py {PEER}",
         "all three: Paddle's own / ours",
         ">= 1",
-        4.66,
+        1.45,
         120,
     ),
     Headline(

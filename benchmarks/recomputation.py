@@ -20,6 +20,9 @@ from process_memory import status_bytes
 from rounds import Spread
 from smallest import SHALLOW, sized
 
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Recomputable
+
 BATCHES = {"vit_small_patch16_224": sized(16, 1), "swin_tiny_patch4_window7_224": 16}
 ROUNDS, STEPS = 5, sized(3, 1)
 RECOMPUTED, KEPT = "recomputed", "kept"
@@ -38,7 +41,11 @@ def work(name: str, way: str) -> None:
     model = create_model(name, num_classes=1000, drop_path=0.1, **SHALLOW)
     model.train()
     if way == RECOMPUTED:
-        recompute_layers(Classification(settings.load([f"MODEL.NAME={name}"]).values).recomputed_layers(model))
+        recompute_layers(
+            get_aspect(Classification(settings.load([f"MODEL.NAME={name}"]).values), Recomputable).recomputed_layers(
+                model
+            )
+        )
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters())
     generator = np.random.default_rng(0)
 

@@ -134,7 +134,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     points = settings.load([*words, "POINTS.MAX_POINTS", str(MAX_POINTS)]).values.POINTS
-    samples = InstanceSamples(scenes, build_steps(points, 50.0, is_training=True), "mean", use_positions=True)
+    samples = InstanceSamples(scenes, build_steps(points, 50.0, is_training=True), "mean")
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
 
     def collate(scenes: list[Any]) -> dict[str, Any]:

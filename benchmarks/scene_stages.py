@@ -66,9 +66,7 @@ def stages(folder: Path) -> list[Stage]:
     kept = crop(moved, CROPPED, 512, default_rng(3))[1]
     plain_batch = [plain_scenes.prepare(plain, 10**6, default_rng(4))] * 4
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
-    samples = InstanceSamples(
-        None, build_steps(settings.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
-    )
+    samples = InstanceSamples(None, build_steps(settings.load(words).values.POINTS, 50.0, is_training=True), "mean")
     batch = [samples.build_sample(scene, default_rng(4))] * 4
     placed = VoxelPlacement(50.0, (-1.0, 1.0))(scene, None)._replace(xyz=moved)
 

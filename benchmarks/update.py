@@ -2,9 +2,10 @@
 
     python benchmarks/update.py [--peer-python /path/to/an/interpreter/with/torch]
 
-The parameters of ViT-Ti/16 with given gradients, one thread. Ours is what a training does on a CPU; the peers are
-Paddle's own functions for the same (``clip_grad_norm_``, AdamW, two operations per average), and torch's
-(``clip_grad_norm_``, fused AdamW, ``_foreach_lerp_``) where there is an interpreter that has it.
+The parameters of ViT-Ti/16 with given gradients, one thread. Ours is what a training does on a CPU: a compiled pass for
+the norm, Paddle's operation on lists for AdamW, operations on one vector for the average. The peers are Paddle's own
+functions for the same (``clip_grad_norm_``, AdamW, two operations per average), and torch's (``clip_grad_norm_``, fused
+AdamW, ``_foreach_lerp_``) where there is an interpreter that has it.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any
 import rounds
 
 ROUNDS, WARM_UP_ROUNDS = 15, 2
-CLIP, DECAY, RATE = 0.5, 0.999, 1e-4
+CLIP, DECAY, RATE, WEIGHT_DECAY = 0.5, 0.999, 1e-4, 0.05
 PARTS = ("norm and clipping", "AdamW", "average", "all three")
 OURS, PADDLE, TORCH = "ours", "Paddle's own", "torch"
 SERVES = "--torch-peer"
@@ -39,18 +40,22 @@ def timed(parts: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], float]]
 def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     """Ours and Paddle's, each with a model of its own."""
     import paddle
-    from yacs.config import CfgNode
 
     from paddlevit_dist.engine.model_ema import ModelEma
     from paddlevit_dist.engine.multi_tensor import clipping_factor, collect_gradients
-    from paddlevit_dist.engine.optimizer import build_optimizer
+    from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
+    from paddlevit_dist.settings import load
     from paddlevit_dist.tasks.model_factory import create_model
 
     def contender(is_ours: bool) -> dict[str, Callable[[], float]]:
         paddle.seed(0)
         model = create_model("vit_tiny_patch16_224")
-        values = {"NAME": "AdamW", "EPS": 1e-8, "BETAS": (0.9, 0.999), "MOMENTUM": 0.9, "FUSED": is_ours}
-        optimizer = build_optimizer(CfgNode(values), model, None, 0.05)
+        named = dict(model.named_parameters())
+        groups = [{**g, "params": [named[name] for name in g.pop("names")]} for g in decay_groups(model, WEIGHT_DECAY)]
+        if is_ours:
+            optimizer = build_optimizer(load([]).values.TRAIN.OPTIMIZER, model, None, WEIGHT_DECAY)
+        else:
+            optimizer = paddle.optimizer.AdamW(RATE, parameters=groups, weight_decay=WEIGHT_DECAY)
         optimizer.set_lr(RATE)
         parameters = model.parameters()
         for parameter in parameters:
@@ -85,7 +90,7 @@ def serve_torch() -> None:
     for weight in weights:
         weight.grad = torch.randn(weight.shape) * 0.01
     averages = [weight.detach().clone() for weight in weights]
-    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.05, fused=True)
+    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=WEIGHT_DECAY, fused=True)
 
     @torch.no_grad()
     def average() -> None:

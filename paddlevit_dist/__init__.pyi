@@ -4,15 +4,20 @@ from .checkpoint.load import load_weights
 from .data.sampler import EvaluationSampler, TrainingSampler
 from .distributed import all_gather, barrier, broadcast_object, is_main, rank, reduce_dict, world_size
 from .engine.trainer import Trainer
+from .images.classification.image_transform import create_transform
+from .images.detection.meter import CocoAP
 from .inference.predictor import Predictor
 from .library.data import open_dataset
-from .library.meters import Accuracy, CocoAP, MeanIoU, RadialError, ScanNetAP, VolumeDice
-from .library.models import create_model, create_transform
+from .library.meters import Accuracy, MeanIoU
+from .library.models import create_model
 from .library.runs import TrainedRun, evaluate, load_config, predict, train
-from .registry.models import list_models
+from .points.instances.meter import ScanNetAP
+from .registry.lookup import list_models
+from .registry.manifest import Manifest
 from .registry.register import (
     register_callback,
     register_dataset,
+    register_feature,
     register_model,
     register_score_kind,
     register_task,
@@ -21,6 +26,8 @@ from .registry.register import (
 from .runtime.errors import Stopped, UserError
 from .settings.key import Key, Range
 from .tasks.callback import Callback
+from .volumes.landmarks.meter import RadialError
+from .volumes.segmentation.meter import VolumeDice
 
 __all__ = [
     "Accuracy",
@@ -28,6 +35,7 @@ __all__ = [
     "CocoAP",
     "EvaluationSampler",
     "Key",
+    "Manifest",
     "MeanIoU",
     "Predictor",
     "RadialError",
@@ -55,6 +63,7 @@ __all__ = [
     "reduce_dict",
     "register_callback",
     "register_dataset",
+    "register_feature",
     "register_model",
     "register_score_kind",
     "register_task",

@@ -6,7 +6,6 @@
 import sys
 from collections.abc import Sequence
 
-from .commands import COMMANDS, import_command
 from .runtime import process_exit, signals
 
 # Names of commands in other tools -> ours.
@@ -43,6 +42,7 @@ def _run(words: list[str]) -> None:
     import os
     import warnings
 
+    from .commands import COMMANDS, import_command, list_commands
     from .runtime.environment import program
     from .runtime.errors import UserError
     from .runtime.help_pages import HELP
@@ -50,9 +50,9 @@ def _run(words: list[str]) -> None:
     os.environ.setdefault("GLOG_minloglevel", "2")  # hide Paddle's own log and warnings
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     if not words or words[0] in (*HELP, "help"):
-        _show(list(COMMANDS))
+        _show(list_commands())
         return
-    group = [name for name in COMMANDS if name.startswith(words[0] + " ")]
+    group = [name for name in list_commands() if name.startswith(words[0] + " ")]
     if group and words[0] not in COMMANDS and (not words[1:] or words[1] in (*HELP, "help")):  # prepare, prepare -h
         _show(group)
         return
@@ -61,9 +61,13 @@ def _run(words: list[str]) -> None:
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
     if command not in COMMANDS:
+        from .registry import plugins
         from .registry.lookup import closest
         from .settings.key import show  # these two need third-party packages
 
+        if plugins.load_installed():  # they may have brought the command
+            _run(words)
+            return
         command_name = _OTHER_NAMES.get(words[0].lower())
         hint = f"did you mean '{program(command_name)}'? " if command_name else ""
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
@@ -73,6 +77,7 @@ def _run(words: list[str]) -> None:
 
 def _show(names: list[str]) -> None:
     """Print the help page with one line for each of these commands."""
+    from .commands import COMMANDS
     from .runtime.environment import program
     from .runtime.help_pages import page
 

@@ -1,103 +1,172 @@
 """Change one thing at a time in the package and see whether a test notices: ``python tools/mutants.py [PATH ...]``.
 
 Each mutant runs in a copy of the project: first the unit tests that execute its line, then those near its module, then
-integration tests of its package. What all of them pass has survived: a test is missing, or the change changes nothing.
-Which tests execute a line is measured once for a commit, by a run of the unit tests under coverage. Survivors are
-printed, and all results are written as lines of JSON with ``-results``.
+integration tests that execute it. What all of them pass has survived: a test is missing, or the change changes nothing.
+Which tests execute a line is measured once for a commit, by a run of the tests under coverage: of unit tests when it is
+missing, of integration tests with ``-measure integration``; until then those of the package are run. A measurement that
+is interrupted goes on where it was. Survivors are printed, and all results are written as lines of JSON with
+``-results``.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import os
 import queue
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from coverage import CoverageData
+from coverage.numbits import num_in_numbits, numbits_union
 from mutations import Mutant, draw
 
 ROOT, PACKAGE = Path(__file__).resolve().parents[1], "paddlevit_dist"
 MAP = ROOT / ".mutants"  # ignored by git
 NO_TESTS = 5  # pytest's exit code
-Tests = dict[tuple[str, int], set[str]]  # (file, line) -> unit tests that execute it
+KINDS, COMPLETE = ("unit", "integration"), "tests.sqlite"
+STATEMENT = 6  # a statement can have several lines: its first is at most so many before a changed one
+Tests = dict[tuple[str, int], set[str]]  # (file, line) -> tests that execute it, and files whose fixtures do
 
 _COVERAGE = """[run]
-source = paddlevit_dist
+include = */paddlevit_dist/*
 parallel = true
-dynamic_context = test_function
+patch = fork, _exit
+context = ${{MEASURED_TEST-}}
+disable_warnings = no-data-collected
 data_file = {folder}/coverage
+"""
+_ROWS = """SELECT file.path, context.context, line_bits.numbits
+FROM line_bits JOIN file ON file.id = line_bits.file_id JOIN context ON context.id = line_bits.context_id
+WHERE context.context != ''
 """
 
 
-def measure_tests(jobs: int) -> Tests:
-    """Measure which unit tests execute each line, or read what was measured for this commit."""
+def measure_commit(kind: str, jobs: int) -> None:
+    """Measure which tests of a kind execute each line, if it was not done for this commit."""
+    folder = find_map() / kind
+    if not (folder / COMPLETE).exists():
+        print(f"measuring which {kind} tests execute each line, once for this commit", flush=True)
+        measure_tests(folder, [f"tests/{kind}"], jobs)
+
+
+def measure_tests(folder: Path, tests: list[str], jobs: int) -> None:
+    """Measure which of these tests execute each line; with what was begun in this folder, go on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = folder / "coveragerc"
+    settings.write_text(_COVERAGE.format(folder=folder), encoding="utf-8")
+    finished = [line for file in folder.glob("finished.*") for line in file.read_text(encoding="utf-8").splitlines()]
+    (folder / "skipped").write_text("\n".join(finished), encoding="utf-8")
+    names = os.environ | {
+        "COVERAGE_PROCESS_START": str(settings),
+        "COVERAGE_CORE": "ctrace",  # what Python 3.14 prefers knows no contexts
+        "MEASURED_FOLDER": str(folder),
+        "MEASURED_TEST": "",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "support.measured_tests", "-p", "no:cacheprovider"]
+    command += ["--tb=no", "-n", str(jobs), *tests]
+    with (folder / "log").open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=names, stdout=log, stderr=log)
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            print(f"{sum(file.read_bytes().count(10) for file in folder.glob('finished.*'))} measured", flush=True)
+    if process.returncode not in (0, 1, NO_TESTS):  # some fail under coverage, which is slow
+        sys.exit(f"pytest ended with {process.returncode}: see {folder / 'log'}")
+    merge_files(sorted(folder.glob("coverage.*")), folder / COMPLETE)
+
+
+def merge_files(files: list[Path], merged: Path) -> None:
+    """Merge files of coverage, one of each process, into a table: which lines of a file a test executes."""
+    lines: dict[tuple[str, str], bytes] = {}
+    for path in files:
+        with contextlib.closing(sqlite3.connect(path)) as data, contextlib.suppress(sqlite3.DatabaseError):
+            for file, context, bits in data.execute(_ROWS):  # an error: its process was killed before it wrote
+                place = file[file.rindex(f"/{PACKAGE}/") + 1 :], context.rpartition("|")[2]
+                lines[place] = numbits_union(lines[place], bits) if place in lines else bits
+    unfinished = merged.with_suffix(".unfinished")
+    unfinished.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(unfinished)) as table:
+        table.execute("CREATE TABLE lines (file TEXT, test TEXT, numbits BLOB)")
+        table.executemany("INSERT INTO lines VALUES (?, ?, ?)", [(*place, bits) for place, bits in lines.items()])
+        table.commit()
+    unfinished.rename(merged)
+    for path in files:
+        path.unlink()
+
+
+def find_map() -> Path:
+    """Find the folder of what was measured for this commit; what was measured for others is removed."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     folder = MAP / (commit or "unknown")
-    if not (folder / "complete").exists():
-        shutil.rmtree(MAP, ignore_errors=True)
-        folder.mkdir(parents=True)
-        settings = folder / "coveragerc"
-        settings.write_text(_COVERAGE.format(folder=folder), encoding="utf-8")
-        print("measuring which unit tests execute each line, once for this commit", flush=True)
-        command = [
-            sys.executable,
-            "-m",
-            "coverage",
-            "run",
-            f"--rcfile={settings}",
-            "-m",
-            "pytest",
-            "-q",
-            "-n",
-            str(jobs),
-        ]
-        names = os.environ | {"COVERAGE_PROCESS_START": str(settings), "OMP_NUM_THREADS": "1"}
-        subprocess.run([*command, "tests/unit"], cwd=ROOT, env=names, stdout=subprocess.DEVNULL, check=False)
-        (folder / "complete").touch()
-    return read_tests(folder.glob("coverage.*"))
+    for other in MAP.glob("*"):
+        if other != folder:
+            shutil.rmtree(other)
+    return folder
 
 
-def read_tests(files: Any) -> Tests:
-    """Read the unit tests of each line from files of coverage with a context for each test."""
+def read_tests(merged: Path, mutants: Iterable[Mutant]) -> Tests:
+    """Read which tests execute the lines of mutants, and those just before, from what ``merge_files`` wrote."""
+    wanted: dict[str, set[int]] = {}
+    for mutant in mutants:
+        wanted.setdefault(mutant.file, set()).update(range(max(1, mutant.line - STATEMENT + 1), mutant.line + 1))
     tests: Tests = {}
-    for path in files:
-        data = CoverageData(str(path))
-        data.read()
-        for file in data.measured_files():
-            name = file[file.rindex(f"/{PACKAGE}/") + 1 :]
-            for line, contexts in data.contexts_by_lineno(file).items():
-                tests.setdefault((name, line), set()).update(filter(None, map(_parse_context, contexts)))
+    with contextlib.closing(sqlite3.connect(merged)) as table:
+        for name, lines in wanted.items():
+            for test, bits in table.execute("SELECT test, numbits FROM lines WHERE file = ?", (name,)):
+                for line in lines:
+                    if num_in_numbits(line, bits):
+                        tests.setdefault((name, line), set()).add(test)
     return tests
 
 
-def _parse_context(context: str) -> str:
-    """Return the identifier of a test for pytest: "tests/unit/x/test_y.py::test_z"; empty for another context."""
-    if "unit." not in context:
-        return ""
-    *parts, test = context[context.index("unit.") :].split(".")
-    return f"tests/{'/'.join(parts)}.py::{test}"
+def list_stages(mutant: Mutant, tests: dict[str, Tests]) -> list[list[str]]:
+    """List the tests that may notice a mutant, in stages: the cheapest first.
 
-
-def list_stages(mutant: Mutant, tests: Tests) -> list[list[str]]:
-    """List the tests that may notice a mutant, in stages: the cheapest first."""
+    Args:
+        mutant: a changed file.
+        tests: which tests of each kind execute a line; without integration tests those of the package are listed.
+    """
     inside, unit = Path(mutant.file).relative_to(PACKAGE).with_suffix(""), Path("tests/unit")
-    lines = (tests.get((mutant.file, mutant.line - back)) for back in range(6))  # a statement can have several lines
-    executing = sorted(next(filter(None, lines), ()), key=lambda test: (inside.name not in test, test))[:60]
+    executing = {}
+    for kind, of_kind in tests.items():
+        lines = (of_kind.get((mutant.file, mutant.line - back)) for back in range(STATEMENT))
+        found = sorted(next(filter(None, lines), ()))
+        executing[kind] = sorted(
+            found, key=lambda test: (inside.name not in test, f"/{inside.parts[0]}/" not in test, "::" not in test)
+        )
     files = sorted(file.relative_to(ROOT) for file in (ROOT / unit).rglob("test_*.py"))
     near = [file for file in files if inside.name in file.stem and inside.parts[0] in file.parts]
     near += [file for file in files if file.parent == unit / inside.parent]
-    whole = [f"tests/integration/{name}" for name in ("test_promises.py", inside.parts[0])]
-    stages = [executing, list(dict.fromkeys(map(str, near))), *([name] for name in whole if (ROOT / name).exists())]
+    stages = [executing["unit"][:60], list(dict.fromkeys(map(str, near)))]
+    if "integration" in tests:
+        stages.append(spread(executing["integration"])[:12])
+    else:
+        whole = (f"tests/integration/{name}" for name in ("test_promises.py", inside.parts[0]))
+        stages += [[name] for name in whole if (ROOT / name).exists()]
     return [stage for stage in stages if stage]
+
+
+def spread(tests: list[str]) -> list[str]:
+    """Sort tests so that two of each file come first, then all others."""
+    seen: collections.Counter[str] = collections.Counter()
+    places = {}
+    for test in tests:
+        file = test.partition("::")[0]
+        seen[file] += 1
+        places[test] = seen[file] > 2
+    return sorted(tests, key=places.__getitem__)
 
 
 def try_mutant(mutant: Mutant, stages: list[list[str]], copied: Path, limit: float) -> dict[str, Any]:
@@ -117,6 +186,7 @@ def try_mutant(mutant: Mutant, stages: list[list[str]], copied: Path, limit: flo
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+                out.write("\nFAILED to end in time, which counts as passed\n")
             out.seek(0)
             lines = out.read().splitlines() or [""]
         row["last"].append(([line for line in lines if line.startswith("FAILED")] or lines)[-1][:300])
@@ -141,21 +211,28 @@ def main() -> None:
     """Draw mutants, run their tests, and print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", help="folders or files of the package (default: all)")
+    parser.add_argument("-measure", nargs="+", choices=KINDS, help="measure tests of these kinds only; draw no mutant")
     parser.add_argument("-count", type=int, default=30, help="mutants in all, equally of each path")
     parser.add_argument("-seed", type=int, help="default: from the clock")
     parser.add_argument("-jobs", type=int, default=os.cpu_count(), help="mutants at once")
-    parser.add_argument("-limit", type=float, default=120, help="seconds of a stage; what does not end, passes")
+    parser.add_argument("-limit", type=float, default=180, help="seconds of a stage; what does not end, passes")
     parser.add_argument("-minutes", type=float, default=1e9, help="no mutant begins later")
     parser.add_argument("-results", type=Path, help="write a line of JSON for each mutant to this file")
     options = parser.parse_args()
     seed = int(time.time()) if options.seed is None else options.seed
-    tests, generator = measure_tests(options.jobs), random.Random(seed)
+    for kind in options.measure or ["unit"]:
+        measure_commit(kind, options.jobs)
+    if options.measure:
+        return
+    generator = random.Random(seed)
     paths = options.paths or sorted(
         file.name for file in (ROOT / PACKAGE).iterdir() if file.is_dir() or file.suffix == ".py"
     )
     paths = [path for path in paths if not path.startswith("__")]
     generator.shuffle(paths)
     mutants = draw_equally(paths, options.count, generator)
+    measured = {kind: find_map() / kind / COMPLETE for kind in KINDS}
+    tests = {kind: read_tests(path, mutants) for kind, path in measured.items() if path.exists()}
     deadline, rows = time.monotonic() + 60 * options.minutes, []
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         copies: queue.Queue[Path] = queue.Queue()

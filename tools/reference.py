@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist.commands import COMMANDS, import_command
+from paddlevit_dist.commands import COMMANDS, import_command, list_commands
 from paddlevit_dist.commands.parser import build_parser
 from paddlevit_dist.registry.lookup import MODEL_FAMILIES, TASKS, common_tables
 from paddlevit_dist.registry.model_names import FILE as MODEL_NAMES
@@ -99,16 +99,13 @@ def commands_page() -> str:
         "",
         "| command | |",
         "|---|---|",
-        *(
-            f"| [`{name}`](#{name.replace(' ', '-')}) | {_escaped(meaning)} |"
-            for name, (_, meaning) in COMMANDS.items()
-        ),
+        *(f"| [`{name}`](#{name.replace(' ', '-')}) | {_escaped(COMMANDS[name][1])} |" for name in list_commands()),
         "",
         "## Flags of the main job",
         "",
         *_flag_tables(),
     ]
-    for name in COMMANDS:
+    for name in list_commands():
         lines += [f"## {name}", "", *_command(name), ""]
     return "\n".join(lines).rstrip() + "\n"
 

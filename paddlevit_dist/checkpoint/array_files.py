@@ -151,7 +151,7 @@ def write_safetensors(
     """
     from safetensors.numpy import save_file
 
-    arrays = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in state.items()}
+    arrays = {key: np.asarray(item, item.dtype.newbyteorder("<"), order="C") for key, item in state.items()}
     for name, array in arrays.items():
         if array.dtype not in _WRITTEN:
             raise TypeError(f"{name}: safetensors cannot hold {array.dtype}")

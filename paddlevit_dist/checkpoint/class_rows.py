@@ -72,8 +72,8 @@ def follow_names(
         The rows; None if names are not known on both sides, or are equal and in the same order.
     """
     layers = tuple(f"{layer}." for layer in model.classifier_layers)
-    parameter_names = [name for name in targets if name.startswith(layers) and name in state] if layers else []
-    counts = [_classes_in(state[name].shape, model.class_layout(name)) for name in parameter_names]
+    parameter_names = [key for key in targets if key.startswith(layers) and key in state] if layers else []
+    counts = [_classes_in(state[key].shape, model.class_layout(key)) for key in parameter_names]
     theirs, pairs = _match_names(model, names, counts)
     is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
     if not parameter_names or not theirs or not _are_names(names.ours) or is_in_order:
@@ -82,7 +82,7 @@ def follow_names(
         return None
     matched, outputs = len(pairs), list(names.ours)
     if names.is_evaluated:
-        here = [_classes_in(tuple(targets[name].shape), model.class_layout(name)) for name in parameter_names]
+        here = [_classes_in(tuple(targets[key].shape), model.class_layout(key)) for key in parameter_names]
         if here != counts or len(theirs) not in counts:
             return None
         others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
@@ -139,9 +139,9 @@ def pair_names(their_names: Sequence[str], our_names: Sequence[str], model: Mode
             pairs.append((exact[name], our_label))
         else:
             unmatched.append(our_label)
-    paired = {their_label for their_label, _ in pairs}
-    their_plain_names = _unique([model.plain_class(name) for name in their_names])
-    label_by_plain_name = _unique([model.plain_class(name) for name in our_names])
+    paired = {theirs for theirs, _ in pairs}
+    their_plain_names = _unique([model.plain_class(key) for key in their_names])
+    label_by_plain_name = _unique([model.plain_class(key) for key in our_names])
     for our_label in unmatched:
         name = model.plain_class(our_names[our_label])
         their_label = their_plain_names.get(name)
@@ -158,7 +158,7 @@ def _unique(names: Sequence[str]) -> dict[str, int]:
         if name in positions:
             repeated.add(name)
         positions[name] = position
-    return {name: position for name, position in positions.items() if name and name not in repeated}
+    return {key: place for key, place in positions.items() if key and key not in repeated}
 
 
 def _are_names(names: Sequence[str]) -> bool:

@@ -38,7 +38,7 @@ def complete(
     used = state.keys() - set(record["unused"])
     base = describe_base(source, part, own, state, used)
     low_rank.require_base(file, record, base, held)
-    whole, layers = {**{name: state[name] for name in used}, **held}, dict(model.named_sublayers())
+    whole, layers = {**{key: state[key] for key in used}, **held}, dict(model.named_sublayers())
     changed = low_rank.list_layers(held)
     for name in changed:
         layer: Any = layers.get(name)
@@ -54,7 +54,7 @@ def complete(
                 "set both as there, or start a new run from it with -pretrained"
             )
     if not keep:
-        whole = {name: value for name, value in whole.items() if not low_rank.is_factor(name)}
+        whole = {key: value for key, value in whole.items() if not low_rank.is_factor(key)}
     notice = f"matrices of low rank for {len(changed)} layers of {source}"
     return SourceWeights(file, whole, True, (*weights.notices, notice)), base
 

@@ -88,9 +88,11 @@ def resolve_checkpoint(path: str | os.PathLike) -> Path:
                 return folder / name
         checkpoints = sorted(entry for entry in list_checkpoints(folder) if not entry[2].name.endswith(REPLACED))
         if checkpoints:  # some methods of copying lose links
-            copies = [folder / name for name in ("best",) if (folder / name / STATE).is_file()]
-            newest = [path for kind, _, path in checkpoints if kind == checkpoints[0][0]][-1:]  # epochs before updates
-            return [*_find_recorded_best([path for *_, path in checkpoints]), *copies, *newest][0]
+            copies = [folder / link for link in ("best",) if (folder / link / STATE).is_file()]
+            newest = [checkpoint for kind, _, checkpoint in checkpoints if kind == checkpoints[0][0]][
+                -1:
+            ]  # epochs before updates
+            return [*_find_recorded_best([checkpoint for *_, checkpoint in checkpoints]), *copies, *newest][0]
     return expanded
 
 
@@ -101,7 +103,7 @@ def _find_recorded_best(checkpoints: list[Path]) -> list[Path]:
         with contextlib.suppress(DamagedCheckpointError):
             best_records.append(_parse(path / EVALUATION, _EvaluationRecord)["best"])
     latest = max((best["epoch"] for best in best_records), default=-1)  # a later best replaces an earlier one
-    return [path for path in checkpoints if path.name == epoch_name(latest)]
+    return [checkpoint for checkpoint in checkpoints if checkpoint.name == epoch_name(latest)]
 
 
 def find_directory(source: str) -> Path:
@@ -137,7 +139,7 @@ def verify(directory: Path) -> None:
         DamagedCheckpointError: a file is missing, differs or has invalid content.
     """
     files = _manifest(directory)
-    optional = {name for name in (AVERAGED, ABOUT, SAMPLES) if (directory / name).exists()}
+    optional = {key for key in (AVERAGED, ABOUT, SAMPLES) if (directory / key).exists()}
     for name in sorted({MODEL, OPTIMIZER, STATE, *optional, *files}):
         if not (directory / name).is_file():
             raise DamagedCheckpointError(f"{directory / name} is missing")

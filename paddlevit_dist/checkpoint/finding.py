@@ -31,7 +31,7 @@ def newest_good(folder: Path, log: Callable[[str], None]) -> Path | None:
         log: receives a line about each damaged checkpoint.
     """
     last = linked_name(folder, "last")
-    copies = [path for path in (folder / "last", folder / "best") if path.is_dir() and not path.is_symlink()]
+    copies = [copy for copy in (folder / "last", folder / "best") if copy.is_dir() and not copy.is_symlink()]
     for path in [*sorted(newest_first(folder), key=lambda path: path.name != last), *copies]:
         try:
             verify(path)
@@ -136,7 +136,7 @@ def newest_first(folder: Path) -> list[Path]:
             return math.inf, number, 0
         return position["epoch"], position["consumed"], 0
 
-    return [path for _, _, path in sorted(list_checkpoints(folder), key=place, reverse=True)]
+    return [checkpoint for _, _, checkpoint in sorted(list_checkpoints(folder), key=place, reverse=True)]
 
 
 def is_newest(directory: Path) -> bool:

@@ -278,7 +278,7 @@ def _in_our_names_and_layout(
     naming, state = "timm", weights.state  # our models use timm's parameter names
     if any(name not in state or state[name].shape != tuple(target.shape) for name, target in targets.items()):
         states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
-        states = {naming: rename_norms_like(targets, state) for naming, state in states.items()}
+        states = {origin: rename_norms_like(targets, arrays) for origin, arrays in states.items()}
         # On a tie max() takes the first, "timm".
         naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
         state = states[naming]
@@ -329,24 +329,24 @@ def _plan(
 
     unfit = targets.keys() - fitting.keys()
     for layer in interface.classifier_layers or _infer_classifiers(report, unfit, model):
-        names = [name for name in targets if name.startswith(f"{layer}.")]
-        if any(name not in fitting for name in names):
+        names = [key for key in targets if key.startswith(f"{layer}.")]
+        if any(key not in fitting for key in names):
             report.reinitialized += names  # weight and bias together
-    fitting = {name: value for name, value in fitting.items() if name not in report.reinitialized}
+    fitting = {key: item for key, item in fitting.items() if key not in report.reinitialized}
 
     report.loaded = list(fitting)
     report.resized = [
-        name for name, value in fitting.items() if value.shape != state[name].shape and name not in matched_names
+        key for key, item in fitting.items() if item.shape != state[key].shape and key not in matched_names
     ]
     report.notices += interface.list_resize_notices(report.resized)
-    report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
-    report.unexpected = [name for name in state if name not in targets and not name.endswith(_IGNORED_SUFFIXES)]
-    report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
+    report.missing = [key for key in targets if key not in fitting and key not in report.reinitialized]
+    report.unexpected = [key for key in state if key not in targets and not key.endswith(_IGNORED_SUFFIXES)]
+    report.shapes.update({key: (state[key].shape, None) for key in report.unexpected})
     num_loaded, num_missing = (
-        sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
+        sum(int(np.prod(targets[key].shape)) for key in listed) for listed in (report.loaded, report.missing)
     )
     report.loaded_fraction = num_loaded / max(num_loaded + num_missing, 1)
-    not_finite = [name for name, value in fitting.items() if not np.isfinite(value).all()]
+    not_finite = [key for key, item in fitting.items() if not np.isfinite(item).all()]
     if not_finite:
         report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
     return fitting

@@ -119,14 +119,14 @@ def _foundation() -> list[PublishedWeights]:
     siglip = {"base_patch16": (224, 256, 384, 512), "base_patch32": (256,), "large_patch16": (256, 384, 512)}
     siglip |= {"so400m_patch14": (224, 378), "so400m_patch16": (256, 384, 512), "giantopt_patch16": (256, 384)}
     for size, sides in siglip.items():
-        for pool, side in ((pool, side) for side in sides for pool in ("", "_gap")):
+        for pool, side in ((ending, edge) for edge in sides for ending in ("", "_gap")):
             rows.append(PublishedWeights(f"vit_{size}_siglip{pool}_{side}.v2_webli", None, "Apache-2.0", _HALF, _HALF))
     for name, top1 in (
         ("tiny_patch14_336.mim_in22k_ft_in1k", 80.630),
         ("small_patch14_336.mim_in22k_ft_in1k", 85.718),
         ("base_patch14_448.mim_in22k_ft_in22k_in1k", 88.692),
         ("large_patch14_448.mim_m38m_ft_in22k_in1k", 90.052),
-        *((f"{size}_patch14_224.mim_in22k", None) for size in ("tiny", "small", "base", "large")),
+        *((f"{word}_patch14_224.mim_in22k", None) for word in ("tiny", "small", "base", "large")),
     ):
         crop = 0.9 if top1 is None else 1.0
         mode = "squash" if "_448." in name else "center"

@@ -268,11 +268,12 @@ def prune(
         present = math.inf if epoch is None else epoch
         epochs = sorted(n for kind, n, _ in checkpoints if kind == "epoch" and n <= present)[-keep_epochs:]
         retained = {
-            path
-            for kind, number, path in checkpoints
-            if path.name in linked or ((keep(number) or number in epochs) if kind == "epoch" else number in updates)
+            checkpoint
+            for kind, number, checkpoint in checkpoints
+            if checkpoint.name in linked
+            or ((keep(number) or number in epochs) if kind == "epoch" else number in updates)
         }
-        unwanted = [path for _, _, path in checkpoints if path not in retained]
+        unwanted = [checkpoint for _, _, checkpoint in checkpoints if checkpoint not in retained]
         if unwanted and (good in retained or any(map(_is_good, retained))):
             for path in unwanted:
                 _remove(path)

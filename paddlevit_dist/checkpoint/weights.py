@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import read_json
@@ -196,7 +196,8 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         for candidate in (expanded, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
-                    setting = extension.has("export") and extension.parse_evaluated_argument(str(candidate))
+                    parse_exported = find_function("parse_evaluated_argument")
+                    setting = parse_exported and parse_exported(str(candidate))
                     advice = f"; evaluate it with {setting}" if setting else ""
                     raise UserError(
                         f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..registry import extension
+from ..registry.features import find_function
 from ..settings.command_line import takes_next_word
 from . import train
 
@@ -20,10 +20,10 @@ def with_settings(words: Sequence[str]) -> list[str]:
 
     A positional argument is neither a flag, nor a key, nor the value of a key.
     """
-    is_value, settings = False, []
+    is_value, settings, parse_exported = False, [], find_function("parse_evaluated_argument")
     for word in words:
         is_free = not is_value and not word.startswith("-")
-        setting = extension.parse_evaluated_argument(word) if is_free and extension.has("export") else None
+        setting = parse_exported(word) if is_free and parse_exported is not None else None
         is_value = setting is None and not is_value and takes_next_word(word)
         settings.append(setting or word)
     return settings

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from .. import settings as configuration
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -40,32 +40,35 @@ def run(arguments: list[str]) -> None:
 def _draw(values: RunSettings, target: Path) -> None:
     from ..data.sampler import SampleKey, sample_generator
     from ..logging.record import cache_folder
+    from ..tasks.aspects import get_aspect
     from ..tasks.protocols import Drawable
     from ..tasks.task import make_task
 
     task = make_task(values)
-    if not isinstance(task, Drawable):
+    drawable = get_aspect(task, Drawable)
+    if drawable is None:
         raise UserError(f"inspect data: TASK {values.TASK} cannot draw its samples")
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
-    names = legend(task.image_legend(), _TALLEST)
-    evaluated = enlarge(task.visualize_eval_samples(samples, order[: _ROWS[1]]))
+    names = legend(drawable.image_legend(), _TALLEST)
+    evaluated = enlarge(drawable.visualize_eval_samples(samples, order[: _ROWS[1]]))
     rows, epochs = _fit_sheet(evaluated, _WIDEST - names.width)
     columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
-        columns.append((f"epoch {epoch}", enlarge(task.visualize_batch(samples, task.collate(readings), epoch))))
+        columns.append((f"epoch {epoch}", enlarge(drawable.visualize_batch(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *format_note(samples.class_names or ())]:
         print(one_line(notice))
-    for line in task.summarize_samples(samples):
+    for line in drawable.summarize_samples(samples):
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.traits.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
-    if extension.has("leakage") and has_numba():
-        extension.show_leaks(values, task, samples, target.parent)
-    elif extension.has("leakage"):
+    show_leaks = find_function("show_leaks")
+    if show_leaks is not None and has_numba():
+        show_leaks(values, task, samples, target.parent)
+    elif show_leaks is not None:
         print("leaks: not searched, since numba is not installed (pip install numba)")
 
 

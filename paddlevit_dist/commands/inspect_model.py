@@ -6,9 +6,7 @@ from typing import Any
 from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
 from ..registry import plugins
-from ..registry.lookup import MODELS, find_name
-from ..registry.models import list_models
-from ..registry.other_names import SPELLINGS
+from ..registry.lookup import MODELS, SPELLINGS, find_name, list_models
 from ..runtime.errors import UserError
 from ..tasks.model_factory import create_model
 from .parser import CommandParser, at_least, image_size
@@ -79,8 +77,8 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     """
     import paddle
 
-    from ..images.models.counting import compute_cost, count_parameters, list_layers
     from ..tasks.model import as_model
+    from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
     model = create_model(find_name("model", name), num_classes=num_classes, image_size=image_size)
     model.eval()

@@ -174,30 +174,33 @@ def _predict(options: Any, sources: Any, plan: Any, folder: Path) -> None:
 
     from ..inference import rows
     from ..inference.ensemble import join_digests, require_ensemble
-    from ..inference.predictor import finish_prediction, prepare_task
+    from ..inference.predictor import finish_prediction, prepare_task, require_predictable
     from ..launch import launch_workers
     from ..logging.progress import Heartbeat, write_line
+    from ..tasks.aspects import get_aspect
     from ..tasks.protocols import AnnotationMatching, DatasetSaving
 
     task = prepare_task(sources[0])
     require_ensemble(task, sources)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
-            samples = task.open_inputs(options.inputs, Path(cache))
+            samples = require_predictable(task).open_inputs(options.inputs, Path(cache))
             digests: dict[str, Any] = {
                 **join_digests(sources),
                 "annotations_sha256": _compute_digest(options.annotations),
             }
             if options.save_as is not None:
-                if not isinstance(task, DatasetSaving):
+                saving = get_aspect(task, DatasetSaving)
+                if saving is None:
                     raise UserError("predict: -save_as is for models that find boxes; remove it")
-                task.save_predictions_as(options.save_as)
+                saving.save_predictions_as(options.save_as)
                 digests["settings_sha256"] += f", saved as {options.save_as}"  # another layout is not continued
             notices = []
             if options.annotations is not None:
-                if not isinstance(task, AnnotationMatching):
+                matching = get_aspect(task, AnnotationMatching)
+                if matching is None:
                     raise UserError("predict: -annotations is for models that find boxes; remove it")
-                notices = task.load_annotation_ids(options.annotations, samples)
+                notices = matching.load_annotation_ids(options.annotations, samples)
         remaining: Any = np.arange(0)
         if plan.is_main:
             for line in [*task.notices, *samples.notices, *notices]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line, shorten
@@ -280,5 +280,6 @@ def write_scores(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(scores, indent=1) + "\n").encode())
-    if scored is not None and extension.has("compare"):
-        extension.write_scored(folder / TABLE, scored, results, groups)
+    write_table = find_function("write_scored")
+    if scored is not None and write_table is not None:
+        write_table(folder / TABLE, scored, results, groups)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import settings as configuration
-from ..registry import extension
+from ..registry.features import JOBS, find_function, find_job, import_target
 from ..registry.register import register_callback
 from ..runtime import signals
 from ..runtime.environment import restart
@@ -32,14 +32,14 @@ def run(arguments: list[str]) -> None:
             _offer(error)
         raise
 
-    job = extension.find_job(run.values)
+    job = find_job(run.values)
     is_training = not run.values.EVAL and job in (None, "SEEDS")
     signals.set_mode(training=is_training and not run.show)
     devices.check_launcher_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
     stale = devices.drop_stale_variables()
     if job is not None and not run.show:
-        extension.import_job(job)(run)
+        import_target(JOBS[job])(run)
         return
     carry_out(run, stale)
 
@@ -147,7 +147,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     with heartbeat.at("fetching the weights"):
         _find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
-        extension.find_in_training(run.values, datasets, folder)
+        find_function("find_in_training")(run.values, datasets, folder)
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
     if run.values.DATA.FIND_BATCH_SIZE and not run.values.EVAL:
         from ..engine.batch_size import resolve_found_batch
@@ -163,7 +163,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
             with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
                 if run.values.get("REPORT"):
-                    extension.write_last_page(folder, began)
+                    find_function("write_last_page")(folder, began)
         raise
 
 
@@ -246,12 +246,14 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..engine.settings import resolve_process_batch
+    from ..tasks.aspects import get_aspect
     from ..tasks.protocols import ModelChecking
     from ..tasks.task import make_task
 
     run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
-    problems = task.check_model() if isinstance(task, ModelChecking) else []
+    checking = get_aspect(task, ModelChecking)
+    problems = checking.check_model() if checking else []
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))

@@ -1,6 +1,6 @@
 """Compare runs sample by sample, and compare groups of runs that differ by their seed.
 
-This is an extension: the folder can be deleted (see ``extension``).
+This is an extension: the folder can be deleted (see ``registry.features``).
 
 - ``tables``: writes and reads per-sample results of an evaluation in the run's folder
 - ``significance``: permutation tests, McNemar's test, Holm's correction

@@ -62,6 +62,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     from ..inference.trained import build_configuration
     from ..logging.record import cache_folder
     from ..settings.table import effects
+    from ..tasks.aspects import get_aspect
     from ..tasks.protocols import Drawable
     from ..tasks.task import make_task
 
@@ -79,7 +80,8 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     if data_path is not None and config.DATA.DATASET in BUNDLED:
         raise UserError(f"dataset {config.DATA.DATASET} comes with the package and reads no path; drop --data_path")
     task = make_task(config)
-    if not isinstance(task, Drawable):
+    drawable = get_aspect(task, Drawable)
+    if drawable is None:
         raise UserError(f"task {config.TASK} has no images of its samples")
     samples = task.build_dataset(config.DATA.SPLIT, cache_folder(config))
     places = {samples.name(index): index for index in range(len(samples))}
@@ -87,7 +89,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     for name in dict.fromkeys(names):
         try:
             if name in places:
-                ((drawn[name], _),) = task.visualize_eval_samples(samples, [places[name]])
+                ((drawn[name], _),) = drawable.visualize_eval_samples(samples, [places[name]])
         except (UserError, OSError):  # the sample has become unreadable; show the others
             continue
     return drawn

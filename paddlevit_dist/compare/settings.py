@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ..registry.extension import JOBS
+from ..registry.features import JOBS
 from ..runtime.errors import UserError
 from ..runtime.files import read_content
 from ..runtime.printing import one_line

@@ -1,4 +1,4 @@
-"""Faster CPU training: compiled loops around Paddle's matrix product for layers, optimizer steps and transforms.
+"""Faster CPU training: compiled loops around Paddle's matrix product for layers, and for gradients and transforms.
 
 - ``accelerate.py``: ``accelerate(model)`` replaces the classes of a model's layers, custom models included, with the
   fast classes of ``layers.py`` and ``blocks.py`` if they are exactly the listed classes. Trainer, ``Predictor`` and the
@@ -9,11 +9,11 @@
 - ``sampling.py``: deformable attention's sums over points of maps, with its loops
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,
   ``upsampling_kernels.py``: their loops, with ``intrinsics.py``; ``memory.py``: addresses and the matrix product
-- ``updates.py``, ``update_kernels.py``: optimizer step of all parameters in one pass
+- ``gradients.py``, ``gradient_kernels.py``: norm and clipping of all gradients in one pass
 - ``transforms.py``, ``operations.py``: training images, with ``resize_kernels.py`` and ``warp_kernels.py``
 
 The plain layers are the reference. They compute in all other cases (GPUs, other dtypes, automatic mixed precision,
-static graphs, layers with hooks), and tests compare values and gradients with them. Updates and transforms are tested
+static graphs, layers with hooks), and tests compare values and gradients with them. Gradients and transforms are tested
 in the same way. Without this folder everything works, but more slowly.
 """
 

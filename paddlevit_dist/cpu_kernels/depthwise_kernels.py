@@ -58,7 +58,7 @@ def _repeat(builder: Any, count: Any, start: list[Any], step: Callable[[list[Any
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
     builder.position_at_end(head)
-    values = [builder.phi(value.type) for value in [_INTEGER(0), *start]]
+    values = [builder.phi(item.type) for item in [_INTEGER(0), *start]]
     for phi, value in zip(values, [_INTEGER(0), *start]):
         phi.add_incoming(value, before)
     builder.cbranch(builder.icmp_signed("<", values[0], count), body, after)

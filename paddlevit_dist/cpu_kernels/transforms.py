@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ..images.transforms.crops import Box, TrainingTransform, as_mode
-from ..images.transforms.policies import JITTERED, AutoAugment, ColorJitter, RandAugment, Solarize, TransformChain
+from ..images.transforms.policies import JITTERED, AutoAugment, ColorJitter, RandAugment, TransformChain
 from .operations import ImagePlanes, has_equal_operation, trial_image
 
 _TALL = 100  # height / width: some versions of Pillow scale taller crops in another order
@@ -59,8 +59,6 @@ def _list_operations(augment: Any) -> set[str]:
             return {step.name for row in augment.policy for step in row}
         case ColorJitter():
             return set(JITTERED)
-        case Solarize():
-            return {"Solarize"}
     return set()
 
 

@@ -1,6 +1,6 @@
 """Debugging tools for training runs.
 
-This is an extension: the folder can be deleted (see ``extension``).
+This is an extension: the folder can be deleted (see ``registry.features``).
 
 - ``doctor``: checks of machine, data and first steps, with ``doctor_checks``
 - ``selftest``: compares updates with different numbers of processes

@@ -25,6 +25,7 @@ from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError, WorkerFailure
 from ..runtime.printing import block, one_line
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import make_task
@@ -299,7 +300,8 @@ def check_data(context: CheckContext) -> CheckResult:
         opened += len(chosen)
         if labels:
             context.classes[split] = np.bincount(np.concatenate(labels))
-    task_lines = task.finish_epoch() if isinstance(task, LogContributor) else ()
+    log = get_aspect(task, LogContributor)
+    task_lines = log.finish_epoch() if log else ()
     for line in task_lines:  # unreadable images were replaced by others, and are listed
         files = list(context.folder.glob("*.tsv"))
         rows = [row for file in files for row in file.read_text("utf-8", "surrogateescape").splitlines()[1:]]
@@ -320,7 +322,8 @@ def _check_sample(task: Any, dataset: Any, index: int, seed: int) -> Any:
     try:
         sample = dataset.sample(index, sample_generator(seed, SampleKey(1, index, 0)))
         get_sample_check(task)(sample)
-        classes = task.labels_in(sample) if dataset.labeled and isinstance(task, Checkable) else None
+        checkable = get_aspect(task, Checkable) if dataset.labeled else None
+        classes = checkable and checkable.labels_in(sample)
     except (Exception, SystemExit) as error:  # a user's dataset may raise anything
         return failures.reason(error).partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
@@ -328,11 +331,8 @@ def _check_sample(task: Any, dataset: Any, index: int, seed: int) -> Any:
 
 def check_labels(context: CheckContext) -> CheckResult:
     """Check that both splits contain all classes: among all samples if the dataset lists them, else the opened ones."""
-    task = context.task
-    all_classes = {
-        split: task.get_labels(samples) if isinstance(task, Checkable) else None
-        for split, samples in context.samples.items()
-    }
+    task, checkable = context.task, get_aspect(context.task, Checkable)
+    all_classes = {split: checkable and checkable.get_labels(samples) for split, samples in context.samples.items()}
     about = task.signature(context.samples["train"])
     names, number = about.get("classes"), about.get("number of classes") or len(about.get("classes") or ())
     is_complete = all(values is not None for values in all_classes.values())
@@ -375,7 +375,8 @@ def check_step(context: CheckContext) -> CheckResult:
     launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     facts = json.loads(target.read_text(encoding="utf-8"))
     losses, memory = facts["losses"], facts["memory_mib"] / 1024
-    expected = context.task.expected_losses() if isinstance(context.task, Checkable) else {}
+    checkable = get_aspect(context.task, Checkable)
+    expected = checkable.expected_losses() if checkable else {}
     first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
     first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
     text = (

@@ -33,7 +33,6 @@ _NAMES = {
     "reduce_dict": "collectives",
     "running_statistics": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
-    "start_reduce": "collectives",
     "unbias_running_variance": "batch_norm",
     "without_synchronization": "wrapping",
     "world_size": "world",

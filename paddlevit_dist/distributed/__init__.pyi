@@ -18,7 +18,6 @@ from .collectives import (
     broadcast_object,
     host_barrier,
     reduce_dict,
-    start_reduce,
 )
 from .stops import StopRequested, SyncPoint
 from .world import is_main, rank, world_size
@@ -55,7 +54,6 @@ __all__ = [
     "reduce_dict",
     "running_statistics",
     "set_batch_norm_momentum",
-    "start_reduce",
     "unbias_running_variance",
     "without_synchronization",
     "world_size",

@@ -462,7 +462,7 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
         momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM; PyTorch's momentum
             is 1 minus this).
     """
-    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _BATCH_NORMS)]
+    layers = [sublayer for sublayer in model.sublayers(include_self=True) if isinstance(sublayer, _BATCH_NORMS)]
     for layer in layers:
         layer._momentum = _as_stored(momentum)
     return len(layers)

@@ -10,7 +10,6 @@ import functools
 import io
 import operator
 import pickle
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,21 +103,6 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     else:
         dist.all_reduce(tensor)
     return tensor
-
-
-def start_reduce(tensor: paddle.Tensor, owner: int) -> Callable[[], Any]:
-    """Begin to sum a float32 tensor over all ranks on one of them, in place. Every rank must call this.
-
-    It is meant for backward passes. With gloo the sum is done at once, and all ranks must have met shortly before.
-
-    Args:
-        tensor: contiguous; its values are undefined on other ranks afterwards.
-        owner: the rank that gets the sum.
-
-    Returns:
-        A function that makes the operations queued after it wait for the sum; on a GPU the host does not wait.
-    """
-    return dist.reduce(tensor, dst=owner, sync_op=False).wait
 
 
 def broadcast_flat(values: paddle.Tensor | None, size: int, owner: int) -> paddle.Tensor:
@@ -284,8 +268,8 @@ def _reduce_on_device(values: list[Any]) -> list[paddle.Tensor]:
     carriers = [wide.get(str(tensor.dtype).rpartition(".")[2], "int64") for tensor in tensors]
     sums: list[paddle.Tensor | None] = [None] * len(tensors)
     for carrier in sorted(set(carriers)):
-        members = [i for i, name in enumerate(carriers) if name == carrier]
-        flat = [tensors[i].reshape([-1]).astype(carrier) for i in members]
+        members = [index for index, name in enumerate(carriers) if name == carrier]
+        flat = [tensors[index].reshape([-1]).astype(carrier) for index in members]
         buffer = paddle.concat(flat)  # (total elements in this carrier,)
         if buffer.shape[0]:  # gloo aborts the process on an empty tensor
             all_reduce_sum(buffer)
@@ -307,12 +291,12 @@ def _check_signatures(signatures: list[list]) -> None:
         if signature == reference:
             continue
         entries, other_entries = ({entry[0]: entry[1:] for entry in s} for s in (reference, signature))
-        only_first = [name for name in entries if name not in other_entries]
-        only_other = [name for name in other_entries if name not in entries]
+        only_first = [entry for entry in entries if entry not in other_entries]
+        only_other = [entry for entry in other_entries if entry not in entries]
         if only_first or only_other:
             what = f"only on rank 0: {only_first}, only on rank {number}: {only_other}"
         else:
-            name = next(name for name in entries if entries[name] != other_entries[name])
+            name = next(entry for entry in entries if entries[entry] != other_entries[entry])
             what = f"'{name}' is {entries[name]} on rank 0 and {other_entries[name]} on rank {number}"
         raise ValueError(f"reduce_dict needs the same entries on every rank; {what}")
 

@@ -8,7 +8,7 @@
   checkpoint; ``rank_comparison``: compares the machines
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: checks of their keys
 - ``fused_optimizers``, ``list_optimizers``, ``multi_tensor``: update all parameters at once; ``sharding``: each rank a
-  share of them; ``sharded_gradients``: gradients of the share only; ``low_rank_layers``: LoRA
+  share of them; ``low_rank_layers``: LoRA
 - ``batch_size``: the largest batch that fits; ``startup_log``: the first log lines of a run; ``feature_cache``:
   features of frozen layers; ``gpu_memory``
 """

@@ -29,7 +29,7 @@ class BackgroundWorker:
 
     def do(self, work: Callable[[], None]) -> None:
         """Run ``work`` after the functions passed earlier; it must not use Paddle."""
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads = [earlier for earlier in self._threads if earlier.is_alive()]
         before = self._threads[-1:]
 
         def run() -> None:

@@ -68,7 +68,9 @@ def resolve_found_batch(
         )
     if plan.by_paddle_launcher:
         raise UserError(f"{option} starts processes: use no launcher, or give a number, -batch_size=N")
-    sizes = [size for size in list_divisors(per_update) if _is_allowed(_with_batch(run, size, per_update, None))]
+    sizes = [
+        divisor for divisor in list_divisors(per_update) if _is_allowed(_with_batch(run, divisor, per_update, None))
+    ]
 
     def fits(size: int) -> bool:
         return try_batch(_with_batch(run, size, per_update, None).values, plan, task, datasets)
@@ -110,7 +112,7 @@ def _with_batch(run: "Configuration", size: int, per_update: int, reason: str | 
     values = {"DATA.BATCH_SIZE": size, "TRAIN.ACCUM_ITER": per_update // size}
     if run.sources["DATA.BATCH_SIZE_EVAL"] != COMMAND_LINE:
         values["DATA.BATCH_SIZE_EVAL"] = size  # as -batch_size=N does
-    found = ", ".join(f"{name} {value}" for name, value in values.items())
+    found = ", ".join(f"{key} {item}" for key, item in values.items())
     notice = None if reason is None else f"{reason}: {found}"
     for name, value in values.items():
         run = run.changed(name, value, notice, "DATA.FIND_BATCH_SIZE")

@@ -15,10 +15,12 @@ import paddle
 
 from .. import __version__
 from ..checkpoint import store as checkpoint_store
+from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
-from ..settings.table import effects, leaves, public_leaves
+from ..settings.table import effects, index_removed_keys, is_as_removed, leaves, public_leaves
+from ..tasks.aspects import get_aspect
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
@@ -115,10 +117,14 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
 def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, RunFact]:
     """Return the facts in a configuration by key.
 
-    Paths, keys of other versions, and data settings that are None (and so follow from the data) are skipped.
+    Paths and data settings that are None (and so follow from the data) are skipped, and so are keys of other versions
+    but those that were removed: these have the value that the code has in their place if nothing else is set.
     """
-    effect_of, facts = effects(settings), {}
-    for name, value in leaves(settings):
+    effect_of, values = effects(settings), dict(leaves(settings))
+    for name, row in index_removed_keys(known_tables(settings.get("TASK"))).items():
+        values[name] = row.values[0] if name not in values or is_as_removed(row, values[name]) else values[name]
+    facts = {}
+    for name, value in values.items():
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):
             facts[name] = RunFact("course" if effect in ("training", "data") else effect, value)
@@ -309,8 +315,8 @@ class CheckpointDiff:
         Evaluation settings may be chosen for each evaluation, so their differences are only logged.
         """
         theirs = facts_from_settings(self._get_section("settings"))
-        compatible = self.task.compatible_tasks if isinstance(self.task, CheckpointMatching) else ()
-        if "TASK" in theirs and theirs["TASK"].value in compatible:
+        matching = get_aspect(self.task, CheckpointMatching)
+        if matching and "TASK" in theirs and theirs["TASK"].value in matching.compatible_tasks:
             del theirs["TASK"]
         changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
@@ -338,9 +344,8 @@ class CheckpointDiff:
         )
 
     def _hint(self, change: FactDifference) -> str:
-        if isinstance(self.task, CheckpointMatching):
-            return self.task.mismatch_hint(change.name, change.before)
-        return SAME_SETTINGS
+        matching = get_aspect(self.task, CheckpointMatching)
+        return matching.mismatch_hint(change.name, change.before) if matching else SAME_SETTINGS
 
     def classes(self, samples: Any) -> list[str]:
         """Compare the classes, which must be equal and in the same order.
@@ -437,7 +442,7 @@ class CheckpointDiff:
         """Return the splits for which a resumed training would read different samples."""
         if self.lists is None:
             unknown = "split again: val may contain training samples"
-            is_divided = any(samples.is_random_split for samples in datasets.values())
+            is_divided = any(opened.is_random_split for opened in datasets.values())
             return [FactDifference("train and val files", "not listed", unknown, "files")] if is_divided else []
         changes = []
         for split, samples in datasets.items():

@@ -12,7 +12,7 @@ from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, worl
 from ..intervals import ConfidenceInterval
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
-from ..registry import extension
+from ..registry.features import find_function
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics
 from ..tasks.protocols import get_sample_check
@@ -120,7 +120,7 @@ class Evaluator:
         was_training = self.model.training
         self.model.eval()
         metrics = self.task.build_metrics()
-        step = EvaluationStep(metrics, writer, epoch, any(observer.wants_records for observer in observers))
+        step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
         with (
             gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)),
             self.precision.patch_forward(self.model),
@@ -212,8 +212,9 @@ class Evaluator:
 
     def write_sample_table(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
-        if self.intervals and self.table is not None and run_log.writes and extension.has("compare"):
-            extension.write_evaluated(run_log.folder / name, self, facts)
+        write = find_function("write_evaluated")
+        if self.intervals and self.table is not None and run_log.writes and write is not None:
+            write(run_log.folder / name, self, facts)
 
 
 def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:

@@ -79,7 +79,7 @@ class FeatureCache:
         if rows is not None and all(is_intact for is_intact, _ in states):
             self._log(f"{message}, computed before")
             return rows
-        if any(is_damaged for _, is_damaged in states):
+        if any(flag for _, flag in states):
             self._log(f"{path} is damaged: its features are computed again")
         is_first_on_machine = all_gather(socket.gethostname()).index(socket.gethostname()) == rank()
         opened = checked_file(path) if is_first_on_machine else contextlib.nullcontext()
@@ -98,7 +98,7 @@ class FeatureCache:
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(tensor.numpy()))
         config, task = self._config, self._task
-        model = sorted((name, value) for name, value in config.MODEL.items() if name not in _WEIGHT_KEYS)
+        model = sorted((key, value) for key, value in config.MODEL.items() if key not in _WEIGHT_KEYS)
         files = stamps(map(samples.describe, range(len(samples))))
         facts = config.DATA.DATASET, model, task.signature(), samples.listed_digests(), files
         rounded = is_on_gpu() and gpu.rounds_to_tf32()

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..registry import extension
 from ..runtime import paddle_versions
 from . import multi_tensor
 from .multi_tensor import ForeachStep, MultiTensorStep
@@ -20,7 +19,6 @@ from .multi_tensor import ForeachStep, MultiTensorStep
 # Makes a step from a learning rate and gradients (None for a parameter without one); returns False if it cannot.
 Step = Callable[[float, Sequence[paddle.Tensor | None]], bool]
 Maker = Callable[..., Step]  # takes parameters, accumulators, learning rate factors and decays
-MakerOrProblem = tuple[Maker | None, str]  # None for Paddle's own update; and a problem to log, if any
 
 
 class UpdateRule(NamedTuple):
@@ -72,7 +70,6 @@ class FusedStep(KeptNames):
         decays: weight decay (AdamW) or factor of the L2 term by a parameter's automatic name, equal to the groups'
             values.
         log: receives log lines.
-        fused: whether one step updates all parameters; False: Paddle's own update runs.
         options: options of Paddle's optimizer, with parameter groups.
     """
 
@@ -83,14 +80,11 @@ class FusedStep(KeptNames):
         self,
         decays: dict[str, float],
         log: Callable[[str], None] = lambda text: None,
-        *,
-        fused: bool = True,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._decays, self._log = decays, log
-        self._has_chosen = not fused
-        self._compiled: Step | None = None
+        self._has_chosen = False
         self._lists: MultiTensorStep | None = None
         self._trained: list[paddle.Tensor] = []
 
@@ -103,12 +97,11 @@ class FusedStep(KeptNames):
     def step(self) -> None:
         """Update the parameters that have a gradient."""
         self._choose_once()
-        fused = self._compiled or self._lists
-        if fused is None or not fused(self.get_lr(), [p._grad_ivar() for p in self._trained]):  # type: ignore
+        if self._lists is None or not self._lists(self.get_lr(), self._lists.gradients()):  # type: ignore
             super().step()
 
     def foreach_step(self) -> ForeachStep | None:
-        """Return the step by lists, or None if a compiled loop or Paddle's own update runs."""
+        """Return the step by lists, or None if Paddle's own update runs."""
         self._choose_once()
         return self._lists
 
@@ -122,11 +115,7 @@ class FusedStep(KeptNames):
             self._choose()
 
     def _choose(self) -> None:
-        """Build the compiled loop, or the step by lists if no loop is worthwhile."""
-        fast = extension.optimizer_step(self.rule, self._trained) if extension.has("cpu_kernels") else None
-        if fast is not None:
-            self._compiled = None if fast[0] is None else self._build(fast[0])
-            return
+        """Build the step by lists if it gives Paddle's results."""
         maker = self._find_lists()
         self._lists = None if maker is None else self._build(maker)
 
@@ -144,10 +133,6 @@ class FusedStep(KeptNames):
         columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.COLUMNS]  # type: ignore
         factors = [p.optimize_attr["learning_rate"] for p in parameters]
         return maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
-
-
-class FusedAdam(FusedStep, paddle.optimizer.Adam):
-    """``paddle.optimizer.Adam`` with a fused step on CPUs; on GPUs, Paddle's own update runs."""
 
 
 class FusedAdamW(FusedStep, paddle.optimizer.AdamW):
@@ -205,16 +190,18 @@ class PerParameterStep(KeptNames):
         """Return None: there is no step by lists."""
 
 
+class Adam(PerParameterStep, paddle.optimizer.Adam):
+    """``paddle.optimizer.Adam`` with the methods of the engine's optimizers; Paddle has no such operation on lists."""
+
+
 class Lamb(PerParameterStep, paddle.optimizer.Lamb):
     """``paddle.optimizer.Lamb`` with the methods of the engine's optimizers."""
 
 
 @functools.cache
-def _try_lists(rule: UpdateRule) -> MakerOrProblem:
+def _try_lists(rule: UpdateRule) -> tuple[Maker | None, str]:
     """Return the step that uses Paddle's multi-tensor operations, or None and the problem with them."""
     values = dict(rule.options)
-    if rule.kind is paddle.optimizer.Adam:
-        return None, ""
     make: Callable[..., Any] = multi_tensor.adamw if rule.kind is paddle.optimizer.AdamW else multi_tensor.momentum
     maker = functools.partial(MultiTensorStep, make(*values.values()))
     try:
@@ -240,7 +227,7 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
     with paddle.utils.unique_name.guard():  # the names of later parameters must not change
         start = paddle.nn.initializer.Constant(0.0)  # uses no random numbers
         expected, actual = (
-            [paddle.create_parameter(shape, "float32", default_initializer=start) for shape in shapes] for _ in range(2)
+            [paddle.create_parameter(size, "float32", default_initializer=start) for size in shapes] for _ in range(2)
         )
         optimizers = []
         for parameters in (expected, actual):
@@ -257,8 +244,8 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
     for optimizer in optimizers:
         optimizer.restore_names()
     state = [
-        [[optimizer._accumulators[name][p.name] for p in parameters] for name in rule.columns]
-        for optimizer, parameters in zip(optimizers, (expected, actual))
+        [[each._accumulators[name][p.name] for p in listed] for name in rule.columns]
+        for each, listed in zip(optimizers, (expected, actual))
     ]
     step = make(actual, state[1], [factor] * len(shapes), decays)
     for rate in (1e-3, 0.9e-3, 0.8e-3):
@@ -267,7 +254,7 @@ def agrees(rule: UpdateRule, make: Maker) -> bool:
             parameter.grad = paddle.to_tensor(gradient)
         optimizers[0].set_lr(rate)
         optimizers[0].step()
-        if not step(rate, [paddle.to_tensor(gradient) for gradient in gradients]):
+        if not step(rate, [paddle.to_tensor(each) for each in gradients]):
             return False
     pairs = zip([*expected, *itertools.chain(*state[0])], [*actual, *itertools.chain(*state[1])])
     return all(_is_same(a.numpy(), b.numpy(), actual[0].place.is_cpu_place()) for a, b in pairs)

@@ -1,6 +1,6 @@
 """Hooks of the training loop: their base class, progress reports, early stopping and emptying the GPU's cache.
 
-The optional folders add more: see ``extension.TRAINING_HOOKS``.
+Manifests add more: see ``registry.features.HOOKS``.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
+from ..tasks.aspects import get_aspect
 from ..tasks.protocols import LogContributor
 from ..tasks.step_types import LossTerm, StepPosition
 from ..tasks.task import Task
@@ -226,7 +227,8 @@ class TrainingLogger(Hook):
             f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
             f"{self._remaining.text()})"
         )
-        for line in self._task.finish_epoch() if isinstance(self._task, LogContributor) else ():
+        log = get_aspect(self._task, LogContributor)
+        for line in log.finish_epoch() if log else ():
             self._run_log.log_and_print(line)
 
     def _place(self, num_done: int) -> str:

@@ -47,11 +47,11 @@ def add_low_rank_terms(
         UserError: the model has no such layers, or does not call them.
     """
     groups = as_model(model).layer_groups()
-    inner, head = {name for group in groups[1:-1] for name in group}, set(groups[-1]) if len(groups) > 1 else set()
+    inner, head = {key for group in groups[1:-1] for key in group}, set(groups[-1]) if len(groups) > 1 else set()
     chosen = {
-        name: layer
-        for name, layer in model.named_sublayers()
-        if f"{name}.weight" in inner and set(name.split(".")) & set(targets) and _get_widths(layer) is not None
+        key: sublayer
+        for key, sublayer in model.named_sublayers()
+        if f"{key}.weight" in inner and set(key.split(".")) & set(targets) and _get_widths(sublayer) is not None
     }
     wanted = ", ".join(targets)
     if not chosen:
@@ -65,8 +65,8 @@ def add_low_rank_terms(
     for layer in chosen.values():
         _add_term(layer, rank, alpha / rank)
     parameters = dict(model.named_parameters())
-    terms = sum(parameters[f"{name}.{factor}"].size for name in chosen for factor in FACTORS)
-    in_head = sum(parameters[name].size for name in head if not parameters[name].stop_gradient)
+    terms = sum(parameters[f"{key}.{factor}"].size for key in chosen for factor in FACTORS)
+    in_head = sum(parameters[key].size for key in head if not parameters[key].stop_gradient)
     log(
         f"LoRA: {len(chosen)} layers have matrices of rank {rank} ({terms:,} parameters), which are trained with the "
         f"head ({in_head:,} parameters)"

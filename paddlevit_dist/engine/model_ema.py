@@ -8,8 +8,7 @@ import numpy as np
 import paddle
 
 from ..intervals import ConfidenceInterval
-from ..registry import extension
-from .multi_tensor import MovingAverages
+from .multi_tensor import FlatBuffer, move_average
 from .sharding import Shards
 
 _MOST_KEPT = 0.1  # of the first weights
@@ -57,9 +56,7 @@ class ModelEma:
         # The averages of all float32 tensors as one vector, (values,): a GPU updates it with four operations.
         self._flat = _in_a_row([state[name] for name in self._shapes])
         self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
-        sizes = [math.prod(shape) for shape in self._shapes.values()]
-        fast = extension.averages(self._flat, sizes) if extension.has("cpu_kernels") else None
-        self._move = MovingAverages(self._flat, sizes) if fast is None else fast
+        self._concatenate = FlatBuffer()
         self._read: Callable[[], list[paddle.Tensor]] | None = None
 
     @paddle.no_grad()
@@ -72,7 +69,7 @@ class ModelEma:
         if self.warmup:
             share = 1.0 + self.decay * math.expm1(-(self._made() + 1) / self.warmup)
         if self._shapes:
-            self._move(self._flat, tensors[: len(self._shapes)], share, is_bad)
+            move_average(self._flat, self._concatenate(tensors[: len(self._shapes)]), share, is_bad)
         for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
             if average.dtype == paddle.float64:
                 average.add_((tensor - average).scale_(share))
@@ -121,8 +118,8 @@ class ModelEma:
     def _exchange(self) -> None:
         state = self.model.state_dict()
         averages = self.state_dict()
-        flat = _in_a_row([state[name] for name in self._shapes])
-        others = {name: state[name].detach().clone() for name in self._others}
+        flat = _in_a_row([state[key] for key in self._shapes])
+        others = {key: state[key].detach().clone() for key in self._others}
         for name, average in averages.items():
             paddle.assign(average, output=state[name])  # on the device: set_value goes through the host in Paddle 2.6
         if self._shards is not None:
@@ -137,7 +134,7 @@ class ModelEma:
             end = begin + math.prod(shape)
             averages[name] = self._flat[begin:end].reshape(shape)
             begin = end
-        return {name: averages[name] for name in self._names}
+        return {key: averages[key] for key in self._names}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
         """Restore a saved ``state_dict``.
@@ -147,7 +144,7 @@ class ModelEma:
         """
         averages = self.state_dict()
         if self._shards is not None:
-            state = {name: value for name, value in state.items() if name in averages}
+            state = {key: value for key, value in state.items() if key in averages}
         differing = sorted(set(state) ^ set(averages))
         if differing:
             raise ValueError(f"the averaged weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
@@ -156,7 +153,7 @@ class ModelEma:
                 raise ValueError(f"the averaged weights do not fit: {name} is {tuple(state[name].shape)}")
         self._first_update = 0
         if self._shapes:
-            self._flat.set_value(np.concatenate([np.ravel(state[name]) for name in self._shapes]).astype(np.float32))
+            self._flat.set_value(np.concatenate([np.ravel(state[key]) for key in self._shapes]).astype(np.float32))
         for name, average in self._others.items():
             average.set_value(np.asarray(state[name]))
 
@@ -201,4 +198,4 @@ def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], list[p
     places = [tables.get(id(state[name])) for name in names]
     if None in places:  # the model overrides state_dict
         return lambda: list(map(model.state_dict().__getitem__, names))
-    return lambda: [table[key] for table, key in places]  # type: ignore[misc]
+    return lambda: [each[key] for each, key in places]  # type: ignore[misc]

@@ -6,8 +6,8 @@ per parameter. For the 152 parameters of ViT-Ti in two groups, Paddle's sources 
 clipping, 3 per group for AdamW (one for the rate, the others for 60 tensors or 320 blocks of values) and 4 for the
 average. These numbers have not been measured.
 
-All operations also have CPU kernels. The tests compare them there with Paddle's own optimizers, and small models
-without compiled kernels use them.
+All operations also have CPU kernels, which training on CPUs uses. The tests compare them there with Paddle's own
+optimizers.
 """
 
 import functools
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import paddle
 
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime import paddle_versions
 
 Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order
@@ -105,7 +105,8 @@ class GradientList:
 
 def collect_gradients(parameters: Sequence[paddle.Tensor]) -> GradientList:
     """Return the gradients of the parameters, with the compiled kernels of CPUs if they apply."""
-    fast = extension.gradients(parameters) if extension.has("cpu_kernels") else None
+    compiled = find_function("gradients")
+    fast = None if compiled is None else compiled(parameters)
     return GradientList(parameters) if fast is None else fast
 
 
@@ -160,37 +161,21 @@ def subtract(tensors: Sequence[paddle.Tensor], changes: Sequence[paddle.Tensor],
     paddle._C_ops.merged_momentum_(tensors, changes, changes, [factor], None, 0.0, False, [], [], False, 1.0)
 
 
-class MovingAverages:
-    """Moves averages toward values by a share of their difference.
+def move_average(
+    average: paddle.Tensor, values: paddle.Tensor, share: float, is_bad: paddle.Tensor | None = None
+) -> None:
+    """Move an average toward values, in place; leave it unchanged if ``is_bad`` is true.
 
     Args:
-        flat: (values,) float32, the averages of all tensors in one vector.
-        sizes: number of values of each averaged tensor, float32 as well.
+        average: (values,) float32.
+        values: (values,) float32, overwritten.
+        share: share of the difference, in [0, 1].
+        is_bad: bool (1,) on the device; None: false.
     """
-
-    def __init__(self, flat: paddle.Tensor, sizes: Sequence[int]) -> None:
-        self._views = FlatBuffer()
-
-    def __call__(
-        self,
-        flat: paddle.Tensor,
-        tensors: Sequence[paddle.Tensor],
-        share: float,
-        is_bad: paddle.Tensor | None = None,
-    ) -> None:
-        """Move the averages toward their tensors, in place; leave them unchanged if ``is_bad`` is true.
-
-        Args:
-            flat: (values,) float32, the averages.
-            tensors: the current values, float32.
-            share: share of the difference, in [0, 1].
-            is_bad: bool (1,) on the device; None: false.
-        """
-        change = self._views(tensors)
-        change.subtract_(flat)  # a + s (w - a) has one product less than (1 - s) a + s w
-        if is_bad is not None:
-            zero_where(is_bad, [change])
-        flat.add_(change.scale_(share))
+    change = values.subtract_(average)  # a + s (w - a) has one product less than (1 - s) a + s w
+    if is_bad is not None:
+        zero_where(is_bad, [change])
+    average.add_(change.scale_(share))
 
 
 # ---- optimizers ----------------------------------------------------------------------------------------------
@@ -368,11 +353,11 @@ class MultiTensorStep:
         undos: list[Callable[[], None]] = []
         for _, decay, numbers in self._groups:
             for column in self._powers:  # one number on the host for each group
-                undos.append(_restore(column[numbers[0]].clone(), [column[n] for n in numbers]))
+                undos.append(functools.partial(_restore, column[numbers[0]].clone(), [column[n] for n in numbers]))
             for column, factor in zip(self._moments, self._update.shrink(decay), strict=True):
                 moments = [column[n] for n in numbers]
                 if factor is None:
-                    undos.append(functools.partial(_put_back, flatten(moments), moments))
+                    undos.append(functools.partial(_restore, flatten(moments), moments))
                 elif factor != 1.0:
                     undos.append(functools.partial(_grow, moments, factor))
 
@@ -400,20 +385,11 @@ class MultiTensorStep:
         self._grouped = has_gradient
 
 
-def _restore(earlier: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> Callable[[], None]:
-    """Return a function that gives all tensors the value of ``earlier``."""
-
-    def restore() -> None:
-        for tensor in tensors:
-            paddle.assign(earlier, output=tensor)
-
-    return restore
-
-
-def _put_back(values: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
-    """Give tensors the values, (values,), that ``flatten`` returned of them."""
-    for tensor, earlier in zip(tensors, paddle.split(values, [tensor.size for tensor in tensors])):
-        paddle.assign(earlier.reshape(tensor.shape), output=tensor)
+def _restore(values: paddle.Tensor, tensors: Sequence[paddle.Tensor]) -> None:
+    """Give tensors earlier values: what ``flatten`` returned of them, (values,), or one value of all, (1,)."""
+    parts = paddle.split(values, [each.size for each in tensors]) if values.size > 1 else [values] * len(tensors)
+    for part, tensor in zip(parts, tensors, strict=True):
+        paddle.assign(part if part.shape == tensor.shape else part.reshape(tensor.shape), output=tensor)
 
 
 def _grow(moments: Sequence[paddle.Tensor], factor: float) -> None:

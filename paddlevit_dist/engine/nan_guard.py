@@ -32,7 +32,7 @@ class BufferSnapshot:
             if tensor.size:
                 alike.setdefault((tensor.dtype, str(tensor.place)), []).append(tensor)
         self._copies = [
-            (group, paddle.concat([tensor if tensor.ndim == 1 else tensor.reshape([-1]) for tensor in group]))
+            (group, paddle.concat([each if each.ndim == 1 else each.reshape([-1]) for each in group]))
             for group in alike.values()
         ]
 
@@ -40,7 +40,7 @@ class BufferSnapshot:
     def restore(self) -> None:
         """Write the copied values back to the tensors."""
         for group, copy in self._copies:
-            for tensor, earlier in zip(group, paddle.split(copy, [tensor.size for tensor in group])):
+            for tensor, earlier in zip(group, paddle.split(copy, [each.size for each in group])):
                 paddle.assign(earlier.reshape(tensor.shape), output=tensor)
 
 
@@ -104,7 +104,7 @@ class NonFiniteGuard:
                 if num_earlier == 1
                 else f", nor were the {num_earlier} before"
             )
-            lines = [line for explain in self._explain for line in explain(batches, step, counts)]
+            lines = [text for explain in self._explain for text in explain(batches, step, counts)]
             for line in lines:
                 self._log(line)
             first = f"; {lines[0]}" if lines else ""

@@ -13,7 +13,7 @@ from ..runtime import paddle_versions
 from ..runtime.errors import UserError
 from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
-from .fused_optimizers import FusedAdam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
+from .fused_optimizers import Adam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
 from .list_optimizers import JointOptimizer, ListOptimizer, lion, muon
 from .multi_tensor import Optimizer
 from .sharding import ShardedOptimizer, Shards
@@ -58,12 +58,12 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
     Raises:
         UserError: a pattern matches no parameter, or no parameter is left to train.
     """
-    parameters = {name: p for name, p in model.named_parameters() if not p.stop_gradient}
+    parameters = {key: p for key, p in model.named_parameters() if not p.stop_gradient}
     frozen = set()
     for pattern in patterns:
         matches = fnmatch.filter(parameters, pattern)
         if not matches:
-            parts = sorted({name.split(".")[0] for name in parameters})
+            parts = sorted({key.split(".")[0] for key in parameters})
             hint = closest(pattern.split(".")[0], parts)
             raise UserError(
                 f"TRAIN.FREEZE {pattern} matches no parameter: {hint}their names begin with {', '.join(parts)}"
@@ -120,7 +120,7 @@ def layer_decay_groups(
     """
     if len(layers) < 2:
         raise UserError("TRAIN.LAYER_DECAY: this model's parameters have no numbered blocks; remove this key")
-    numbers = {name: number for number, names in enumerate(layers) for name in names}
+    numbers = {name: position for position, names in enumerate(layers) for name in names}
     split: list[dict[str, Any]] = []
     for group in groups:
         for number in sorted({numbers[name] for name in group["names"]}):
@@ -224,7 +224,7 @@ def _build(
     momentum_now: Callable[[], float] | None,
 ) -> Optimizer:
     parameters = dict(model.named_parameters())
-    decays = {parameters[name].name: group["weight_decay"] for group in groups for name in group["names"]}
+    decays = {parameters[name].name: entry["weight_decay"] for entry in groups for name in entry["names"]}
     if settings.NAME == "Muon":
         return _build_muon(settings, model, groups, decays, log, momentum_now)
     paddle_groups = _paddle_groups(parameters, groups)
@@ -241,9 +241,9 @@ def _build(
             group["lamb_weight_decay"] = group.pop("weight_decay")
         return Lamb(**options)
     if settings.NAME == "Adam":
-        return FusedAdam(decays, log, fused=settings.get("FUSED", True), **options)
+        return Adam(**options)
     if settings.NAME == "AdamW":
-        return FusedAdamW(decays, log, fused=settings.get("FUSED", True), **options)
+        return FusedAdamW(decays, log, **options)
     raise ValueError(f"OptimizerSection allows TRAIN.OPTIMIZER.NAME {settings.NAME}, but no branch builds it")
 
 
@@ -268,7 +268,7 @@ def _build_sgd(
     if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
         return DampedMomentum(dampening, **options)
     options["use_nesterov"] = settings.get("NESTEROV", False)
-    return FusedMomentum(decays, log, momentum_now=momentum_now, fused=settings.get("FUSED", True), **options)
+    return FusedMomentum(decays, log, momentum_now=momentum_now, **options)
 
 
 def _build_muon(
@@ -364,7 +364,7 @@ class OptimizerState:
         paddle_versions.create_accumulators(self._optimizer)
         if self._shards is not None:
             owned = self._shards.owned
-            state = {key: value for key, value in state.items() if key.partition(_SEPARATOR)[2] in owned}
+            state = {name: value for name, value in state.items() if name.partition(_SEPARATOR)[2] in owned}
         targets, problem = self.tensors(), "the saved optimizer state does not fit"
         differing = sorted(set(targets) ^ set(state))
         if differing:

@@ -29,14 +29,14 @@ def facts_from_machine(config: RunSettings, task: Task, datasets: dict[str, Any]
         for name, (kind, value) in facts_from_data({split: task.signature(samples)}).items():
             items = enumerate(value) if isinstance(value, list) else [("", value)]
             facts.update({f"{name} {number}".strip(): RunFact(kind, item) for number, item in items})
-        facts.update({f"{split} {name}": RunFact("files", value) for name, value in samples.listed_digests().items()})
+        facts.update({f"{split} {key}": RunFact("files", item) for key, item in samples.listed_digests().items()})
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": np.__version__, "Python": python}
-    facts.update({name: RunFact("start", value) for name, value in {**versions, **list_source_digests()}.items()})
+    facts.update({key: RunFact("start", item) for key, item in {**versions, **list_source_digests()}.items()})
     for name, (kind, value) in facts_from_settings(config).items():
         is_path = isinstance(value, str) and "/" in value  # may differ between machines
         facts[name] = RunFact(kind, "a path" if is_path else value)
-    return {name: value for name, (kind, value) in facts.items() if must_match("ranks", kind)}
+    return {key: item for key, (kind_of_fact, item) in facts.items() if must_match("ranks", kind_of_fact)}
 
 
 def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str, Any]) -> None:

@@ -197,7 +197,7 @@ class StateLoader:
         log(f"settings that differ from {diff.source}:")
         rows = [("setting", "before", "now", "")]
         rows += [(c.name, show(c.before), show(c.now), "alters the run" if c.alters else "") for c in changes]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        widths = [max(len(cells[column]) for cells in rows) for column in range(3)]
         for row in rows:
             log("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
         if altering(changes) and not self._config.ALLOW_CHANGES:

@@ -24,7 +24,9 @@ def format_command(use: str, source: str, config: RunSettings) -> str:
     """
     directory = find_directory(source)
     folders = [directory, *list(directory.parents)[:2]]
-    folder = next((folder for folder in folders if all((folder / name).is_file() for name in (_CONFIG, _RECORD))), None)
+    folder = next(
+        (candidate for candidate in folders if all((candidate / name).is_file() for name in (_CONFIG, _RECORD))), None
+    )
     if folder is None or not is_run_checkpoint(source) or use not in ("evaluate", "resume"):
         return ""
     trained = (read_about(source) or {}).get("settings") or {}

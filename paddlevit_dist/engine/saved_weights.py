@@ -74,7 +74,7 @@ def _compare(expected: dict[str, str], found: dict[str, str]) -> list[str]:
 def _find_unmerged(model: paddle.nn.Layer, source: str, build_plain: Callable[[], paddle.nn.Layer]) -> list[str]:
     """Return the names of weights that a model without matrices of low rank does not get as the model computes them."""
     state, layers = model.state_dict(), dict(model.named_sublayers())
-    if not any(name.rpartition(".")[2] in FACTORS for name in state):
+    if not any(key.rpartition(".")[2] in FACTORS for key in state):
         return []
     plain = build_plain()
     load_weights(plain, source, strict=True)

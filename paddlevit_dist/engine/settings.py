@@ -12,7 +12,7 @@ from yacs.config import CfgNode
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings, TrainSection
 from ..settings.key import rows
-from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, get_value
+from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey, get_value
 
 if TYPE_CHECKING:
     from ..settings import Configuration
@@ -164,7 +164,6 @@ _READ_BY = (  # keys, the key that decides whether they are read, and its values
     (("TRAIN.OPTIMIZER.BETAS",), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam", "Lion", "LAMB", "Muon")),
     (("TRAIN.OPTIMIZER.MOMENTUM", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM"), "TRAIN.OPTIMIZER.NAME", ("SGD", "Muon")),
     (("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
-    (("TRAIN.OPTIMIZER.FUSED",), "TRAIN.OPTIMIZER.NAME", ("AdamW", "Adam", "SGD")),
     (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
     (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
     (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
@@ -251,12 +250,14 @@ TABLE = KeyTable(
     renamed_values={
         ("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine",
         ("TRAIN.OPTIMIZER.NAME", "adamwdl"): "AdamW",  # with TRAIN.LAYER_DECAY
+        ("TRAIN.SHARDING", "gradients"): "optimizer",  # of earlier versions
     },
     ignored_keys={
         "TAG": "runs are distinguished by their output folder",
         "LOCAL_RANK": "each process knows its rank",
         "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights are on the device",
     },
+    removed_keys={"TRAIN.OPTIMIZER.FUSED": RemovedKey((True, False), "neutral")},  # all updates have equal results
 )
 
 
@@ -293,7 +294,7 @@ def resolve_batch_size(
 
 
 def _is_later(name: str, other: str, all_settings: Sequence[KeySetting]) -> bool:
-    last = {setting.name: (number, setting.source) for number, setting in enumerate(all_settings)}
+    last = {setting.name: (position, setting.source) for position, setting in enumerate(all_settings)}
     if name not in last or other not in last:
         return False
     (number, source), (other_number, other_source) = last[name], last[other]

@@ -1,8 +1,7 @@
 """TRAIN.SHARDING: each rank keeps the optimizer's state and the average of its share of the weights only.
 
-Every rank computes all gradients, which data parallelism averages as usual, or ``sharded_gradients`` for each owner
-only. Then it updates its share of the parameters and broadcasts them. Weights are therefore equal on all ranks, and
-equal to the weights without sharding to rounding.
+Every rank computes all gradients, which data parallelism averages as usual, updates its share of the parameters and
+broadcasts them. Weights are therefore equal on all ranks, and equal to the weights without sharding to rounding.
 
 Source: S. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", arXiv 1910.02054,
 stage 1. Paddle's own engine for it, fleet, replaces launch, data parallelism and the optimizer's state by its own; this
@@ -41,44 +40,30 @@ class Shards:
     def __init__(self, model: paddle.nn.Layer) -> None:
         self._model = model
         parameters = dict(model.named_parameters())
-        trained = [name for name, p in parameters.items() if not p.stop_gradient]
+        trained = [key for key, p in parameters.items() if not p.stop_gradient]
         if len(trained) < world_size():
             raise UserError(
                 f"TRAIN.SHARDING: {len(trained)} trained parameters are fewer than {world_size()} processes; remove it"
             )
-        if any(parameters[name].dtype != paddle.float32 for name in trained):
+        if any(parameters[key].dtype != paddle.float32 for key in trained):
             raise UserError("TRAIN.SHARDING: expected float32 parameters; remove it")
         statistics = {id(tensor) for tensor in running_statistics(model)}  # named_parameters contains them
-        frozen = [name for name, p in parameters.items() if p.stop_gradient and id(p) not in statistics]
-        self._owners = {name: 0 for name, t in model.state_dict().items() if t.dtype == paddle.float32}
+        frozen = [key for key, p in parameters.items() if p.stop_gradient and id(p) not in statistics]
+        self._owners = {key: 0 for key, t in model.state_dict().items() if t.dtype == paddle.float32}
         for names in (trained, frozen):
             sizes = [0] * world_size()
             for name in sorted(names, key=lambda name: (-parameters[name].size, name)):
                 self._owners[name] = int(np.argmin(sizes))
                 sizes[self._owners[name]] += parameters[name].size
-        self._trained_sizes = {name: parameters[name].size for name in trained}
-        self._trained_buckets = self._make_buckets({name: parameters[name] for name in trained})
-        self.owned = {name for name, owner in self._owners.items() if owner == rank()}
+        self._trained_sizes = {key: parameters[key].size for key in trained}
+        self._trained_buckets = self._make_buckets({key: parameters[key] for key in trained})
+        self.owned = {key for key, owner in self._owners.items() if owner == rank()}
 
-    def describe(self, kept: str = "optimizer's state") -> str:
-        """Format how much of what is ``kept`` this rank keeps in one line."""
+    def describe(self) -> str:
+        """Format how much of the optimizer's state this rank keeps in one line."""
         sizes = self._trained_sizes
         own = sum(size for name, size in sizes.items() if name in self.owned)
-        return f"TRAIN.SHARDING: this process keeps the {kept} of {own:,} of {sum(sizes.values()):,} values"
-
-    def bucket_in_backward_order(self, names: Sequence[str], most_values: int) -> list[tuple[int, list[str]]]:
-        """Return the owner and the names of buckets, in the order in which a backward pass completes them.
-
-        Args:
-            names: all trained parameters in the model's order, which a backward pass reverses.
-            most_values: values of a bucket of several parameters.
-        """
-        positions = {name: number for number, name in enumerate(reversed(names))}
-        buckets = []
-        for owner in range(world_size()):
-            sizes = {name: self._trained_sizes[name] for name in positions if self._owners[name] == owner}
-            buckets += [(owner, bucket) for bucket in _buckets(sizes, most_values)]
-        return sorted(buckets, key=lambda bucket: positions[bucket[1][-1]])
+        return f"TRAIN.SHARDING: this process keeps the optimizer's state of {own:,} of {sum(sizes.values()):,} values"
 
     def exchange_trained(self) -> None:
         """Broadcast the trained parameters from their owners. Every rank must call this."""
@@ -100,7 +85,7 @@ class Shards:
     @paddle.no_grad()
     def _exchange(self, buckets: Sequence[tuple[int, list[paddle.Tensor]]]) -> None:
         for owner, tensors in buckets:
-            sizes = [tensor.size for tensor in tensors]
+            sizes = [each.size for each in tensors]
             flat = broadcast_flat(flatten(tensors) if owner == rank() else None, sum(sizes), owner)
             if owner != rank():
                 for tensor, values in zip(tensors, paddle.split(flat, sizes)):
@@ -113,30 +98,29 @@ class Shards:
         Args:
             tensors: this rank's tensors, by name; those that are not float32 are skipped.
         """
-        tensors = {name: tensor for name, tensor in tensors.items() if tensor.dtype == paddle.float32}
-        small = {name: tensor.numpy().copy() for name, tensor in tensors.items() if tensor.size == 1}
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor.size > 1}
+        tensors = {key: tensor for key, tensor in tensors.items() if tensor.dtype == paddle.float32}
+        small = {key: tensor.numpy().copy() for key, tensor in tensors.items() if tensor.size == 1}
+        shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items() if tensor.size > 1}
         collected: dict[str, np.ndarray] = {}
         for owner, (their_shapes, their_small) in enumerate(all_gather((shapes, small))):
             collected.update(their_small)
-            sizes = {name: int(np.prod(shape)) for name, shape in their_shapes.items()}
+            sizes = {key: int(np.prod(shape)) for key, shape in their_shapes.items()}
             for bucket in _buckets(sizes):
-                own = flatten([tensors[name] for name in bucket]) if owner == rank() else None
-                flat = broadcast_flat(own, sum(sizes[name] for name in bucket), owner)
+                own = flatten([tensors[key] for key in bucket]) if owner == rank() else None
+                flat = broadcast_flat(own, sum(sizes[key] for key in bucket), owner)
                 if rank() == 0:
-                    ends = np.cumsum([sizes[name] for name in bucket])[:-1]
+                    ends = np.cumsum([sizes[key] for key in bucket])[:-1]
                     for name, values in zip(bucket, np.split(flat.numpy(), ends)):
                         collected[name] = values.reshape(their_shapes[name])
         return collected if rank() == 0 else {}
 
 
-def _buckets(sizes: Mapping[str, int], most_values: int | None = None) -> Iterator[list[str]]:
-    """Yield names in order, in lists of at most ``most_values``, by default ``_BUCKET_VALUES``, or one name."""
-    most_values = _BUCKET_VALUES if most_values is None else most_values
+def _buckets(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield names in order, in lists of at most ``_BUCKET_VALUES`` values, or of one name."""
     bucket: list[str] = []
     total = 0
     for name, size in sizes.items():
-        if bucket and total + size > most_values:
+        if bucket and total + size > _BUCKET_VALUES:
             yield bucket
             bucket, total = [], 0
         bucket.append(name)

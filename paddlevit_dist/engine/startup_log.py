@@ -42,8 +42,8 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
         lines.append(f"DETERMINISTIC has no effect on {where}: a run repeats with the same processes and threads")
     if not has_numba():
         lines.append(
-            "numba is not installed: layers, updates and transforms run without compiled kernels, slower on CPUs: "
-            "pip install numba"
+            "numba is not installed: layers, norms of gradients and transforms run without compiled kernels, slower on "
+            "CPUs: pip install numba"
         )
     lines.extend(paddle_versions.notes())
     return lines

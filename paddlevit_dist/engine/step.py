@@ -31,7 +31,6 @@ from .multi_tensor import Optimizer, clipping_factor, collect_gradients
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
 from .queued_step import QueuedStep
-from .sharded_gradients import GradientReducer
 
 COUNTS = "__counts__"  # key of a batch's normalizers, float64 (terms,), in the order of the task's ``normalizer_names``
 
@@ -110,7 +109,6 @@ class TrainStep:
         nan_guard: counts skipped steps and ends the run after too many; None: the first one ends the run.
         on_host: whether the model is in host memory; None: ask Paddle.
         average: the weight average that each step moves; None: there is none.
-        reducer: averages gradients on the ranks that update their parameters; None: ``model`` does so on all ranks.
 
     Attributes:
         finite: whether the last completed step changed the weights.
@@ -133,7 +131,6 @@ class TrainStep:
         nan_guard: NonFiniteGuard | None = None,
         on_host: bool | None = None,
         average: ModelEma | None = None,
-        reducer: GradientReducer | None = None,
     ) -> None:
         self.task = task
         self.model = model
@@ -147,8 +144,7 @@ class TrainStep:
         self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip = gradient_clip
         self.average = average
-        self._reducer = reducer
-        self._gradients = collect_gradients(self.parameters) if reducer is None else reducer.collect_gradients()
+        self._gradients = collect_gradients(self.parameters)
         self.nan_guard = NonFiniteGuard() if nan_guard is None else nan_guard
         self._forward_communicates = communicates_in_forward(model)
         # A forward pass that reads from a GPU waits for the operations queued before it, such as an all-reduce.
@@ -239,15 +235,13 @@ class TrainStep:
             is_last = micro == len(batches) - 1
             status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
             self._wait_for_ranks(self._forward_communicates)
-            averages = is_last and self._reducer is None
-            with contextlib.nullcontext() if averages else without_synchronization(self.model):
+            with contextlib.nullcontext() if is_last else without_synchronization(self.model):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
                 status.set_detail("in its backward pass", may_wait=not self.on_host)
                 self._wait_for_ranks(is_last or self._forward_communicates)
-                with self._reducer.reducing() if is_last and self._reducer else contextlib.nullcontext():
-                    self.precision.backward(loss)
+                self.precision.backward(loss)
             outputs.append(terms)
         status.set_detail("in its optimizer step")
         return _PendingStep(batches, step, counts, outputs, before, self.precision.scale)

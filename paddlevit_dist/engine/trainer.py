@@ -25,12 +25,13 @@ from ..launch import gpu
 from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
-from ..registry import extension
+from ..registry.features import HOOKS, build_set, find_function
 from ..registry.lookup import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
 from ..tasks.model_factory import build_model
@@ -45,7 +46,6 @@ from .model_ema import describe_worse_average
 from .precision import EvaluationPrecision, require_compilable_norms
 from .rank_comparison import assert_same_on_all_ranks
 from .resume import StateLoader, log_resumption
-from .sharded_gradients import build_reducer
 from .startup_log import describe_batch_norm, format_first_lines, format_training, start_run_log
 from .step import CountingCollate, StepResult, TrainStep, synchronized_groups
 from .training_state import build_sampler, build_training_state
@@ -101,9 +101,9 @@ class Trainer:
         self.config = config
         self.task = require_derived(task, Task)
         self.datasets: dict[str, Any] = {
-            split: require_derived(samples, TransformedDataset) for split, samples in datasets.items()
+            part: require_derived(samples, TransformedDataset) for part, samples in datasets.items()
         }
-        notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
+        notices = [*notices, *task.notices, *(text for samples in datasets.values() for text in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))
         self.run_log = RunLog(Path(config.SAVE), is_main()) if run_log is None else run_log
@@ -123,7 +123,9 @@ class Trainer:
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
             is_exported = bool(config.get("EXPORTED"))
-            self.model = extension.load_exported_layer(config, task) if is_exported else build_model(config, task)
+            self.model = (
+                find_function("load_exported_layer")(config, task) if is_exported else build_model(config, task)
+            )
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -148,7 +150,8 @@ class Trainer:
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         # Imported and called for a step that is not finite only, on every rank.
-        explain = [lambda *step: extension.FirstLayerFinder(self)(*step)] if extension.has("debug") else []
+        finder = find_function("FirstLayerFinder")
+        explain = [lambda *step: finder(self)(*step)] if finder is not None else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
             run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))
@@ -168,7 +171,6 @@ class Trainer:
             gradient_clip=train.GRAD_CLIP,
             nan_guard=self.nan_guard,
             average=self.ema,
-            reducer=build_reducer(train, self.model, self.state.shards),
         )
         self._is_prepared = True
 
@@ -185,9 +187,10 @@ class Trainer:
 
     def on_weights_loaded(self) -> None:
         """Call the task's ``on_weights_loaded``, which may cache frozen features. Every rank must call this."""
-        if isinstance(self.task, FeatureCaching):
+        caching = get_aspect(self.task, FeatureCaching)
+        if caching is not None:
             features = FeatureCache(self.config, self.task, self.run_log.log_and_print, self.heartbeat)
-            self.task.on_weights_loaded(self.model, self.datasets, features)
+            caching.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
         """Build the hooks, in the order in which they are called."""
@@ -211,7 +214,7 @@ class Trainer:
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
             self.hooks.append(EarlyStopping(train, metric, self.resume_state, self.evaluator, self.run_log, end))
-        self.hooks.extend(extension.build_hooks(self))
+        self.hooks.extend(build_set(HOOKS, self))
 
     # ---- epochs ----------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from ..data.sampler import TrainingSampler
 from ..distributed import rank, recompute_layers, world_size
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.protocols import ParameterGrouping, Recomputable
 from ..tasks.task import Task
 from .low_rank_layers import add_low_rank_terms
@@ -107,16 +108,14 @@ def build_training_state(
     _prepare_model(config, task, model, log)
     for line in precision.ask_device(model):
         log(line)
-    if isinstance(task, ParameterGrouping):
-        groups = task.parameter_groups(model)
-    else:
-        groups = decay_groups(model, train.WEIGHT_DECAY)
+    grouping = get_aspect(task, ParameterGrouping)
+    groups = grouping.parameter_groups(model) if grouping else decay_groups(model, train.WEIGHT_DECAY)
     undecayed = params_without_weight_decay(groups, model) if train.WEIGHT_DECAY else []
     first = train.OPTIMIZER.WARMUP_MOMENTUM
     momentum_now = None if first is None else lambda: schedule.momentum(first, train.OPTIMIZER.MOMENTUM)
     shards = Shards(model) if train.SHARDING and world_size() > 1 else None
     if shards is not None:
-        log(shards.describe("optimizer's state and gradients") if train.SHARDING == "gradients" else shards.describe())
+        log(shards.describe())
     elif train.SHARDING:
         log(f"TRAIN.SHARDING {train.SHARDING} has no effect on one process")
     optimizer = build_optimizer(
@@ -150,9 +149,10 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
     if frozen or kept:
         log("; ".join(filter(None, [parameters, norms])))
     if train.RECOMPUTE:
-        if not isinstance(task, Recomputable):
+        recomputable = get_aspect(task, Recomputable)
+        if recomputable is None:
             raise UserError(f"TRAIN.RECOMPUTE: task {config.TASK} cannot recompute; remove TRAIN.RECOMPUTE")
-        number = recompute_layers(task.recomputed_layers(model))
+        number = recompute_layers(recomputable.recomputed_layers(model))
         log(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
     if notice := compile_model(config, task, model):
         log(notice)

@@ -1,6 +1,6 @@
 """Export trained models to Paddle Inference, PaddleX and ONNX, and evaluate exported models of any program.
 
-This extension can be deleted (see ``extension``).
+This extension can be deleted (see ``registry.features``).
 
 - ``command``: the command ``export``
 - ``pixels``: move the normalization of images into the model; ``differences``: compare outputs

@@ -133,19 +133,21 @@ def load_trained_model(
         return _load_foreign_weights(source, name, image_size, in_channels, part)
     from ..inference.trained import build_trained, open_source
     from ..tasks.model import as_model
+    from ..tasks.protocols import load_meta
     from ..tasks.task import make_task
 
     arguments = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
     advice = "name the model with -model=NAME"
     opened = open_source(source, "export", words=arguments, advice=advice)
     _require_tensors(opened.config.MODEL.NAME)
-    task = require_exportable(make_task(opened.config))
+    task = make_task(opened.config)
     if image_size:
-        arguments += _parse_size(task.image_size_key, image_size)
+        arguments += _parse_size(require_exportable(task).image_size_key, image_size)
         opened = open_source(source, "export", words=arguments, advice=advice)
-        task = require_exportable(make_task(opened.config))
-    task.load_meta(opened.learned)
-    parts = task.export_parts()
+        task = make_task(opened.config)
+    exportable = require_exportable(task)
+    load_meta(task, opened.learned)
+    parts = exportable.export_parts()
     model, report = build_trained(task, opened, part)
     about = {
         "task": opened.config.TASK,
@@ -158,7 +160,7 @@ def load_trained_model(
     names = opened.learned.class_names
     if names is not None and len(names) == model.num_classes and "landmarks" not in about:
         about["classes"] = list(names)
-    exported = task.exported_model(model)
+    exported = exportable.exported_model(model)
     exported.eval()
     return TrainedModel(exported, about, parts)
 
@@ -186,7 +188,8 @@ def _load_foreign_weights(
 
     from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
-    from ..registry.lookup import BOX_LABELS, CLASS_LABELS, annotation_type
+    from ..registry.lookup import annotation_type
+    from ..registry.manifest import BOX_LABELS, CLASS_LABELS
     from ..tasks.model_factory import create_model
     from .foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
 
@@ -211,8 +214,8 @@ def _load_foreign_weights(
     facts = {**_describe_model(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
     facts.update(classes)
     if parts is not None:
-        task, detector_parts = parts
-        model, facts = task.exported_model(model), {**facts, **detector_parts.about}
+        exportable, detector_parts = parts
+        model, facts = exportable.exported_model(model), {**facts, **detector_parts.about}
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])
 

@@ -77,13 +77,15 @@ def to_yaml(content: Any) -> str:
 
 
 def require_exportable(task: "Task") -> "Exportable":
-    """Return the task as one whose models can be exported.
+    """Return the aspect of a task that exports its models.
 
     Raises:
-        UserError: they cannot.
+        UserError: the task cannot export.
     """
+    from ..tasks.aspects import get_aspect
     from ..tasks.protocols import Exportable
 
-    if not isinstance(task, Exportable):
+    aspect = get_aspect(task, Exportable)
+    if aspect is None:
         raise UserError(f"export: task {task.config.TASK} does not support it: its class is not Exportable")
-    return task
+    return aspect

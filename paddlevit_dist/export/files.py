@@ -59,7 +59,7 @@ def find_exported(source: str) -> ExportedModel:
     if len(files) > 1:
         raise UserError(f"EXPORTED {source}: several models: {', '.join(map(str, files))}: name one of them")
     if not files:
-        reason = "contains no exported model" if path.is_dir() else "is not an exported model"
+        reason = "contains no exported model" if os.path.isdir(path) else "is not an exported model"
         reason = reason if os.path.lexists(path) else "does not exist"
         raise UserError(f"EXPORTED {source}: {reason}; {_EXPECTED}")
     (file,) = files

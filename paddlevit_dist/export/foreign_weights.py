@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: int | None) -> tuple[Any, Any]:
-    """Return the task of a classifier without a run and its ``ExportParts``, and the size of its images.
+    """Return the ``Exportable`` of a classifier without a run and its ``ExportParts``, and the size of its images.
 
-    The task and its parts are None, and the size is unchanged, if it is unknown what the weights expect of images, or
+    Both are None, and the size is unchanged, if it is unknown what the weights expect of images, or
     if these are neither square nor of one or three channels.
     """
     from .. import settings
     from ..images.expected_input import find_expected_input
-    from ..registry.other_names import SPELLINGS
+    from ..registry.lookup import SPELLINGS
     from ..tasks.task import make_task
 
     if isinstance(image_size, tuple) or in_channels not in (None, 3):
@@ -28,8 +28,8 @@ def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: 
     match, model = find_expected_input(values), SPELLINGS.get(name, name)
     if match is None or (match[1] == model != source.partition("#")[0]):  # known of the model, not of these weights
         return None, image_size
-    task = require_exportable(make_task(values))
-    return (task, task.export_parts()), values.DATA.IMAGE_SIZE
+    exportable = require_exportable(make_task(values))
+    return (exportable, exportable.export_parts()), values.DATA.IMAGE_SIZE
 
 
 def find_class_names(source: str, number: int) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def find_class_names(source: str, number: int) -> dict[str, Any]:
 
 
 def make_detector_parts(source: str, name: str, image_size: Any) -> tuple[Any, Any]:
-    """Return the task of a detector without a run, with default settings, and its ``ExportParts``.
+    """Return the ``Exportable`` of a detector without a run, with default settings, and its ``ExportParts``.
 
     Raises:
         UserError: no size is given, or the model computes parts on the host.
@@ -68,6 +68,6 @@ def make_detector_parts(source: str, name: str, image_size: Any) -> tuple[Any, A
         values = settings.load([*words, *getattr(resolve("model", name), "published_input", ())]).values
         text = f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
         note = {"note": text}
-    task = require_exportable(make_task(values))
-    parts = task.export_parts()
-    return task, parts._replace(about={**parts.about, **note})
+    exportable = require_exportable(make_task(values))
+    parts = exportable.export_parts()
+    return exportable, parts._replace(about={**parts.about, **note})

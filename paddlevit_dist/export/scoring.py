@@ -244,9 +244,10 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
     Raises:
         UserError: the model expects other preprocessing, or the weights do not exist.
     """
-    function, task, config = model.function, require_exportable(run.task), run.config
+    function, task, config = model.function, run.task, run.config
+    exportable = require_exportable(task)
     lines = [function.note] if function.note else []
-    about = task.export_parts().about
+    about = exportable.export_parts().about
     lines += _compare_descriptions(model, about, config)
     lines += _compare_names(model, about.get("landmarks") or task.signature(run.eval_dataset).get("classes"), config)
     if model.gives_probabilities:
@@ -255,7 +256,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
         weights, more = load_evaluated_weights(run, model.trained)
         model.weights = str(weights)
         lines += more
-    run.model = run.evaluator.model = task.evaluated_model(model)
+    run.model = run.evaluator.model = exportable.evaluated_model(model)
     devices = dict.fromkeys(all_gather(function.computed_by))
     run.evaluator.facts["computed_by"] = " and ".join(devices)
     return model.source, lines

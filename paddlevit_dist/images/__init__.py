@@ -15,6 +15,7 @@ _NAMES = {
     "DetectionCriterion": "detection.detector",
     "DetectionDataset": "detection.data.detection_dataset",
     "Detector": "detection.detector",
+    "ImageClassPrediction": "classification.prediction",
     "ImageDataset": "data.image_dataset",
     "ImageSegmentation": "segmentation.task",
     "SegmentationDataset": "segmentation.data.segmentation_dataset",

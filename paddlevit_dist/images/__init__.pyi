@@ -1,5 +1,6 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
+from .classification.prediction import ImageClassPrediction
 from .classification.task import Classification
 from .data.image_dataset import ImageDataset
 from .detection.data.detection_dataset import DetectionDataset
@@ -17,6 +18,7 @@ __all__ = [
     "DetectionCriterion",
     "DetectionDataset",
     "Detector",
+    "ImageClassPrediction",
     "ImageDataset",
     "ImageSegmentation",
     "SegmentationDataset",

@@ -18,6 +18,7 @@ from ..tasks.model_factory import create_model, model_options
 from ..tasks.prediction import CheckpointMeta, InputSamples
 from ..tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Predictable, Recomputable
 from ..tasks.step_types import TaskTraits
+from ..tasks.task import Task
 from .configured_options import configured_options
 from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader, merge_quarantine
@@ -31,7 +32,7 @@ TURNED = "turned by EXIF"  # key of a split's signature
 _BACKBONE = "backbone."  # prefix of the backbone's parameter names
 
 
-class BackboneTask(Predictable, ParameterGrouping, Recomputable, ModelChecking, LogContributor):
+class BackboneTask(Task, Predictable, ParameterGrouping, Recomputable, ModelChecking, LogContributor):
     """Base class of tasks that locate objects or classes in an image.
 
     Their models have ``pretrained_part``, the ``Model`` with the ``backbone``, which loads a classifier's weights.

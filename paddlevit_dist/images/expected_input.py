@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from yacs.config import CfgNode
 
 from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, find_published_for, find_sibling_file
-from ..registry.lookup import find_name
-from ..registry.other_names import SPELLINGS
+from ..registry.lookup import SPELLINGS, find_name
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from ..runtime.text_files import parse_yaml, read_bytes, read_json

@@ -9,6 +9,7 @@ import paddle
 
 from ..checkpoint.content import ABOUT
 from ..runtime.errors import UserError
+from ..tasks.aspects import has_aspect
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import EnsembleMember, Ensembling
 from .trained import TrainedWeights
@@ -35,7 +36,7 @@ def require_ensemble(task: Any, sources: Sequence[TrainedWeights]) -> None:
         UserError: the task cannot predict with several models, or the weights differ.
     """
     first = sources[0]
-    if len(sources) > 1 and not isinstance(task, Ensembling):
+    if len(sources) > 1 and not has_aspect(task, Ensembling):
         raise UserError(
             f"predict: task {first.config.TASK} cannot predict with several runs: its class is not Ensembling; name one"
         )

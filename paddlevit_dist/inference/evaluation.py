@@ -18,12 +18,13 @@ from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
 from ..metrics.classification import ClassifierTask
-from ..registry import extension
+from ..registry.features import OBSERVERS, build_set, find_function
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
+from ..tasks.aspects import get_aspect, has_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.prediction import PredictionRecord, PredictionWriter
 from ..tasks.protocols import LogContributor, Predictable, Reportable
@@ -42,24 +43,25 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     """
     with run.callbacks.notified_of_end():
         config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
-        load = extension.load_comparison_weights if config.get("EXPORTED") else load_evaluated_weights
+        load = find_function("load_comparison_weights") if config.get("EXPORTED") else load_evaluated_weights
         source, lines = load(run, run.model)
         start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
-        has_figures = is_reported and labeled and isinstance(run.task, Reportable)
+        has_figures = is_reported and labeled and has_aspect(run.task, Reportable)
         recorder = FigureRecorder(run.task, run.model, run.evaluator.loader.sampler.indices()) if has_figures else None
         run.callbacks.start(RunFacts(run_log.folder, config, trains=False))
         for line in lines:
             run_log.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
         run.on_weights_loaded()
-        observers = [*([recorder] if recorder else []), *extension.build_observers(run)]
+        observers = [*([recorder] if recorder else []), *build_set(OBSERVERS, run)]
         try:
             with run.heartbeat.at("evaluating"):
                 values, line = run.evaluator("evaluation", writer, observers=observers)
         except StopRequested as error:  # code that ignores exceptions ran when the signal came
             raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
-        task_lines = run.task.evaluation_lines() if is_main() and isinstance(run.task, LogContributor) else ()
+        log = get_aspect(run.task, LogContributor) if is_main() else None
+        task_lines = log.evaluation_lines() if log else ()
         for message in [*(writer.finish() if writer else ()), *task_lines]:
             run_log.log_and_print(message)
         split = config.DATA.SPLIT
@@ -85,7 +87,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run_log.log_and_print(line)
         run.evaluator.write_sample_table(run_log, _INTERVALS, facts)
         if is_reported:
-            extension.write_evaluation_report(run, recorder, {"of": weights, "split": split})
+            find_function("write_evaluation_report")(run, recorder, {"of": weights, "split": split})
         return values
 
 
@@ -128,8 +130,8 @@ def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[s
 
 def _build_prediction_writer(run: Trainer) -> "SavedPredictions":
     folder = Path(run.config.SAVE) / "predictions"
-    task = run.task
-    writer = task.prediction_writer(folder, run.eval_dataset) if isinstance(task, Predictable) else PredictionWriter()
+    predicting = get_aspect(run.task, Predictable)
+    writer = predicting.prediction_writer(folder, run.eval_dataset) if predicting else PredictionWriter()
     if not writer.writes_evaluations:
         raise UserError(f"SAVE_PREDICTIONS: task {run.config.TASK} does not write predictions; remove SAVE_PREDICTIONS")
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,9 +23,10 @@ from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
-from ..tasks.protocols import EnsembleMember, Predictable, get_sample_check
+from ..tasks.protocols import EnsembleMember, Predictable, get_sample_check, load_meta
 from ..tasks.sample_checks import BadSample
 from ..tasks.task import Task, make_task
 from .ensemble import ModelEnsemble
@@ -92,11 +93,11 @@ def build_prediction_loader(
 
 
 @paddle.no_grad()
-def predict_batch(task: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
+def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
     """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order.
 
     Args:
-        task: Predictable; Ensembling for several models.
+        aspect: Predictable; Ensembling for several models.
         model: a model, or a ``ModelEnsemble``.
         batch: collated inputs.
         writer: writes the files of each input.
@@ -105,10 +106,10 @@ def predict_batch(task: Any, model: Any, batch: dict[str, Any], writer: Predicti
         batch.pop(_INDICES),
         [PredictionRecord(index, None, reason) for index, reason in batch.pop(_UNREAD)],
     )
-    predict = task.predict_mean if isinstance(model, ModelEnsemble) else task.predict_step
+    predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
     for index, prediction in zip(indices, predict(model, batch) if indices else ()):
         try:
-            rows = task.prediction_rows(prediction)
+            rows = aspect.prediction_rows(prediction)
         except BadSample as error:
             entries.append(PredictionRecord(index, None, format_reason(error)))
             continue
@@ -120,7 +121,7 @@ def predict_batch(task: Any, model: Any, batch: dict[str, Any], writer: Predicti
 
 
 def predict_share(
-    task: Predictable,
+    task: Task,
     sources: Sequence[TrainedWeights],
     samples: InputSamples,
     remaining: np.ndarray,
@@ -157,7 +158,8 @@ def predict_share(
     if is_main():
         for line in filter(None, [precision.notice, *task.notices[num_notices:]]):
             write_line(line)
-    writer, dataset = task.prediction_writer(folder, samples), PredictionDataset(task, samples, remaining)
+    aspect, dataset = require_predictable(task), PredictionDataset(task, samples, remaining)
+    writer = aspect.prediction_writer(folder, samples)
     loader = build_prediction_loader(dataset, source.config, batch_size, num_workers)
     out = open_rank_writer(folder, rank())
     is_ensemble = isinstance(model, ModelEnsemble)
@@ -165,7 +167,7 @@ def predict_share(
     try:
         with _SharedProgress(len(remaining)) as progress, patched:
             for batch in loader:
-                entries = predict_batch(task, model, batch, writer)
+                entries = predict_batch(aspect, model, batch, writer)
                 out.add(entries)
                 progress.count(len(entries))
                 signals.check()
@@ -174,7 +176,7 @@ def predict_share(
         raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
 
 
-def _build_models(task: Predictable, sources: Sequence[TrainedWeights]) -> Any:
+def _build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
     """Build the model of one source, or a ``ModelEnsemble`` of several, and log how the weights were loaded."""
 
     def build() -> Iterator[EnsembleMember]:
@@ -188,7 +190,7 @@ def _build_models(task: Predictable, sources: Sequence[TrainedWeights]) -> Any:
     return next(build()).model if len(sources) == 1 else ModelEnsemble(build())
 
 
-def finish_prediction(folder: Path, task: Predictable, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
+def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
     """Write the tables and the task's files in the main process, after all ranks are done.
 
     Returns:
@@ -197,7 +199,7 @@ def finish_prediction(folder: Path, task: Predictable, samples: InputSamples) ->
     counts = write_tables(folder, samples)
     if sum(counts) < len(samples):
         raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
-    lines = task.prediction_writer(folder, samples).finish(read_entries(folder))
+    lines = require_predictable(task).prediction_writer(folder, samples).finish(read_entries(folder))
     finish(folder, counts)
     return counts, lines
 
@@ -282,6 +284,7 @@ class Predictor:
             window=window,
         )
         self._task = prepare_task(self._source)
+        self._aspect = require_predictable(self._task)
         self._batch_size = batch_size or default_batch_size(self._source.config)
         self._num_workers = num_workers
         train = self._source.config.TRAIN
@@ -299,9 +302,8 @@ class Predictor:
         """
         is_single = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence)
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-            samples = self._task.open_inputs(
-                [_to_text(each) for each in ([inputs] if is_single else inputs)], Path(folder)
-            )
+            paths = [_to_text(each) for each in ([inputs] if is_single else inputs)]
+            samples = self._aspect.open_inputs(paths, Path(folder))
             self.unreadable = list(samples.unreadable)
             rows: list[Row] = []
             for entry in self._entries(samples):
@@ -317,7 +319,7 @@ class Predictor:
         dataset = PredictionDataset(self._task, samples, np.arange(len(samples)))
         for batch in build_prediction_loader(dataset, self._source.config, self._batch_size, self._num_workers):
             with self._precision.patch_forward(self.model):
-                entries = predict_batch(self._task, self.model, batch, PredictionWriter())
+                entries = predict_batch(self._aspect, self.model, batch, PredictionWriter())
             yield from entries
 
 
@@ -325,20 +327,31 @@ def _to_text(source: Any) -> Any:
     return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 
-def prepare_task(source: TrainedWeights) -> Predictable:
+def prepare_task(source: TrainedWeights) -> Task:
     """Make the task of the weights, with the metadata of their training data.
 
     Raises:
         UserError: the task cannot predict.
     """
     task = make_task(source.config)
-    if not isinstance(task, Predictable):
+    require_predictable(task)
+    load_meta(task, source.learned)
+    return task
+
+
+def require_predictable(task: Task) -> Predictable:
+    """Return the aspect of a task that predicts.
+
+    Raises:
+        UserError: the task cannot predict.
+    """
+    aspect = get_aspect(task, Predictable)
+    if aspect is None:
         raise UserError(
-            f"predict: task {source.config.TASK} cannot predict new inputs: its class is not Predictable "
+            f"predict: task {task.config.TASK} cannot predict new inputs: its class is not Predictable "
             "(paddlevit_dist.tasks); use evaluate"
         )
-    task.load_meta(source.learned)
-    return task
+    return aspect
 
 
 def default_batch_size(config: RunSettings) -> int:

@@ -18,12 +18,11 @@ from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import LoadReport, count_classes, load_weights
 from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
 from ..engine.compatibility import to_plain_settings
-from ..registry import extension
 from ..registry.lookup import find_package
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..settings.table import find_keys
-from ..tasks.model_factory import prepare
+from ..tasks.model_factory import accelerate, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 
@@ -230,8 +229,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
+    accelerate(model)
     model.eval()
     return model, report
 

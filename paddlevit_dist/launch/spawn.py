@@ -339,7 +339,7 @@ class _RegisteredName(NamedTuple):
 class WorkerPayload(NamedTuple):
     """A worker's function and arguments, pickled, with the user code that they need."""
 
-    imports: plugins.WorkerImports
+    imports: tuple[plugins.ModuleLocation, ...]
     registered: list[_RegisteredName]
     work: bytes
     program: str

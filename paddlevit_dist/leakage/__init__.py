@@ -1,6 +1,6 @@
 """Find validation samples that are also in the training set, and evaluate without them.
 
-This is an extension: the folder can be deleted (see ``extension``).
+This is an extension: the folder can be deleted (see ``registry.features``).
 
 - ``perceptual``: perceptual hash of an image, and similarity of two images; ``comparing``: nearest hashes
 - ``fingerprints``: digests and hashes of all samples of a dataset, also of scenes and volumes

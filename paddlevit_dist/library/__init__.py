@@ -2,7 +2,7 @@
 
 - ``runs``: train, evaluate and predict in the calling process
 - ``data``: datasets of recipes, for other training loops
-- ``models``: models with their weights, and the transform of their images
+- ``models``: models with their weights
 - ``meters``: scores of outputs of any program; ``checks``: validation of their arguments
 """
 
@@ -10,19 +10,13 @@ from ..runtime.lazy_names import lazy_names
 
 _NAMES = {
     "Accuracy": "meters",
-    "CocoAP": "meters",
     "FeatureMaps": "models",
-    "ImageTransform": "models",
     "MeanIoU": "meters",
     "Meter": "meters",
     "MeterScores": "meters",
     "OpenedSamples": "data",
-    "RadialError": "meters",
-    "ScanNetAP": "meters",
     "TrainedRun": "runs",
-    "VolumeDice": "meters",
     "create_model": "models",
-    "create_transform": "models",
     "evaluate": "runs",
     "load_config": "runs",
     "open_dataset": "data",

@@ -1,11 +1,11 @@
 """Scores of the outputs of any program, with confidence intervals, over one or several processes.
 
-Each meter is a thin interface to the metrics of ``evaluate``, and gives equal numbers.
+Each meter is a thin interface to the metrics of ``evaluate``, and gives equal numbers. Meters of one modality are next
+to its metrics.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -14,21 +14,13 @@ import paddle
 from ..distributed import all_gather, rank, reduce_dict
 from ..engine.confidence import IntervalConfig, compute_intervals
 from ..intervals import ConfidenceInterval
+from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..tasks.metrics import PerSampleMetrics
-from .checks import (
-    check_corners,
-    check_label_pair,
-    host,
-    prefix_errors,
-    require,
-    require_classes,
-    require_few,
-    require_parts,
-)
+from .checks import check_label_pair, host, prefix_errors, require, require_classes, require_few
 
 _RESAMPLES = 1000  # bootstrap resamples, the default of EVALUATION.RESAMPLES
-_NO_CLASS = -100  # points without a label
+NO_CLASS = -100  # points without a label
 OfMeter = TypeVar("OfMeter", bound="Meter")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -240,182 +232,21 @@ class MeanIoU(Meter):
 
     def _build(self, names: list[str], of: str = "pixels", ignored: int = 255) -> PerSampleMetrics:
         self._of, self._ignored = of, ignored
+        require(of in ("pixels", "points"), f"of={of!r}: expected 'pixels' or 'points'")
         if of == "pixels":
-            from ..images.segmentation.metrics import SegmentationMetrics
-
             require_few(names)
-            return SegmentationMetrics(names)
-        require(of == "points", f"of={of!r}: expected 'pixels' or 'points'")
-        from ..points.segmentation.metrics import SemanticMetrics
-
-        return SemanticMetrics(names)
+        return find_function(f"metrics of {of}")(names)
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
         takes_points = self._of == "points"
         axes = ("points",) if takes_points else ("height", "width")
-        none = [self._ignored, _NO_CLASS] if takes_points else [self._ignored]
+        none = [self._ignored, NO_CLASS] if takes_points else [self._ignored]
         predicted, true = check_label_pair(output, target, axes, len(self._names), none)
         if takes_points:
-            return tuple(_to_host_tensors(predicted, np.where(true == self._ignored, _NO_CLASS, true)))
+            return tuple(to_host_tensors(predicted, np.where(true == self._ignored, NO_CLASS, true)))
         return predicted.astype(np.uint8), np.where(true == self._ignored, 255, true).astype(np.uint8)
 
 
-class CocoAP(Meter):
-    """Compute COCO's numbers of boxes and, with the option ``masks=True``, of masks.
-
-    An output is a dictionary of "boxes" (n, 4) x0, y0, x1, y1 in pixels, "scores" (n,) and "labels" (n,) from 0. A
-    target is a dictionary of "boxes" and "labels". It may have "is_crowd" (n,) and "areas" (n,), by default the areas
-    of the boxes. Masks are COCO's run lengths: "masks" in both, and "size", height and width, in the target. Several
-    processes, and merged meters, need ``indices``.
-    """
-
-    def _build(self, names: list[str], masks: bool = False) -> PerSampleMetrics:
-        from ..images.detection.metrics import DetectionMetrics
-
-        self._with_masks = masks
-        return DetectionMetrics(names, with_masks=masks)
-
-    def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        from ..images.detection.detections import DetectedObjects, corners_to_boxes
-
-        more = ["masks"] if self._with_masks else []
-        require_parts(output, "output", ["boxes", "scores", "labels", *more])
-        require_parts(target, "target", ["boxes", "labels", *more, *(["size"] if more else [])])
-        corners, true_corners = check_corners(output["boxes"]), check_corners(target["boxes"])
-        for side, record, number in (("output", output, len(corners)), ("target", target, len(true_corners))):
-            for name in ("scores", "labels", "areas", "is_crowd", "masks"):
-                if (values := record.get(name)) is not None:
-                    kind = type(values).__name__
-                    require(hasattr(values, "__len__"), f"the {side}'s {name} have to be a list, not a {kind}")
-                    require(len(values) == number, f"the {side} has {number} boxes and {len(values)} {name}")
-        require(
-            bool((true_corners[:, :2] <= true_corners[:, 2:]).all()),
-            "a true box has x1 < x0 or y1 < y0: expected corners x0, y0, x1, y1, not x, y, width, height",
-        )
-        scores = host(output["scores"]).astype(np.float64, copy=False)
-        labels, true_labels = (host(record["labels"]) for record in (output, target))
-        boxes = corners_to_boxes(true_corners)
-        areas = host(target.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
-        is_crowd = host(target.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
-        require_classes(labels, len(self._names), "labels of the output")
-        require_classes(true_labels, len(self._names), "labels of the target")
-        detections = DetectedObjects(corners, scores, labels.astype(np.int64), output.get("masks"))
-        truth = SimpleNamespace(
-            boxes=boxes, labels=true_labels.astype(np.int64), areas=areas, is_crowd=is_crowd, masks=target.get("masks")
-        )
-        return truth, detections, target.get("size")
-
-    def _add(self, number: int, *sample: Any) -> None:
-        self._metrics.update(number, *sample)
-
-
-class ScanNetAP(Meter):
-    """Compute average precision of instances of points by ScanNet's rules, and the IoU of their classes, as fractions.
-
-    An output is a dictionary of "classes", int (points,), and "instances". An instance is (class, confidence,
-    points), where the points are indices or bool (points,). A target is a dictionary of "classes", -100 for none, and
-    "instances", int (points,), negative for none. The option ``instance_classes`` lists the class numbers with
-    instances (default: all).
-    """
-
-    unknown = ("loss",)
-
-    def _build(self, names: list[str], instance_classes: Sequence[int] | None = None) -> PerSampleMetrics:
-        from ..points.instances.metrics import InstanceMetrics
-
-        chosen = [*range(len(names))] if instance_classes is None else [int(number) for number in instance_classes]
-        require(
-            set(chosen) <= set(range(len(names))),
-            f"instance_classes={chosen}: expected class numbers below {len(names)}",
-        )
-        return InstanceMetrics(names, chosen)
-
-    def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        from ..points.instances.metrics import InstancePrediction
-
-        for side, record in (("output", output), ("target", target)):
-            require_parts(record, side, ["classes", "instances"])
-        classes, true_classes = check_label_pair(
-            output["classes"], target["classes"], ("points",), len(self._names), [_NO_CLASS]
-        )
-        instances = host(target["instances"])
-        require(
-            instances.shape == true_classes.shape and instances.dtype.kind in "iu",
-            f"instances of the target: {instances.dtype} of shape {instances.shape}: expected a whole number per point",
-        )
-        predictions = []
-        for instance in output["instances"]:
-            require(len(instance) == 3, "an instance of the output has to be (class, confidence, points)")
-            label, confidence, points = int(instance[0]), float(instance[1]), host(instance[2])
-            require_classes(np.array(label), len(self._names), "an instance")
-            points = np.flatnonzero(points) if points.dtype == bool and points.shape == classes.shape else points
-            is_inside = not points.size or (
-                points.dtype.kind in "iu" and points.min() >= 0 and points.max() < len(classes)
-            )
-            require(bool(is_inside), f"points of an instance have to be indices below {len(classes)}")
-            predictions.append(InstancePrediction(label, confidence, np.unique(points).astype(np.int64)))
-        return classes, true_classes, instances, predictions
-
-    def _add(self, number: int, *sample: Any) -> None:
-        classes, true_classes, instances, predictions = sample
-        self._metrics.update_semantic(*_to_host_tensors(classes, true_classes), None)
-        self._metrics.update_instances(true_classes, instances, predictions)
-
-
-class RadialError(Meter):
-    """Compute the radial error of landmarks: mean and deviation in mm, and the share within 2, 2.5, 3 and 4 mm.
-
-    An output is positions in mm, float (landmarks, 3) for a volume or (landmarks, 2) for an image. A target is the true
-    positions, with NaN for missing landmarks.
-    """
-
-    def _build(self, names: list[str]) -> PerSampleMetrics:
-        from ..volumes.landmarks.metrics import LandmarkMetrics
-
-        return LandmarkMetrics(names)
-
-    def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        predicted, true = host(output), host(target)
-        require(
-            predicted.shape == true.shape and predicted.shape in ((len(self._names), 3), (len(self._names), 2)),
-            f"outputs of shape {predicted.shape} and targets of shape {true.shape}: expected "
-            f"({len(self._names)}, 3) for both",
-        )
-        errors = np.linalg.norm(predicted.astype(np.float64) - true, axis=-1)
-        missing = np.flatnonzero(~np.isfinite(errors) & np.isfinite(true).all(axis=-1))
-        name = self._names[missing[0]] if missing.size else ""
-        require(not missing.size, f"landmark {name} has a true position, but its output is not finite")
-        return (errors,)
-
-
-class VolumeDice(Meter):
-    """Compute Dice coefficients of volumes as fractions, and surface distances in mm.
-
-    An output is the class of each voxel, int (depth, height, width). A target is the true class of each, 255 for none.
-    The first class is the background.
-
-    Options: ``distances=False`` skips distances; ``spacing_mm``, size of the voxels (depth, height, width).
-    """
-
-    def _build(
-        self, names: list[str], distances: bool = True, spacing_mm: Sequence[float] = (1.0, 1.0, 1.0)
-    ) -> PerSampleMetrics:
-        from ..volumes.segmentation.metrics import VolumeMetrics
-
-        require_few(names)
-        require(len(names) > 1, f"classes={names}: expected the background and at least one more")
-        self._spacing = np.asarray(spacing_mm, np.float64)
-        require(
-            self._spacing.shape == (3,) and bool((self._spacing > 0).all()),
-            f"spacing_mm={spacing_mm}: expected three positive numbers: depth, height and width",
-        )
-        return VolumeMetrics(names, distances)
-
-    def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
-        predicted, true = check_label_pair(output, target, ("depth", "height", "width"), len(self._names), [255])
-        return predicted.astype(np.uint8), true.astype(np.uint8), self._spacing
-
-
-def _to_host_tensors(*arrays: np.ndarray) -> list[paddle.Tensor]:
+def to_host_tensors(*arrays: np.ndarray) -> list[paddle.Tensor]:
     """Convert classes of points to int64 tensors on the host, for the metrics of scenes."""
     return [paddle.to_tensor(array.astype(np.int64), place=paddle.CPUPlace()) for array in arrays]

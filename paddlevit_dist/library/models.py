@@ -1,7 +1,7 @@
-"""Models by name with their weights, their feature maps, and the image transform for the weights."""
+"""Models by name with their weights, and their feature maps."""
 
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -13,18 +13,12 @@ from ..checkpoint.published import find_published_for
 from ..checkpoint.weights import evaluated_weights, read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
-from ..registry import extension
-from ..registry.lookup import find_name
+from ..registry.lookup import find_name, is_weights_name
 from ..registry.model_sources import find_weights_address
-from ..registry.models import is_weights_name
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks import model_factory
 from ..tasks.model import Model
-from ..tasks.task import make_task
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 
 def create_model(
@@ -69,8 +63,7 @@ def create_model(
         model = load_trained(model_name, num_classes)
     else:
         model = _load_pretrained(model_name, pretrained, num_classes, image_size, options)
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
+    model_factory.accelerate(model)
     return FeatureMaps(model) if features_only else model
 
 
@@ -156,6 +149,12 @@ def _load_pretrained(
     return cast(nn.Layer, model)
 
 
+def find_settings(model: nn.Layer) -> RunSettings | None:
+    """Find the configuration with the preprocessing of a model's weights; None for a model of unknown origin."""
+    made_of: RunSettings | tuple[str, str | None] | None = getattr(model, "made_of", None)
+    return _build_settings(*made_of, model) if isinstance(made_of, tuple) else made_of
+
+
 def _build_settings(name: str, source: str | None, model: Any) -> RunSettings:
     """Return a run's configuration for this model, with the preprocessing of its weights."""
     words = ["-dataset=folder", f"MODEL.NAME={find_name('model', name)}"]
@@ -168,83 +167,3 @@ def _build_settings(name: str, source: str | None, model: Any) -> RunSettings:
             )
         words.append(f"-image_size={sides[0]}")
     return configuration.load(words).values
-
-
-def create_transform(model: nn.Layer | str | os.PathLike[str], training: bool = False) -> "ImageTransform":
-    """Create the image transform that ``evaluate`` and ``predict`` use for these weights.
-
-    Args:
-        model: a classifier of ``create_model`` or of a run; or a ``name`` for ``create_model(name, pretrained=True)``.
-        training: use the augmentation of the recipe instead.
-
-    Raises:
-        UserError: the preprocessing of the model is unknown, or it is not an image classifier.
-    """
-    if isinstance(model, (str, os.PathLike)):
-        model = create_model(model, pretrained=True)
-    body = model.body if isinstance(model, FeatureMaps) else model
-    made_of: RunSettings | tuple[str, str | None] | None = getattr(body, "made_of", None)
-    if made_of is None:
-        kind = type(body).__name__
-        raise UserError(
-            f"create_transform: the preprocessing of {kind} is unknown: use a model of create_model, or weights"
-        )
-    config = _build_settings(*made_of, body) if isinstance(made_of, tuple) else made_of
-    return ImageTransform(config, training)
-
-
-class ImageTransform:
-    """Resize, crop and normalize an image for one model: ``transform(image)``.
-
-    Loader processes should call ``pixels``; the device should call ``normalize`` on whole batches.
-
-    Args:
-        config: configuration of a classification run.
-        training: use the training augmentation.
-    """
-
-    def __init__(self, config: RunSettings, training: bool = False) -> None:
-        from ..images.classification.samples import ClassificationInput, evaluation_transform, find_dataset_class
-        from ..images.classification.task import Classification
-        from ..images.classification.training_samples import build_training_transform
-        from ..images.data.reading import ReadConfig
-
-        task = make_task(config)
-        if not isinstance(task, Classification):
-            raise UserError(f"create_transform is for image classifiers, not for TASK {config.TASK}: use Predictor")
-        data, dataset = task.config.DATA, find_dataset_class(task.config)
-        self.image_size: int = data.IMAGE_SIZE
-        self.mean, self.std = tuple(data.IMAGENET_MEAN), tuple(data.IMAGENET_STD)
-        self._normalizer, self._mode = task.normalizer, dataset.image_mode
-        self._reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-        evaluated = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
-        trained = build_training_transform(task.config, dataset.kind) if training else None
-        self._transform = trained or (lambda image, generator: evaluated(image, generator)[0])
-
-    def __call__(self, image: Any, generator: np.random.Generator | int | None = None) -> paddle.Tensor:
-        """Transform one image to float32 (channels, height, width): ``model(transform(image).unsqueeze(0))``.
-
-        Args:
-            image: a path, a PIL image, or uint8 (height, width[, 3]).
-            generator: random generator of the augmentation, or a seed; None: a new one.
-
-        Raises:
-            UserError: the image cannot be read.
-        """
-        return self.normalize(paddle.to_tensor(self.pixels(image, generator)[None]))[0]
-
-    def pixels(self, image: Any, generator: np.random.Generator | int | None = None) -> np.ndarray:
-        """Transform one image to uint8 (channels, height, width) without Paddle; arguments of ``__call__``."""
-        from ..images.data.inputs import InMemoryImages
-        from ..images.data.reading import decode_image, read_file
-
-        if isinstance(image, (str, os.PathLike)):
-            path = os.fspath(image)
-            decoded: Image.Image = decode_image(read_file(path), path, self._mode, self._reading)
-        else:
-            decoded = InMemoryImages([image], None, self._mode, self._reading).image(0)
-        return cast(np.ndarray, self._transform(decoded, np.random.default_rng(generator)))
-
-    def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Normalize uint8 (batch, channels, height, width) to float32, on the images' device."""
-        return self._normalizer(images)

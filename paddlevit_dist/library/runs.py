@@ -17,7 +17,7 @@ import yaml
 from .. import settings as configuration
 from ..commands.train import carry_out
 from ..registry import plugins
-from ..registry.extension import find_job
+from ..registry.features import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..registry import extension
+from ..registry.features import find_function
 from ..runtime.autocast import as_dtype
 from ..runtime.transfers import constant, is_on_gpu
 
@@ -43,10 +43,10 @@ def resized_cross_entropy(
         ignored: the value of missing labels.
         weights: a factor for each class; None: 1.
     """
-    if extension.has("cpu_kernels"):
-        fast = extension.resized_cross_entropy(logits, labels, ignored, weights)
-        if fast is not None:
-            return fast
+    compiled = find_function("resized_cross_entropy")
+    fast = None if compiled is None else compiled(logits, labels, ignored, weights)
+    if fast is not None:
+        return fast
     size = list(labels.shape[1:])
     if list(logits.shape[2:]) != size:
         logits = F.interpolate(logits, size=size, mode="bilinear", align_corners=False)

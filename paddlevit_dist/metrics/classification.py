@@ -4,7 +4,7 @@ Scores are sums and counts. Rows of predictions hold the most probable classes. 
 each sample (48 bytes).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,12 @@ import paddle.nn.functional as F
 from ..intervals import ClassificationCounts, means
 from ..runtime.transfers import read_later
 from ..tasks.metrics import PerSampleMetrics, SampleTable
-from ..tasks.prediction import CheckpointMeta, Row
-from ..tasks.protocols import EnsembleMember, Ensembling, Reportable
-from ..tasks.sample_checks import BadSample
+from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import EvaluationStep
-from ..tasks.task import Records
+from ..tasks.task import Records, Task
 
 _FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
 BEST = 5  # classes with the largest scores
-_DIGITS = 7  # of a score; float32 has no more
 
 #: the true class and its score (a probability), and the best classes with their scores; -1 and 0 if there are fewer
 RECORD = np.dtype([("label", "<i4"), ("true", "<f4"), ("classes", "<i4", (BEST,)), ("scores", "<f4", (BEST,))])
@@ -145,42 +142,15 @@ class ClassificationMetrics(PerSampleMetrics):
         return f"top-1 {values['top-1']:.2f}{self.format_interval('top-1', 1)}{top5} loss {values['loss']:.4f}"
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Compute the softmax in float64, in which different logits never become equal.
-
-    Args:
-        logits: float32 (batch, classes).
-    """
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    shares = np.exp(shifted)
-    return shares / shares.sum(axis=-1, keepdims=True)
+def require_num_classes(number: int | None) -> int:
+    """Return the number of a model's classes, which the configuration, the data or the weights have set."""
+    if number is None:
+        raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
+    return number
 
 
-def best_classes(shares: np.ndarray, class_names: Sequence[str] | None) -> Row:
-    """Return a row of the most probable classes, at most five: ``class, score, class_2, score_2, ...``.
-
-    The first of equally probable classes comes first, as in an evaluation.
-
-    Args:
-        shares: float64 (classes,), probabilities.
-        class_names: the names of all classes or of the first ones. Other classes get their number.
-
-    Raises:
-        BadSample: the probabilities are not finite.
-    """
-    if not np.isfinite(shares).all():
-        raise BadSample("the model's outputs for it are not finite")
-    names = class_names or ()
-    row: Row = {}
-    for place, label in enumerate(np.argsort(-shares, kind="stable")[:BEST].tolist()):
-        ending = f"_{place + 1}" if place else ""
-        row[f"class{ending}"] = names[label] if label < len(names) else str(label)
-        row[f"score{ending}"] = float(f"{shares[label]:.{_DIGITS}g}")
-    return row
-
-
-class ClassifierTask(Ensembling, Reportable):
-    """Evaluate and predict samples of one class each; a batch has "labels", int64 (batch,)."""
+class ClassifierTask(Task):
+    """Evaluate samples of one class each; a batch has "labels", int64 (batch,)."""
 
     best_metric = ("top-1", True)
 
@@ -199,18 +169,6 @@ class ClassifierTask(Ensembling, Reportable):
         logits = self.logits(model, batch)
         step.metrics.update(logits, batch["labels"])
         return record_later(logits, batch["labels"]) if step.keeps_records else None
-
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """Compute the probability of each class, float64 (classes,), for each sample."""
-        return list(probabilities(self.logits(model, batch).astype("float32").numpy()))
-
-    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """Compute the mean over the models of the probability of each class, float64 (classes,), for each sample."""
-        return list(np.mean([task.predict_step(model, dict(batch)) for task, model in members], axis=0))
-
-    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """Return the row of a sample: its best classes."""
-        return [best_classes(prediction, self.class_names)]
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Take the number and the names of the classes from a checkpoint."""

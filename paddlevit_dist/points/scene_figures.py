@@ -2,14 +2,21 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import paddle
 
 from ..metrics.counts import reduce_confusions
 from ..metrics.tables import class_tables, sample_table
+from ..tasks.aspects import TaskAspect, get_aspect
+from ..tasks.dataset import TransformedDataset
 from ..tasks.figures import Figure, PointSet
+from ..tasks.protocols import Drawable, Predictable, Reportable
 from .data.images import UNLABELED_PIXELS, Color, build_legend, color, get_palette
+from .data.samples import SceneSamples
 from .data.scene import Scene
+from .scene_task import SceneTask
 
 _MAX_POINTS = 150_000  # of a scene in the report
 _NUM_SCENES = 4  # in the report
@@ -17,6 +24,58 @@ _WRONG, _RIGHT = (220, 40, 40), (150, 170, 150)
 
 # Colors of a scene's points by layer name, uint8 (points, 3), and each layer's legend.
 Layers = tuple[dict[str, np.ndarray], dict[str, list[tuple[str, Color]]]]
+
+
+class SceneFigures(TaskAspect, Reportable):
+    """Base class of the figures of point cloud tasks."""
+
+    task: SceneTask
+
+    def _predict_again(
+        self, samples: TransformedDataset, index: int, model: paddle.nn.Layer
+    ) -> tuple[Scene, Any] | None:
+        """Return a stored scene and its prediction by ``predict_step``; None for user-defined samples."""
+        predicting = get_aspect(self.task, Predictable)
+        if predicting is None or not isinstance(samples, SceneSamples):
+            return None
+        batch = self.task.collate([samples.sample(index, np.random.default_rng(0))])
+        tensors = {
+            name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
+        }
+        return samples.dataset.read(index), predicting.predict_step(model, tensors)[0]
+
+    def scene_figures(
+        self, samples: TransformedDataset, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
+    ) -> list[Figure]:
+        """Return tables of classes and scenes, and a few interactive scenes.
+
+        Args:
+            samples: the evaluated samples.
+            confusions: index and ``count_confusion`` of each scene; at least one.
+            model: the network.
+        """
+        figures: list[Figure] = []
+        for place in select_scenes([confusion for _, confusion in confusions]):
+            prediction = self._predict_again(samples, confusions[place][0], model)
+            if prediction is not None:
+                figures.append(build_point_set(prediction[0].name, prediction[0], *self.build_layers(*prediction)))
+        names = [get_scene_name(samples.describe(index)) for index, _ in confusions]
+        return [*semantic_tables([confusion for _, confusion in confusions], names, self.task.class_names), *figures]
+
+    def build_layers(self, scene: Scene, prediction: Any) -> Layers:
+        """Return the layers of a scene, with truth and prediction, and their legends."""
+        raise NotImplementedError
+
+
+class SceneDrawing(TaskAspect, Drawable):
+    """Base class of the drawings of point cloud tasks."""
+
+    task: SceneTask
+
+    def image_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
+        """Return name and color of each class."""
+        names = self.task.class_names
+        return [(name, tuple(color)) for name, color in zip(names, get_palette(names).tolist())]
 
 
 def semantic_tables(

@@ -4,36 +4,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
-from ..tasks.figures import Figure
+from ..tasks.dataset import dataset_class, is_training_split, resolve_class_names
 from ..tasks.prediction import CheckpointMeta
-from ..tasks.protocols import Checkable, Drawable, Predictable, Reportable, SampleChecking, SampleDescription
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.step_types import TaskTraits
-from .data.features import COLORS, build_channels, require_channels
-from .data.images import get_palette
+from ..tasks.task import Task
+from .data.features import require_channels
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
-from .data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
+from .data.scene import AS_GIVEN, CENTERED, IGNORED
 from .data.scenes import SceneDataset
-from .inputs import InputScenes, SceneInputs, find_scenes
-from .scene_figures import Layers, build_point_set, get_scene_name, select_scenes, semantic_tables
 from .settings import PointSettings
 from .sparse import Plan, PlanSpec, SparseTensor, build_plan
 
 _UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else use larger voxels"
 
 
-class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
+class SceneTask(Task):
     """Base class of the point cloud tasks."""
 
+    aspects = {
+        "LogContributor": ".scene_checks:SceneLog",
+        "Checkable": ".scene_checks:SceneChecks",
+    }
     config: PointSettings
     traits = TaskTraits(sample_name="scenes", batch_norm="sync", empty_cache_freq=10)
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
-    default_voxel_features = "first"
+    _default_voxel_features = "first"
 
     def __init__(self, config: PointSettings) -> None:
         super().__init__(config)
@@ -44,10 +43,10 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
         #: convention of the scenes' coordinates, which matters to networks that use positions: CENTERED or AS_GIVEN
         self.coordinates: str | None = None
         self.features: tuple[str, ...] = tuple(config.POINTS.FEATURES)
-        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.default_voxel_features
+        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self._default_voxel_features
         self._should_check_unit = True
 
-    def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
+    def _open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
         """Open the dataset of ``split`` and store its classes and coordinate convention.
 
         A prepared store reports the same convention for all its splits, so that evaluation, which opens only one,
@@ -68,7 +67,7 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
 
     def build_dataset(self, split: str, cache_folder: Path) -> SceneSamples:
         """Return the samples of ``split``, with augmentation if the task trains on it."""
-        dataset = self.open_scenes(split, cache_folder)
+        dataset = self._open_scenes(split, cache_folder)
         if dataset.channels is not None:
             require_channels(self.features, dataset.channels, f"the scenes of dataset {self.config.DATA.DATASET}")
         return self.build_samples(dataset, is_training_split(self.config, split))
@@ -80,10 +79,6 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
             return list(dataset.notices)
         self._should_check_unit = False
         return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
-
-    def labels_in(self, sample: VoxelizedSample) -> np.ndarray | None:
-        """Return the classes of all labeled points."""
-        return sample.scene.semantic[sample.scene.semantic != IGNORED]
 
     def check_sample(self, sample: VoxelizedSample) -> None:
         """Check the range of labels, and that features are finite."""
@@ -99,51 +94,9 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
             batch.update(build_plan(batch.pop("coordinates"), self.plan_spec, num_views))
         return batch
 
-    # ---- report ------------------------------------------------------------------------------------------------
-
-    def predict_again(
-        self, samples: TransformedDataset, index: int, model: paddle.nn.Layer
-    ) -> tuple[Scene, Any] | None:
-        """Return a stored scene and its prediction by ``predict_step``; None for user-defined samples."""
-        if not isinstance(samples, SceneSamples):
-            return None
-        batch = self.collate([samples.sample(index, np.random.default_rng(0))])
-        tensors = {
-            name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
-        }
-        return samples.dataset.read(index), self.predict_step(model, tensors)[0]
-
-    def scene_figures(
-        self, samples: TransformedDataset, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
-    ) -> list[Figure]:
-        """Return tables of classes and scenes, and a few interactive scenes.
-
-        Args:
-            samples: the evaluated samples.
-            confusions: index and ``count_confusion`` of each scene; at least one.
-            model: the network.
-        """
-        figures: list[Figure] = []
-        for place in select_scenes([confusion for _, confusion in confusions]):
-            prediction = self.predict_again(samples, confusions[place][0], model)
-            if prediction is not None:
-                figures.append(build_point_set(prediction[0].name, prediction[0], *self.build_layers(*prediction)))
-        names = [get_scene_name(samples.describe(index)) for index, _ in confusions]
-        return [*semantic_tables([confusion for _, confusion in confusions], names, self.class_names), *figures]
-
-    def build_layers(self, scene: Scene, prediction: Any) -> Layers:
-        """Return the layers of a scene, with truth and prediction, and their legends."""
-        raise NotImplementedError
-
-    # ---- prediction --------------------------------------------------------------------------------------------
-
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
         """Return the dataset with this task's processing of scenes."""
         raise NotImplementedError
-
-    def uses_colors(self) -> bool:
-        """Return True if colors are a feature of the network."""
-        return COLORS in self.features
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Take classes and coordinate convention from a checkpoint's metadata."""
@@ -154,23 +107,6 @@ class SceneTask(Predictable, Reportable, Drawable, Checkable, SampleChecking, Sa
         self.class_names = [*(names or ())][: self.num_classes]
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
         self.coordinates = meta.input.get("coordinates", CENTERED)
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
-        """Return the samples of the scenes in paths, for ``predict``."""
-        scenes, unreadable = find_scenes(list(map(str, inputs)))
-        dataset = InputScenes(
-            scenes, self.coordinates, self.uses_colors(), self.class_names, build_channels(self.features)
-        )
-        notices = [*self.list_notices(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
-        return SceneInputs(self.build_samples(dataset, is_training=False), unreadable, notices)
-
-    def image_legend(self) -> list[tuple[str, tuple[int, int, int]]]:
-        """Return name and color of each class."""
-        return [(name, tuple(color)) for name, color in zip(self.class_names, get_palette(self.class_names).tolist())]
-
-    def describe_samples(self, samples: TransformedDataset) -> str:
-        """Return number, dataset and class names of samples for the log."""
-        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""

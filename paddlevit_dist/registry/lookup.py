@@ -1,211 +1,33 @@
 """Names of models, datasets and tasks, each with the location it is imported from on first use.
 
 Only tables of names are imported here: listing them does not need Paddle, and a package is loaded when one of its names
-is requested. The names of a deleted folder disappear with it.
+is requested. The names of a deleted folder disappear with it. See ``features`` for the tables of commands and hooks.
 """
 
 import difflib
+import fnmatch
 import functools
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from . import extension, model_sources, plugins
+from . import features, model_sources, plugins
+from .features import locate, locate_all
+from .manifest import Manifest, Target
 from .model_names import read_model_names
-from .other_names import OTHER_NAMES, SPELLINGS, spellings
 
-_GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
-_FIND_BOXES = "paddlevit_dist.images.data.box_layouts:find_boxes"
+_WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
 
-Target = str | Callable[..., Any]
-
-_MISSING_FOLDERS = tuple(
-    f"paddlevit_dist.{folder}."
-    for folder in ("points", "volumes", "images.detection", "images.segmentation")
-    if not os.path.isfile(os.path.join(os.path.dirname(__file__), "..", *folder.split("."), "__init__.py"))
-)
-
-
-def _installed(rows: dict[str, Target]) -> dict[str, Target]:
-    """Return the rows whose folder exists."""
-    return {name: target for name, target in rows.items() if not str(target).startswith(_MISSING_FOLDERS)}
-
-
-_IMAGE_MODELS, _DETECTORS = "paddlevit_dist.images.models", "paddlevit_dist.images.detection"
-_SPARSE_NETWORKS = "paddlevit_dist.points.sparse"
-# Classes with variants. Their names are in model_names.json: run `make reference` after a change of a row or a variant.
-MODEL_FAMILIES: tuple[str, ...] = (
-    f"{_IMAGE_MODELS}.vit:VisionTransformer",
-    f"{_IMAGE_MODELS}.deit:DeiT",
-    f"{_IMAGE_MODELS}.deit:DistilledDeiT",
-    f"{_IMAGE_MODELS}.swin:SwinTransformer",
-    f"{_IMAGE_MODELS}.cait:CaiT",
-    f"{_IMAGE_MODELS}.pvt_v2:PyramidVisionTransformer",
-    f"{_IMAGE_MODELS}.mit:MixVisionTransformer",
-    f"{_IMAGE_MODELS}.mlp_mixer:MlpMixer",
-    f"{_IMAGE_MODELS}.convnext:ConvNeXt",
-    f"{_IMAGE_MODELS}.resnet:ResNet",
-    f"{_IMAGE_MODELS}.hgnetv2:HGNetV2",
-    f"{_IMAGE_MODELS}.segformer:SegFormer",
-    f"{_IMAGE_MODELS}.segformer:MmsegmentationsSegFormer",
-    f"{_IMAGE_MODELS}.upernet:UPerNet",
-    f"{_IMAGE_MODELS}.fcn:FCN",
-    f"{_IMAGE_MODELS}.fcn:LinearSegmenter",
-    f"{_DETECTORS}.detr.network:Detr",
-    f"{_DETECTORS}.rtdetr.network:RtDetr",
-    f"{_DETECTORS}.rfdetr.network:RfDetr",
-    f"{_DETECTORS}.mask_rcnn.network:MaskRCNN",
-    f"{_DETECTORS}.mask_rcnn.network:FasterRCNN",
-    f"{_SPARSE_NETWORKS}.minkunet:MinkUNet",
-    f"{_SPARSE_NETWORKS}.minkunet:MinkClassifier",
-    f"{_SPARSE_NETWORKS}.minkunet:TutorialNetwork",
-)
-MODEL_FAMILIES = tuple(family for family in MODEL_FAMILIES if not family.startswith(_MISSING_FOLDERS))
-MODELS = _installed(
-    {
-        "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
-        "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
-        **{name: family for family in MODEL_FAMILIES for name in read_model_names().get(family, ())},
-    }
-)
-MODELS = {**{spelling: MODELS[name] for spelling, name in SPELLINGS.items() if name in MODELS}, **MODELS}
-
-# Layouts of images with label maps, all read by one class.
-_LABEL_MAPS = (
-    *("label_maps", "ade20k", "cityscapes", "voc_segmentation", "pascal_context", "coco_stuff", "coco_panoptic"),
-    *("labelme", "yolo_outlines"),
-)
-
-DATASETS = _installed(
-    {
-        "digits": "paddlevit_dist.images.data.small_sets:Digits",
-        "mnist": "paddlevit_dist.images.data.small_sets:Mnist",
-        "fashion_mnist": "paddlevit_dist.images.data.small_sets:FashionMnist",
-        "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
-        "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
-        "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
-        "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
-        "tar": "paddlevit_dist.images.data.tar:TarImages",
-        "coco": "paddlevit_dist.images.detection.data.coco:Coco",
-        "voc": "paddlevit_dist.images.detection.data.voc:Voc",
-        "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
-        "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
-        "segmentation_shapes": "paddlevit_dist.images.segmentation.data.segmentation_dataset:SegmentationShapes",
-        **dict.fromkeys(_LABEL_MAPS, "paddlevit_dist.images.segmentation.data.label_maps:LabelMaps"),
-        "landmarks": "paddlevit_dist.volumes.landmarks.dataset:LandmarkDataset",
-        "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
-        "nnunet": "paddlevit_dist.volumes.segmentation.nnunet:NnUNet",
-        "synthetic_organs": "paddlevit_dist.volumes.segmentation.phantoms:SyntheticOrgans",
-        "synthetic_rooms": "paddlevit_dist.points.data.rooms:SyntheticRooms",
-        "scenes": "paddlevit_dist.points.data.scenes:PreparedScenes",
-        "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
-        "synthetic_solids": "paddlevit_dist.points.shapes.solids:SyntheticSolids",
-        "modelnet10": "paddlevit_dist.points.shapes.data:ModelNet10",
-        "modelnet40": "paddlevit_dist.points.shapes.data:ModelNet40",
-    }
-)
-
-CLASS_LABELS, BOX_LABELS, MASK_LABELS = "images", "images with boxes", "images with label maps"
-_ANNOTATIONS = {
-    "paddlevit_dist.images.detection.": BOX_LABELS,
-    **dict.fromkeys(
-        (
-            "paddlevit_dist.images.segmentation.",
-            "paddlevit_dist.images.models.segformer:",
-            "paddlevit_dist.images.models.upernet:",
-            "paddlevit_dist.images.models.fcn:",
-        ),
-        MASK_LABELS,
-    ),
-}
-
-# Datasets that ship with the package and need no path.
-BUNDLED = ("digits", *(name for name in DATASETS if name.startswith("synthetic_")), "segmentation_shapes")
-
-TASKS = _installed(
-    {
-        "classification": "paddlevit_dist.images.classification.task:Classification",
-        "linear_probe": "paddlevit_dist.images.classification.probes:LinearProbe",
-        "knn_probe": "paddlevit_dist.images.classification.probes:KnnProbe",
-        "landmarks": "paddlevit_dist.volumes.landmarks.task:LandmarkDetection",
-        "volume_segmentation": "paddlevit_dist.volumes.segmentation.task:VolumeSegmentation",
-        "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
-        "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
-        "shape_classification": "paddlevit_dist.points.shapes.task:ShapeClassification",
-        "detection": "paddlevit_dist.images.detection.task:Detection",
-        "image_segmentation": "paddlevit_dist.images.segmentation.task:ImageSegmentation",
-    }
-)
-
-# Tables of configuration keys that each task reads in addition to the common ones. Any other task reads all keys. These
-# modules do not import Paddle.
-_IMAGES_TABLE = "paddlevit_dist.images.settings:IMAGES"
-_CLASSIFICATION_TABLES = (_IMAGES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
-_PROBE_TABLES = (*_CLASSIFICATION_TABLES, "paddlevit_dist.images.classification.settings:PROBE_TABLE")
-_OBJECTS_TABLE = "paddlevit_dist.images.settings:OBJECTS"
-_POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
-_VOLUMES_TABLE = "paddlevit_dist.volumes.settings:VOLUMES"
-_LANDMARK_TABLES = (_VOLUMES_TABLE, "paddlevit_dist.volumes.settings:LANDMARKS")
-
-TABLES: dict[str, Sequence[str]] = {
-    "classification": _CLASSIFICATION_TABLES,
-    "linear_probe": _PROBE_TABLES,
-    "knn_probe": _PROBE_TABLES,
-    "landmarks": _LANDMARK_TABLES,
-    "volume_segmentation": [_VOLUMES_TABLE, "paddlevit_dist.volumes.segmentation.settings:TABLE"],
-    "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
-    "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
-    "shape_classification": ["paddlevit_dist.points.shapes.settings:TABLE"],
-    "detection": [_IMAGES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.detection.settings:TABLE"],
-    "image_segmentation": [_IMAGES_TABLE, _OBJECTS_TABLE, "paddlevit_dist.images.segmentation.settings:TABLE"],
-}
-TABLES = {task: tables for task, tables in TABLES.items() if task in TASKS}
-_BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
-
-# The recipe (-cfg=NAME) that messages suggest: by dataset, else by annotations of images, else by package.
-RECIPES = {
-    **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
-    "digits": "vit_digits",
-    **dict.fromkeys(("synthetic_solids", "modelnet10", "modelnet40"), "mink_classifier_solids"),
-    "synthetic_shapes": "detr_shapes",
-    "segmentation_shapes": "segformer_b0_shapes",
-    **dict.fromkeys(("coco", "voc", "yolo"), "finetune_detector"),
-    **dict.fromkeys(("nnunet", "synthetic_organs"), "volume_unet3d_phantoms"),
-    "folder": "finetune_folder",
-    "images": "vit_tiny_patch16_224",
-    BOX_LABELS: "detr_r50_coco",
-    MASK_LABELS: "segformer_b0_shapes",
-    **dict.fromkeys(_LABEL_MAPS, "segformer_b0_ade20k"),
-    "cityscapes": "segformer_b0_cityscapes",
-    "points": "minkunet34c_scannet",
-    "volumes": "landmark_unet3d",
-}
-
-CALLBACKS: dict[str, Target] = {
-    "tensorboard": "paddlevit_dist.logging.event_logs:TensorBoardLog",
-    "visualdl": "paddlevit_dist.logging.event_logs:VisualDlLog",
-    "wandb": "paddlevit_dist.logging.services:WandbLog",
-    "mlflow": "paddlevit_dist.logging.services:MlflowLog",
-}
-
-TRANSFORMS: dict[str, Target] = {}  # of users
-
-# By kind of a table of samples: what computes its scores again, see ``tasks.score_kind``.
-_SCORE_KINDS = _installed(
-    {
-        "classes": "paddlevit_dist.metrics.classification_scores:ClassificationScores",
-        "confusions": "paddlevit_dist.metrics.confusion:ConfusionScores",
-        "landmarks": "paddlevit_dist.volumes.landmarks.metrics:LandmarkScores",
-        "volume classes": "paddlevit_dist.volumes.segmentation.metrics:VolumeScores",
-        "boxes": "paddlevit_dist.images.detection.evaluation.score_kind:BoxScores",
-        "instances": "paddlevit_dist.points.instances.score_kind:InstanceScores",
-    }
-)
-
+MODELS: dict[str, Target] = {}
+DATASETS: dict[str, Target] = {}
+TASKS: dict[str, Target] = {}
+CALLBACKS: dict[str, Target] = {}
+TRANSFORMS: dict[str, Target] = {}
+_SCORE_KINDS: dict[str, Target] = {}  # kind of a table of samples -> what computes its scores again
 KINDS: dict[str, MutableMapping[str, Target]] = {
     "model": MODELS,
     "dataset": DATASETS,
@@ -214,6 +36,36 @@ KINDS: dict[str, MutableMapping[str, Target]] = {
     "transform": TRANSFORMS,
     "score_kind": _SCORE_KINDS,
 }
+MODEL_FAMILIES: list[str] = []  # classes with variants: run `make reference` after a change of one
+SPELLINGS: dict[str, str] = {}  # other common spelling of a model's name, which is listed like it -> name
+OTHER_NAMES: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+BUNDLED: list[str] = []  # datasets that ship with the package and need no path
+RECIPES: dict[str, str] = {}  # dataset, else annotations of images, else package -> recipe that messages suggest
+TABLES: dict[str, Sequence[Any]] = {}  # task -> its own key tables; any other task reads all keys
+_KEY_TABLES: list[Any] = []  # of every run
+_ANNOTATIONS: dict[str, str] = {}  # location of a model, dataset or task of images -> annotations
+
+
+def add(manifest: Manifest) -> None:
+    """Add the names of a manifest; later ones win."""
+    rows = {kind: locate_all(manifest, getattr(manifest, f"{kind}s")) for kind in KINDS}
+    families = [locate(manifest, family) for family in manifest.families]
+    MODEL_FAMILIES.extend(families)
+    rows["model"].update((name, family) for family in families for name in read_model_names().get(family, ()))
+    rows["model"].update((spelling, rows["model"][name]) for spelling, name in manifest.aliases.items())
+    for kind, added in rows.items():
+        KINDS[kind].update(added)
+        OTHER_NAMES[kind].update(manifest.spellings.get(kind, {}))
+    SPELLINGS.update(manifest.aliases)
+    if manifest.annotations is not None:
+        located = rows["model"], rows["dataset"], rows["task"], locate_all(manifest, manifest.bridges)
+        _ANNOTATIONS.update({target: manifest.annotations for table in located for target in table.values()})
+    BUNDLED.extend(manifest.bundled)
+    RECIPES.update(manifest.recipes)
+    for task, tables in manifest.task_tables.items():
+        TABLES[task] = [locate(manifest, table) for table in tables]
+    _KEY_TABLES.extend(locate(manifest, table) for table in manifest.key_tables)
+    common_tables.cache_clear()
 
 
 class Registration(NamedTuple):
@@ -289,7 +141,7 @@ def find_name(kind: str, name: str) -> str:
         return bridged[0]
     if name in table:
         return name
-    for spelling in spellings(name):
+    for spelling in _spellings(name):
         spelling = OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
             return spelling
@@ -298,7 +150,7 @@ def find_name(kind: str, name: str) -> str:
     valid = f"'{program('inspect')} --list' lists all"
     if kind == "model" and (absent := model_sources.explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
-    near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
+    near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: "
     suggestions = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
     hint += f"did you mean {suggestions}?" if suggestions else "none is registered:"
@@ -314,6 +166,55 @@ def find_name(kind: str, name: str) -> str:
     raise UserError(f"{hint} {valid}; {advice}")
 
 
+def is_weights_name(name: str) -> bool:
+    """Return whether a model's name stands for weights: with timm's tag, an owner, a path or a URL.
+
+    Building a model by such a name would lack the weights it promises.
+    """
+    model = find_name("model", name)
+    return name != model and all(
+        OTHER_NAMES["model"].get(other, other) != model for other in _spellings(name, with_weights=False)
+    )
+
+
+def as_source(name: str) -> str:
+    """Complete a name of weights for ``load_weights``: repositories are on Hugging Face, single names are timm's."""
+    is_there = ":" in name or name.startswith(("/", ".", "~")) or os.path.exists(name)
+    if is_there or name.count("/") > 1 or name.endswith(_WEIGHT_FILES):
+        return name
+    return f"hf:{name}" if "/" in name else f"hf:timm/{name}"
+
+
+def _spellings(name: str, with_weights: bool = True) -> Iterator[str]:
+    """Yield ``name`` and other spellings of it, including names of weights for it."""
+    yield name
+    plain = name.lower().replace("-", "_")
+    joined = plain.replace("/", "_")
+    for part in (joined, plain.rpartition("/")[2]) if with_weights else (joined,):
+        for stem in (part, part.partition(".")[0]) if with_weights else (part,):  # timm's tag of weights follows a dot
+            yield stem
+            yield stem.replace("swintransformer_", "swin_")
+            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size
+    yield plain
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Return the registered names that match a shell pattern such as "vit*", ignoring case, in alphabetical order.
+
+    A pattern such as "paddle:*" lists models of another package.
+
+    Raises:
+        UserError: there is no such package.
+    """
+    source, colon, _ = pattern.partition(":")
+    names = (
+        model_sources.list_bridged_models(source.lower())
+        if colon
+        else [name for name in sorted(MODELS) if ":" not in name]
+    )
+    return [name for name in names if fnmatch.fnmatchcase(name.lower(), pattern.lower())]
+
+
 def list_names(kind: str) -> list[str]:
     """Return all registered names of the ``kind``, in alphabetical order."""
     return sorted(KINDS[kind])
@@ -326,14 +227,12 @@ def find_package(kind: str, name: str) -> str | None:
 
 
 def annotation_type(kind: str, name: str) -> str | None:
-    """Return the annotations that a built-in name of the package "images" is for; None for any other name.
+    """Return the annotations of images that a built-in name is for; None for any other name.
 
     It is one of CLASS_LABELS, BOX_LABELS and MASK_LABELS. A model for CLASS_LABELS may be part of another model.
     """
     target = KINDS[kind].get(name)
-    if find_package(kind, name) != "images" or not isinstance(target, str):
-        return None
-    return next((labels for location, labels in _ANNOTATIONS.items() if target.startswith(location)), CLASS_LABELS)
+    return _ANNOTATIONS.get(target) if isinstance(target, str) else None
 
 
 def guess_dataset(path: str, task: str | None = None) -> Any:
@@ -343,12 +242,12 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
         path: folder or file of the data.
         task: the task that will read it, if known: several tasks can read some folders.
     """
-    return import_object(_GUESS_DATASET)(path, annotation_type("task", task) if task is not None else None)
+    return features.find_function("guess_dataset")(path, annotation_type("task", task) if task is not None else None)
 
 
 def find_box_datasets(folder: str) -> list[str]:
     """Return the datasets of images with boxes in a folder, usually none or one."""
-    return [guess.dataset for guess in import_object(_FIND_BOXES)(folder, folder)]
+    return [guess.dataset for guess in features.find_function("find_boxes")(folder, folder)]
 
 
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:
@@ -385,8 +284,8 @@ def iterate_tables() -> Iterator[Any]:
 
 @functools.cache
 def common_tables() -> tuple[Any, ...]:
-    """Return the engine's key table and the tables of the installed extensions."""
-    return (import_object("paddlevit_dist.engine.settings:TABLE"), *extension.find_tables())
+    """Return the key tables that every run reads: the engine's first, then the ones of other features."""
+    return tuple(map(_table, _KEY_TABLES))
 
 
 def custom_tables(kind: str, name: str) -> list[Any]:
@@ -425,5 +324,10 @@ def _table(table: Any) -> Any:
 
 def closest(name: str, valid: list[str]) -> str:
     """Return ``"did you mean 'x'? "`` for the most similar valid name, or an empty text."""
-    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(name, valid)
     return f"did you mean '{matches[0]}'? " if matches else ""
+
+
+for _manifest in features.MANIFESTS:
+    add(_manifest)
+_BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)

@@ -1,6 +1,6 @@
 """Names of the package's models, and the input that their weights expect, without an import of Paddle.
 
-``make reference`` writes them to model_names.json: it imports each class of ``MODEL_FAMILIES`` in the registry, and
+``make reference`` writes them to model_names.json: it imports the families of all manifests, and
 takes the names of its ``variants`` and its ``expected_inputs``.
 """
 

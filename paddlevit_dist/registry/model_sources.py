@@ -1,31 +1,15 @@
-"""Models of other packages, ``SOURCE:NAME``, and of PaddleViT's clones: each call imports the bridge that answers it.
+"""Models of other packages, ``SOURCE:NAME``, and of PaddleViT's clones: a call imports the bridge that answers it."""
 
-The bridges are in images/models/bridges.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-
-# Prefix of a model's name that another package builds -> the class that builds it.
-_BRIDGES_FOLDER = "paddlevit_dist.images.models.bridges"
-BRIDGES: dict[str, str | Callable[..., Any]] = {
-    "timm": f"{_BRIDGES_FOLDER}.timm_model:TimmModel",
-    "paddlevit": f"{_BRIDGES_FOLDER}.paddlevit_model:PaddleVitModel",
-    "paddleclas": f"{_BRIDGES_FOLDER}.package_model:PaddleClasModel",
-    "paddle": f"{_BRIDGES_FOLDER}.package_model:PaddleVisionModel",
-}
-_PADDLEVIT = f"{_BRIDGES_FOLDER}.paddlevit_files"
-# Source of models -> the module with its names and weights.
-_SOURCE_MODULES = {
-    "timm": f"{_BRIDGES_FOLDER}.timm_model",
-    **dict.fromkeys(("paddleclas", "paddle"), f"{_BRIDGES_FOLDER}.package_files"),
-}
+from .features import BRIDGES, SOURCES, find_function
+from .manifest import Target
 
 
-def find_bridged(name: str) -> tuple[str, str | Callable[..., Any]] | None:
+def find_bridged(name: str) -> tuple[str, Target] | None:
     """Return ``SOURCE:NAME`` in lower case and without timm's tag, and the class that builds it.
 
     None for names without such a source.
@@ -39,17 +23,20 @@ def find_bridged(name: str) -> tuple[str, str | Callable[..., Any]] | None:
 
 def explain_unsupported(name: str) -> str:
     """Return advice for one of PaddleViT's models that does not exist here; empty for any other name."""
-    return import_object(f"{_PADDLEVIT}:explain_unsupported")(name)
+    explain = find_function("explain_unsupported")
+    return explain(name) if explain else ""
 
 
 def explain_other_task(file: str) -> str:
     """Return why a YAML file with unknown keys, in a clone of PaddleViT, is refused; empty for any other file."""
-    return import_object(f"{_PADDLEVIT}:explain_other_task")(file)
+    explain = find_function("explain_other_task")
+    return explain(file) if explain else ""
 
 
 def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
     """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
-    return import_object(f"{_PADDLEVIT}:adapt")(settings, known)
+    adapt = find_function("adapt_clone")
+    return adapt(settings, known) if adapt else (settings, [])
 
 
 def refuse_clone_model(name: Any, origin: str) -> None:
@@ -59,8 +46,9 @@ def refuse_clone_model(name: Any, origin: str) -> None:
         name: name of the model.
         origin: where it is named, for the message.
     """
-    if str(name).startswith("paddlevit:"):
-        import_object(f"{_PADDLEVIT}:refuse_clone_model")(name, origin)
+    refuse = find_function("refuse_clone_model") if str(name).startswith("paddlevit:") else None
+    if refuse:
+        refuse(name, origin)
 
 
 def find_weights_address(name: str) -> str | None:
@@ -69,7 +57,7 @@ def find_weights_address(name: str) -> str | None:
     Raises:
         UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
     """
-    module = _SOURCE_MODULES.get(name.partition(":")[0])
+    module = SOURCES.get(name.partition(":")[0])
     return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
 
 
@@ -79,6 +67,6 @@ def list_bridged_models(source: str) -> list[str]:
     Raises:
         UserError: there is no such source, or its package is not installed.
     """
-    if source not in _SOURCE_MODULES:
-        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(_SOURCE_MODULES))}")
-    return import_object(f"{_SOURCE_MODULES[source]}:list_names")(source)
+    if source not in SOURCES:
+        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(SOURCES))}")
+    return import_object(f"{SOURCES[source]}:list_names")(source)

@@ -2,8 +2,8 @@
 
 A module joins by what it registers when it is imported. The parent of a run imports it first, and its workers import it
 again before they unpickle anything else; loader processes are forked from these. An installed package joins without an
-option, by an entry point of the group ``paddlevit_dist.plugins`` that names a module or a function without arguments.
-It is loaded when an unregistered name or key is requested.
+option, by an entry point of the group ``paddlevit_dist.plugins`` that names a module, a function without arguments or a
+``Manifest``. It is loaded when an unregistered name, key or command is requested.
 """
 
 import contextlib
@@ -18,8 +18,11 @@ from types import TracebackType
 from typing import NamedTuple
 
 from ..runtime.errors import OwnCodeError, UserError
+from ..runtime.lazy_names import import_object
+from .manifest import Manifest
 
 GROUP = "paddlevit_dist.plugins"
+_REGISTER_FEATURE = "paddlevit_dist.registry.register:register_feature"
 
 
 class ModuleLocation(NamedTuple):
@@ -30,10 +33,10 @@ class ModuleLocation(NamedTuple):
 
 
 class WorkerImports(NamedTuple):
-    """The modules and folders that a worker imports like its parent."""
+    """The modules that a worker imports like its parent, and whether also entry points."""
 
     modules: tuple[ModuleLocation, ...]
-    folders: tuple[str, ...]
+    with_installed: bool
 
 
 _loaded: list[ModuleLocation] = []
@@ -71,7 +74,7 @@ def last_part(name: str) -> str:
 
 def collect_imports() -> WorkerImports:
     """Return the modules that ``load_imports`` imports in a worker."""
-    return WorkerImports(tuple(_loaded), tuple(_folders))
+    return WorkerImports(tuple(_loaded), _installed_are_loaded)
 
 
 def load_imports(imports: WorkerImports) -> None:
@@ -80,12 +83,12 @@ def load_imports(imports: WorkerImports) -> None:
     Raises:
         UserError, OwnCodeError: as in ``load``.
     """
-    for folder in reversed(imports.folders):
-        _make_importable(folder)
     for module in imports.modules:
         _import(module, f"-import={module.name}")
         if module not in _loaded:
             _loaded.append(module)
+    if imports.with_installed:
+        load_installed()
 
 
 @contextlib.contextmanager
@@ -121,7 +124,9 @@ def load_installed() -> bool:
     for point in metadata.entry_points(group=GROUP):
         try:
             joined = point.load()
-            if callable(joined):
+            if isinstance(joined, Manifest):
+                import_object(_REGISTER_FEATURE)(joined)
+            elif callable(joined):
                 joined()
             loaded += 1
         except Exception as error:  # of a package that this run may not need
@@ -223,5 +228,5 @@ def _closest(name: str, path: str) -> str:
             names.append(entry if has_ending else entry.removesuffix(".py"))
         elif os.path.isfile(os.path.join(folder, entry, "__init__.py")):
             names.append(entry)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, names)
     return f": did you mean {near[0]}?" if near else ""

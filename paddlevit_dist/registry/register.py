@@ -1,4 +1,4 @@
-"""Functions that register models, datasets, tasks and other parts of users, in ``lookup.REGISTRATIONS``."""
+"""Functions that register models, datasets, tasks, other parts and whole features of users."""
 
 import os
 import sys
@@ -7,9 +7,19 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from .lookup import CALLBACKS, KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, Target, list_other_tables
+from . import features
+from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, add, list_other_tables
+from .manifest import Manifest, Target
 
 _AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
+_FEATURES: list[Manifest] = []  # of users
+_TABLES_OF_FEATURES: dict[str, dict[str, Any]] = {
+    "command": features.COMMANDS,
+    "job": features.JOBS,
+    "hook": features.HOOKS,
+    "observer": features.OBSERVERS,
+    "bridge": features.BRIDGES,
+}
 
 
 def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
@@ -54,9 +64,6 @@ def register_task(
         replace: replace an entry of this name.
     """
     _register("task", name, target, keys, replace, tables)
-    TABLES.pop(name, None)
-    if tables is not None:
-        TABLES[name] = list(tables)
 
 
 def register_callback(name: str, target: Target) -> None:
@@ -66,7 +73,7 @@ def register_callback(name: str, target: Target) -> None:
         UserError: the name is not a text, or the target is neither a class nor a function.
     """
     _require_nameable("callback", name, target, _caller())
-    CALLBACKS[name] = target
+    add(Manifest(callbacks={name: target}))
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
@@ -101,6 +108,35 @@ def register_score_kind(name: str, target: Target, replace: bool = False) -> Non
     _register("score_kind", name, target, None, replace)
 
 
+def register_feature(manifest: Manifest) -> None:
+    """Register all that a ``Manifest`` names; a second call with the same manifest changes nothing.
+
+    Args:
+        manifest: its ``key_tables`` may also be lists of ``Key``.
+
+    Raises:
+        UserError: a name or a key is in use, or a default is not a valid value of its key.
+    """
+    origin = _caller()
+    if not isinstance(manifest, Manifest):
+        raise UserError(f"{origin}: register_feature({manifest!r}): expected a Manifest")
+    if manifest in _FEATURES:
+        return
+    for kind, table in (*KINDS.items(), *_TABLES_OF_FEATURES.items()):
+        for name, target in features.locate_all(manifest, getattr(manifest, f"{kind}s")).items():
+            if name in table and table[name] != target:
+                raise UserError(f"{origin}: {kind.replace('_', ' ')} '{name}' is registered twice: choose another name")
+    keys = [table for declared in manifest.key_tables for table in _as_tables(manifest, declared, origin)]
+    _FEATURES.append(manifest)
+    features.add(manifest)
+    add(manifest._replace(key_tables=tuple(keys)))
+
+
+def _as_tables(manifest: Manifest, declared: Any, origin: str) -> list[Any]:
+    others = list_other_tables("feature", manifest.package)
+    return import_object(_AS_TABLES)(features.locate(manifest, declared), f"{origin}: {manifest.package}", others)
+
+
 def _register(
     kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Sequence[Any] | None = None
 ) -> None:
@@ -118,7 +154,11 @@ def _register(
     if declared is not None:
         others = list_other_tables(kind, name)
         entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
-    KINDS[kind][name] = target
+    rows: dict[str, Any] = {f"{kind}s": {name: target}}
+    if kind == "task":
+        TABLES.pop(name, None)
+        rows["task_tables"] = {} if tables is None else {name: tables}
+    add(Manifest(**rows))
     REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
 
 

@@ -1,6 +1,6 @@
 """Write one HTML file about one or several runs from their folders, without Paddle, data or network.
 
-This is an extension: the folder can be deleted (see ``extension``).
+This is an extension: the folder can be deleted (see ``registry.features``).
 
 - ``command``: the command ``report``; ``settings``: keys; ``callback``: writes figures and report during a run
 - ``store``: the file with the figures of a run

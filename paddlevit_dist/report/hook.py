@@ -19,6 +19,7 @@ from ..engine.hooks import Hook
 from ..engine.trainer import Trainer
 from ..inference.figure_records import FigureRecorder, IndexedRecords
 from ..runtime.errors import UserError
+from ..tasks.aspects import get_aspect, has_aspect
 from ..tasks.figures import Figure
 from ..tasks.protocols import Reportable
 from . import store
@@ -35,14 +36,14 @@ class ReportHook(Hook):
 
     def before_evaluate(self, is_last: bool) -> FigureRecorder | None:
         """Collect the records of the last evaluation if the task has figures."""
-        self._recorder = self._new_recorder() if is_last and isinstance(self._task, Reportable) else None
+        self._recorder = self._new_recorder() if is_last and has_aspect(self._task, Reportable) else None
         return self._recorder
 
     def after_train(self) -> None:
         """Write figures and report of the best weights."""
         checkpointer, ema = self._run.checkpointer, self._run.ema
         best = checkpointer.best
-        if isinstance(self._task, Reportable) and best is not None:
+        if has_aspect(self._task, Reportable) and best is not None:
             if self._recorder is None or best["epoch"] != self._run.last_epoch:  # early stopping: the best is older
                 self._write_best(checkpointer.folder / "best", best)
             else:
@@ -88,20 +89,23 @@ class ReportWriter:
             return
         for problem in problems[:1]:
             self._log_failure("its figures could not be built", problem)
-        if not problems and isinstance(self._task, Reportable):
+        if not problems:
             try:
-                self._save_figures(self._task, records, facts)
+                self._save_figures(records, facts)
             except UserError as error:
                 self._run_log.log_and_print(f"note: the report has no figures: {error}")
             except Exception:
                 self._log_failure("its figures could not be built", traceback.format_exc())
 
-    def _save_figures(self, task: Reportable, records: IndexedRecords, facts: dict[str, Any]) -> None:
+    def _save_figures(self, records: IndexedRecords, facts: dict[str, Any]) -> None:
+        reportable = get_aspect(self._task, Reportable)
+        if reportable is None:
+            return
         model, config, evaluator = self._run.model, self._run.config, self._evaluator
         was_training = model.training
         model.eval()
         with paddle.no_grad(), evaluator.precision.patch_forward(model):
-            figures: Sequence[Figure] = task.figures(evaluator.samples, records, model)
+            figures: Sequence[Figure] = reportable.figures(evaluator.samples, records, model)
         if was_training:
             model.train()
         about = {

@@ -111,7 +111,7 @@ def _shortest_names(folders: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             break
     else:  # the same folder twice
-        names = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
+        names = [f"{part[-1]} ({number})" for number, part in enumerate(parts, start=1)]
     return [one_line(name) for name in names]
 
 

@@ -56,7 +56,7 @@ def needing_paddle(what: str) -> Iterator[None]:
         keep_dynamic_mode()
 
 
-def import_object(location: str) -> Any:
-    """Import the object at "module:attribute"; a module that begins with a dot is one of this package."""
+def import_object(location: str, package: str = __name__.partition(".")[0]) -> Any:
+    """Import the object at "module:attribute"; a module that begins with a dot is one of ``package``."""
     module, _, attribute = location.partition(":")
-    return getattr(importlib.import_module(module, __name__.partition(".")[0]), attribute)
+    return getattr(importlib.import_module(module, package), attribute)

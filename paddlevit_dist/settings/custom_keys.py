@@ -46,8 +46,8 @@ def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[Key
         )
     loose = tuple(item for item in items if isinstance(item, Key))
     tables = [*([KeyTable(loose)] if loose else []), *(item for item in items if isinstance(item, KeyTable))]
-    rows = [row for table in tables for row in table.keys]
-    others_by_name = {row.name: row for table in others for row in table.keys}
+    rows = [known for table in tables for known in table.keys]
+    others_by_name = {known.name: known for table in others for known in table.keys}
     for position, row in enumerate(rows):
         _check(row, owner)
         if row.name in [earlier.name for earlier in rows[:position]]:

@@ -248,11 +248,10 @@ class TrainSection(Section):
         "parameters to freeze, with * as a wildcard, such as patch_embed.* or blocks.*; a batch norm that is frozen "
         "keeps its running statistics, and normalizes by them",
     )
-    SHARDING: Literal["optimizer", "gradients"] | None = key(
+    SHARDING: Literal["optimizer"] | None = key(
         None,
         "optimizer: each device keeps the optimizer's state and the averaged weights of its share of the parameters "
-        "only, and broadcasts the share after each update; gradients: it keeps the gradients of its share only, too; "
-        "None: all devices keep all",
+        "only, and broadcasts the share after each update; None: all devices keep all",
         effect="neutral",
     )
     RECOMPUTE: bool = key(

@@ -15,6 +15,7 @@ from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
 from .every_run import DEFAULT_TASK, RunSettings
 from .key import InvalidValue, Key, OutOfRange, show
+from .removed_keys import check_removed_keys
 from .table import (
     COMMAND_LINE,
     ConfigView,
@@ -27,6 +28,7 @@ from .table import (
     find_keys,
     find_tables,
     index_keys,
+    index_removed_keys,
     keys,
     leaves,
     put,
@@ -167,6 +169,7 @@ def _load(
         cfg = names.choose_recipe(command.settings, default_recipe)
         settings = (files.read(cfg, _named_task(settings)) if cfg else []) + settings
     task = _named_task(settings) or DEFAULT_TASK
+    check_removed_keys(settings, task)
     accepted, renamed, ignored = _accept(settings, task)
     if default_recipe is not None:
         accepted, respelled = names.resolve_names(accepted)
@@ -175,9 +178,9 @@ def _load(
     implied = _find_implied(split_by_file(settings, task), accepted, task)
     before_implied = accepted
     accepted = {
-        **{setting.name: setting for setting in implied},
+        **{inferred.name: inferred for inferred in implied},
         **accepted,
-        **{setting.name: setting for setting in implied},
+        **{inferred.name: inferred for inferred in implied},
     }
 
     values = default_config(task)
@@ -256,11 +259,12 @@ def _recipe_epochs(settings: list[KeySetting], key: Key) -> int:
 
 def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting], list[str], list[str]]:
     """Return the last setting of each key, parsed, and notices of renamed keys and of keys that only PaddleViT has."""
-    tables: list[KeyTable] = tables_with([setting.name for setting in settings], task)
+    tables: list[KeyTable] = tables_with([other.name for other in settings], task)
     known = index_keys(tables)
-    names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
-    values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
-    needless = {theirs: reason for table in tables for theirs, reason in table.ignored_keys.items()}
+    names = {theirs: here for table in tables for theirs, here in table.renamed.items()}
+    values = {theirs: here for table in tables for theirs, here in table.renamed_values.items()}
+    needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
+    removed = index_removed_keys(tables)
     accepted: dict[str, KeySetting] = {}
     notices: list[str] = []
     ignored: dict[str, str] = {}
@@ -270,6 +274,8 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             if setting.value is None:
                 continue
             ignored[setting.name] = f"{setting.origin}: {setting.name} does not exist here and is not needed: {reason}"
+            continue
+        if setting.name in removed:
             continue
         ours = names.get(setting.name)
         if ours is not None:
@@ -350,7 +356,7 @@ def _check(config: ConfigView[RunSettings]) -> list[str]:
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
         tables = [
             *lookup.common_tables(),
-            *(table for kind, name in chosen for table in lookup.custom_tables(kind, name)),
+            *(each for kind, name in chosen for each in lookup.custom_tables(kind, name)),
         ]
     notices = _find_foreign_keys(config)
     for table in tables:
@@ -415,11 +421,11 @@ def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> 
     whole = _find_saved_files(config)
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:
-        skipped = {name for table in tables for name in table.training_names()}
+        skipped = {entry for table in tables for entry in table.training_names()}
         for name, setting in config.settings.items():
             if name in skipped and setting.source == COMMAND_LINE:
                 yield f"{config[name]}: no effect: it is for training, and {config['EVAL']}"
-    for rule in [rule for table in tables for rule in table.find_ignored(config)]:
+    for rule in [each for table in tables for each in table.find_ignored(config)]:
         condition = config.settings.get(rule.condition)
         for name, setting in config.settings.items():
             if name in skipped or setting.is_implied or not covers(rule.names, name):

@@ -6,8 +6,8 @@ import os
 from yacs.config import CfgNode
 
 from ..registry import lookup
-from ..registry.lookup import BOX_LABELS, CLASS_LABELS, MASK_LABELS, RECIPES, annotation_type, find_package, list_names
-from ..registry.models import is_weights_name
+from ..registry.lookup import RECIPES, annotation_type, find_package, is_weights_name, list_names
+from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.files import is_address
@@ -93,7 +93,7 @@ def is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bo
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    if lookup.annotation_type("dataset", dataset.value) != lookup.BOX_LABELS or not os.path.isdir(path.value):
+    if lookup.annotation_type("dataset", dataset.value) != BOX_LABELS or not os.path.isdir(path.value):
         return False
     layouts = lookup.find_box_datasets(path.value)
     return len(layouts) == 1 and dataset.value not in layouts

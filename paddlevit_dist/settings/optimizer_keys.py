@@ -39,12 +39,6 @@ class OptimizerSection(Section):
     DAMPENING: float = key(
         0.0, "SGD: fraction of each gradient but the first that the momentum ignores, as in PyTorch", SHARE_BELOW_1
     )
-    FUSED: bool = key(
-        True,
-        "update all parameters together: on a CPU with a million or more in one compiled pass, bitwise as Paddle; else "
-        "AdamW and SGD by multi-tensor operations. False: one by one, as Paddle",
-        effect="neutral",
-    )
 
 
 class LoraSection(Section):

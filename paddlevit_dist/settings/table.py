@@ -15,7 +15,7 @@ from yacs.config import CfgNode
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
-from .key import Flag, Key, Section
+from .key import NONE_WORDS, Flag, Key, Section
 
 COMMAND_LINE = "command line"
 SettingsT = TypeVar("SettingsT")  # a class of settings, see ``key.Section``
@@ -79,6 +79,20 @@ class IgnoredKeys(NamedTuple):
     reason: str
 
 
+class RemovedKey(NamedTuple):
+    """A key of earlier versions, which files of earlier runs still set.
+
+    Args:
+        values: values that mean what the code does now, the former default first.
+        effect: the effect that another value had, one of ``key.EFFECTS``.
+        instead: what to do if a file sets another value, in words that follow "or".
+    """
+
+    values: tuple[Any, ...]
+    effect: str = "training"
+    instead: str = "use the version of paddlevit_dist that wrote the file"
+
+
 def _nothing(*_: Any) -> Any:
     return ()
 
@@ -103,6 +117,7 @@ class KeyTable:
         renamed: key in PaddleViT's files -> its name here.
         renamed_values: (key, value in PaddleViT's files in lower case) -> the value here.
         ignored_keys: keys of PaddleViT's files without effect on results -> why they are not needed.
+        removed_keys: keys of earlier versions. A file may set one to a value that means what the code does now.
         is_optional: whether ``resolve_defaults`` and ``check`` apply only if a key has another value than its default.
     """
 
@@ -114,6 +129,7 @@ class KeyTable:
     renamed: Mapping[str, str] = field(default_factory=dict)
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     ignored_keys: Mapping[str, str] = field(default_factory=dict)
+    removed_keys: Mapping[str, RemovedKey] = field(default_factory=dict)
     is_optional: bool = False
 
     def applies(self, values: CfgNode) -> bool:
@@ -166,8 +182,25 @@ def _keys(tables: tuple[KeyTable, ...]) -> dict[str, Key]:
 
 @functools.cache
 def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
-    """Return the names of keys here and of keys that only PaddleViT has."""
-    return frozenset([*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))])
+    """Return the names of keys here, of keys that only PaddleViT has, and of keys that only earlier versions had."""
+    others = (name for table in tables for name in (*table.renamed, *table.ignored_keys, *table.removed_keys))
+    return frozenset([*_keys(tables), *others])
+
+
+def index_removed_keys(tables: Sequence[KeyTable]) -> dict[str, RemovedKey]:
+    """Return dotted name -> row of the keys that the tables had in earlier versions."""
+    return {name: row for table in tables for name, row in table.removed_keys.items()}
+
+
+def is_as_removed(row: RemovedKey, value: Any) -> bool:
+    """Return whether a value of a removed key means what the code does now; tuples are equal to lists."""
+    if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
+        value = None
+    return _to_lists(value) in map(_to_lists, row.values)
+
+
+def _to_lists(value: Any) -> Any:
+    return list(map(_to_lists, value)) if isinstance(value, (list, tuple)) else value
 
 
 def find_key(name: str, task: str | None = None) -> Key | None:
@@ -194,9 +227,11 @@ def effects(settings: Mapping[str, Any] | Section) -> dict[str, str]:
     """Return dotted name -> effect of another value, one of ``key.EFFECTS``, for the keys that the settings may have.
 
     Args:
-        settings: a configuration, or the one of a checkpoint.
+        settings: a configuration, or the one of a checkpoint, which may have removed keys.
     """
-    return {key.name: key.effect for key in index_keys(known_tables(settings.get("TASK"))).values()}
+    tables = known_tables(settings.get("TASK"))
+    removed = {name: row.effect for name, row in index_removed_keys(tables).items()}
+    return {**removed, **{key.name: key.effect for key in index_keys(tables).values()}}
 
 
 def is_section(name: str, tables: tuple[KeyTable, ...]) -> bool:
@@ -254,7 +289,7 @@ def describe(values: CfgNode, sources: dict[str, str]) -> str:
     A long value shifts its comment; a very long value moves it to the line above; a long source is cut at its start.
     """
     lines = _lines(values)
-    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
+    column = max(len(text) for text, _ in lines if len(text) <= COLUMNS // 2)
     described = []
     for line, name in lines:
         if name is None:

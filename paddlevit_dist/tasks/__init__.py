@@ -2,9 +2,9 @@
 
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``TransformedDataset``)
 - ``model``: a network with its variants, key maps and ordered layers
-- ``task``: what training and evaluation call; ``protocols``: what one feature asks in addition, such as a prediction;
-  ``step_types``: the values that are exchanged; ``metrics``: scores and tables of samples;
-  ``score_kind``: computes scores again from these tables
+- ``task``: what training and evaluation call; ``step_types``: the values that are exchanged
+- ``protocols``: what one feature asks in addition, such as a prediction; ``aspects``: finds the class that does it
+- ``metrics``: scores and tables of samples; ``score_kind``: computes scores again from these tables
 - ``figures``: tables, images and point sets that a task gives to the report
 - ``prediction``: inputs without labels, and the files of a prediction or an evaluation
 - ``sample_checks``: finite numbers, labels in range; ``sample_names``: matches names from other programs' results;
@@ -50,14 +50,16 @@ _NAMES = {
     "Restorable": "protocols",
     "RunFacts": "callback",
     "SampleChecking": "protocols",
-    "SampleDescription": "protocols",
     "SampleTable": "metrics",
     "ScoreKind": "score_kind",
     "StepPosition": "step_types",
     "Task": "task",
+    "TaskAspect": "aspects",
     "TaskTraits": "step_types",
     "TransformedDataset": "dataset",
     "dataset_class": "dataset",
+    "get_aspect": "aspects",
+    "has_aspect": "aspects",
     "join_arrays": "score_kind",
     "require_finite": "sample_checks",
     "require_label": "sample_checks",

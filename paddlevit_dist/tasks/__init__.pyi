@@ -1,5 +1,6 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
+from .aspects import TaskAspect, get_aspect, has_aspect
 from .callback import Callback, RunFacts
 from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
@@ -24,7 +25,6 @@ from .protocols import (
     Reportable,
     Restorable,
     SampleChecking,
-    SampleDescription,
 )
 from .sample_checks import BadSample, require_finite, require_label, require_labels
 from .score_kind import ScoreKind, join_arrays
@@ -68,14 +68,16 @@ __all__ = [
     "Restorable",
     "RunFacts",
     "SampleChecking",
-    "SampleDescription",
     "SampleTable",
     "ScoreKind",
     "StepPosition",
     "Task",
+    "TaskAspect",
     "TaskTraits",
     "TransformedDataset",
     "dataset_class",
+    "get_aspect",
+    "has_aspect",
     "join_arrays",
     "require_finite",
     "require_label",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..registry import extension
-from ..registry.lookup import find_name, require_derived, resolve
-from ..registry.models import as_source, is_weights_name
-from ..registry.other_names import SPELLINGS
+from ..registry.features import find_function
+from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 
@@ -69,6 +67,13 @@ def prepare(model: Any) -> Any:
     return model
 
 
+def accelerate(model: Any) -> None:
+    """Use the compiled layers of CPUs, if they are there."""
+    replace_layers = find_function("accelerate")
+    if replace_layers is not None:
+        replace_layers(model)
+
+
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     """Build the task's model with its initial weights, which depend on SEED only and are equal on all ranks.
 
@@ -88,8 +93,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
 
     paddle.seed(config.SEED)
     model = prepare(task.build_model())
-    if extension.has("cpu_kernels"):
-        extension.accelerate(model)
+    accelerate(model)
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
         raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")

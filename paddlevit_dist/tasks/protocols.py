@@ -1,19 +1,17 @@
-"""Optional abilities of a task: one class for each feature that asks something of a task.
+"""What features ask of a task: one protocol for each feature.
 
-A task lists its abilities as base classes, and a feature finds them with ``isinstance``. If a task lacks one, a command
-that needs it says so, and a run continues without the feature.
+``Task`` has what training and evaluation need. What one command or feature asks in addition is an aspect of the task,
+which ``aspects.get_aspect`` finds. If a task lacks it, a command that needs it says so, and a run continues without the
+feature.
 
-| ability | asked by |
+| protocol | asked by |
 |---|---|
-| ``SampleChecking`` | loader processes, ``predict``, ``doctor`` |
-| ``SampleDescription`` | first lines of a log, ``doctor`` |
 | ``LogContributor`` | log of a run, ``doctor`` |
 | ``ParameterGrouping`` | optimizer |
 | ``Recomputable`` | TRAIN.RECOMPUTE |
 | ``FeatureCaching`` | training and evaluation of probes |
 | ``ModelChecking`` | -show_config |
 | ``CheckpointMatching`` | -pretrained, -resume, ``evaluate`` |
-| ``Restorable`` | ``predict``, ``export`` |
 | ``Predictable`` | ``predict``, SAVE_PREDICTIONS |
 | ``Ensembling`` | ``predict`` with several runs |
 | ``AnnotationMatching`` | ``predict -annotations`` |
@@ -22,16 +20,24 @@ that needs it says so, and a run continues without the feature.
 | ``Reportable`` | report of a run |
 | ``Drawable`` | ``inspect data``, ``compare`` |
 | ``Checkable`` | ``doctor`` |
+
+A task itself has the methods of these, if it needs them:
+
+| protocol | asked by |
+|---|---|
+| ``SampleChecking`` | loader processes, ``predict``, ``doctor`` |
+| ``Restorable`` | ``predict``, ``export`` |
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import paddle
 
+from .aspects import get_aspect
 from .dataset import TransformedDataset
 from .figures import Color, Figure
 from .prediction import CheckpointMeta, InputSamples, PredictionWriter, Row
@@ -43,18 +49,18 @@ CaptionedImage = tuple[np.ndarray, str]  # an image, uint8 (height, width[, 3]),
 SAME_SETTINGS = "use the same settings"  # what to do about other preprocessing
 
 
-# ---- training ----------------------------------------------------------------------------------------------------
+# ---- methods of the task itself ----------------------------------------------------------------------------------
 
 
-class SampleChecking(Task, ABC):
-    """A task that checks samples itself: NaN has a meaning in them, or they have labels.
+@runtime_checkable
+class SampleChecking(Protocol):
+    """Checks samples: NaN has a meaning in them, or they have labels.
 
     Samples of other tasks must have finite numbers only.
 
     Asked for in ``tasks/protocols.py`` (``get_sample_check``), for loader processes, ``predict`` and ``doctor``.
     """
 
-    @abstractmethod
     def check_sample(self, sample: Any) -> None:
         """Check a sample before it is used, and raise an error if it must not be.
 
@@ -69,23 +75,36 @@ class SampleChecking(Task, ABC):
         """
 
 
-class SampleDescription(Task, ABC):
-    """A task that describes the content of a split in more than the number of its samples.
+@runtime_checkable
+class Restorable(Protocol):
+    """Works with trained weights alone, without the data that they were trained on.
 
-    Asked for in ``tasks/protocols.py`` (``describe_samples``), for the first log lines and ``doctor``.
+    Asked for in ``tasks/protocols.py`` (``load_meta``), for ``predict`` and ``export``.
     """
 
-    @abstractmethod
-    def describe_samples(self, dataset: Any) -> str:
-        """Describe the size of a split for the first log lines: the number of samples, by class if known."""
-        return count_samples(self, dataset)
+    def load_meta(self, meta: CheckpointMeta) -> None:
+        """Store values that would follow from the training data, when trained weights are used on other data.
+
+        Called once in the parent process, before anything else and in place of ``build_dataset``.
+
+        Args:
+            meta: metadata of the checkpoint.
+        """
 
 
-class LogContributor(Task, ABC):
-    """A task that adds lines to the log of a run.
+# ---- training ----------------------------------------------------------------------------------------------------
 
-    Asked for in ``debug/doctor_checks.py``, ``engine/hooks.py`` and ``inference/evaluation.py``.
+
+class LogContributor:
+    """Adds lines to the log of a run.
+
+    Asked for in ``tasks/protocols.py`` (``describe_samples``), ``debug/doctor_checks.py``, ``engine/hooks.py`` and
+    ``inference/evaluation.py``.
     """
+
+    def describe_samples(self, dataset: Any) -> str | None:
+        """Describe the content of a split for the first log lines; None: only the number of samples is known."""
+        return None
 
     def finish_epoch(self) -> list[str]:
         """Return log lines for the main process; called on every rank after an epoch's last step."""
@@ -99,8 +118,8 @@ class LogContributor(Task, ABC):
         return []
 
 
-class ParameterGrouping(Task, ABC):
-    """A task that chooses the weight decay and the learning rate of each parameter.
+class ParameterGrouping(ABC):
+    """Chooses the weight decay and the learning rate of each parameter.
 
     Other tasks have the engine's groups, without decay for biases, norms and the parameters in the model's
     ``no_weight_decay()``.
@@ -121,8 +140,8 @@ class ParameterGrouping(Task, ABC):
         """
 
 
-class Recomputable(Task, ABC):
-    """A task whose models can recompute activations in the backward pass.
+class Recomputable(ABC):
+    """Recomputes activations of a model in the backward pass.
 
     Asked for in ``engine/training_state.py``.
     """
@@ -136,8 +155,8 @@ class Recomputable(Task, ABC):
         """
 
 
-class FeatureCaching(Task, ABC):
-    """A task that computes values of frozen layers once, before training or evaluation.
+class FeatureCaching(ABC):
+    """Computes values of frozen layers once, before training or evaluation.
 
     Asked for in ``engine/trainer.py``.
     """
@@ -161,8 +180,8 @@ class FeatureCaching(Task, ABC):
         """
 
 
-class ModelChecking(Task, ABC):
-    """A task that can check its configured model without building it.
+class ModelChecking(ABC):
+    """Checks the configured model without building it.
 
     Asked for in ``commands/train.py``.
     """
@@ -179,8 +198,8 @@ class ModelChecking(Task, ABC):
         """
 
 
-class CheckpointMatching(Task, ABC):
-    """A task that knows more about the fit of a checkpoint than equality of settings.
+class CheckpointMatching:
+    """Knows more about the fit of a checkpoint than equality of settings.
 
     Asked for in ``engine/compatibility.py``.
     """
@@ -201,25 +220,8 @@ class CheckpointMatching(Task, ABC):
 # ---- trained weights ---------------------------------------------------------------------------------------------
 
 
-class Restorable(Task, ABC):
-    """A task that works with trained weights alone, without the data that they were trained on.
-
-    Asked for as a part of ``Predictable`` and ``Exportable``.
-    """
-
-    @abstractmethod
-    def load_meta(self, meta: CheckpointMeta) -> None:
-        """Store values that would follow from the training data, when trained weights are used on other data.
-
-        Called once in the parent process, before anything else and in place of ``build_dataset``.
-
-        Args:
-            meta: metadata of the checkpoint.
-        """
-
-
-class Predictable(Restorable):
-    """A task that predicts inputs without labels.
+class Predictable(ABC):
+    """Predicts inputs without labels.
 
     Asked for in ``inference/evaluation.py`` and ``inference/predictor.py``.
     """
@@ -294,7 +296,7 @@ class EnsembleMember(NamedTuple):
 
 
 class Ensembling(Predictable):
-    """A task that predicts with several models.
+    """Predicts with several models.
 
     Asked for in ``inference/ensemble.py``.
     """
@@ -310,7 +312,7 @@ class Ensembling(Predictable):
 
 
 class AnnotationMatching(Predictable):
-    """A task whose prediction files have the ids of an annotation file.
+    """Gives prediction files the ids of an annotation file.
 
     Asked for in ``commands/predict.py``.
     """
@@ -334,7 +336,7 @@ class AnnotationMatching(Predictable):
 
 
 class DatasetSaving(Predictable):
-    """A task that saves its predictions as a data set for labelling tools.
+    """Saves predictions as a data set for labelling tools.
 
     Asked for in ``commands/predict.py``.
     """
@@ -350,8 +352,8 @@ class DatasetSaving(Predictable):
         """
 
 
-class Exportable(Restorable):
-    """A task whose models can be exported.
+class Exportable(ABC):
+    """Exports models.
 
     Asked for in ``export/descriptions.py``.
     """
@@ -379,12 +381,12 @@ class Exportable(Restorable):
 # ---- looking at data and results ---------------------------------------------------------------------------------
 
 
-class Reportable(Task, ABC):
-    """A task that makes figures for the report of a run.
+class Reportable(ABC):
+    """Makes figures for the report of a run.
 
-    Its ``eval_step`` returns records if ``step.keeps_records``: one small picklable record per sample, in the batch's
-    order; None for a sample without one. The records of a whole split are gathered on the main process and should stay
-    below 50 MB: a few numbers for each image, or data of the scenes that will be shown.
+    The task's ``eval_step`` returns records if ``step.keeps_records``: one small picklable record per sample, in the
+    batch's order; None for a sample without one. The records of a whole split are gathered on the main process and
+    should stay below 50 MB: a few numbers for each image, or data of the scenes that will be shown.
 
     Asked for in ``inference/evaluation.py`` and ``report/hook.py``.
     """
@@ -405,8 +407,8 @@ class Reportable(Task, ABC):
         """
 
 
-class Drawable(Task, ABC):
-    """A task that draws its samples.
+class Drawable(ABC):
+    """Draws samples.
 
     Asked for in ``commands/inspect_data.py`` and ``compare/images.py``.
     """
@@ -439,8 +441,8 @@ class Drawable(Task, ABC):
         return ()
 
 
-class Checkable(Task, ABC):
-    """A task whose labels and first losses ``doctor`` can check.
+class Checkable:
+    """Lets ``doctor`` check labels and first losses.
 
     Asked for in ``debug/doctor_checks.py``.
     """
@@ -470,9 +472,16 @@ def get_sample_check(task: Task) -> Callable[[Any], None]:
     return task.check_sample if isinstance(task, SampleChecking) else require_finite
 
 
+def load_meta(task: Task, meta: CheckpointMeta) -> None:
+    """Let a task store what follows from the training data of weights, if anything does."""
+    if isinstance(task, Restorable):
+        task.load_meta(meta)
+
+
 def describe_samples(task: Task, dataset: Any) -> str:
     """Describe the size of a split for the log: as the task does, or by the number of samples."""
-    return task.describe_samples(dataset) if isinstance(task, SampleDescription) else count_samples(task, dataset)
+    log = get_aspect(task, LogContributor)
+    return (log and log.describe_samples(dataset)) or count_samples(task, dataset)
 
 
 def count_samples(task: Task, dataset: Any) -> str:

@@ -22,8 +22,8 @@ class Task:
     ``eval_step``, and sets ``best_metric``. It sets ``normalizers_per_sample`` of its ``traits``, or implements
     ``loss_normalizers`` and sets ``normalizer_names``.
 
-    What one feature asks of a task in addition, such as a prediction or an export, are abilities (``protocols``).
-    Only a task's own methods set its attributes.
+    What one feature asks in addition, such as a prediction or an export, are aspects of the task (``aspects``): classes
+    with the methods of a protocol (``protocols``), next to the task's.
 
     A task is built in the parent process from the frozen configuration. There, ``build_dataset`` is called for each
     split and may store values that it derives from the data. Then the task is pickled to the workers, so it must be
@@ -44,6 +44,8 @@ class Task:
     #: name of the metric that chooses the best checkpoint, which ``Metrics.compute`` returns, and whether larger values
     #: are better
     best_metric: tuple[str, bool] = ("loss", False)
+    #: name of a protocol -> class of the aspect, or its "module:Class", where ".module" is next to the task's
+    aspects: Mapping[str, str | type]
 
     def __init__(self, config: RunSettings) -> None:
         self.config = config

@@ -4,10 +4,8 @@ else is as before."""
 import json
 import sys
 
-from support.copies_without import TASK_FOLDERS, UNKNOWN, in_a_copy_without
+from support.copies_without import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
 from support.processes import ROOT, run_command
-
-from paddlevit_dist.registry.extension import FOLDERS
 
 
 def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):

@@ -54,11 +54,11 @@ def test_a_new_classifier_is_listed_fed_built_and_loaded(tmp_path):
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (package / "images/models/all_conv.py").write_text(read_block('"""AllConv'))
-    lookup, families = package / "registry/lookup.py", "MODEL_FAMILIES: tuple[str, ...] = (\n"
-    tables = lookup.read_text(encoding="utf-8")
+    manifest, families = package / "images/models/manifest.py", "    families=(\n"
+    tables = manifest.read_text(encoding="utf-8")
     assert families in tables
-    row = textwrap.indent(read_block('f"{_IMAGE_MODELS}.all_conv'), " " * 4)
-    lookup.write_text(tables.replace(families, families + row), encoding="utf-8")
+    row = textwrap.indent(read_block('".all_conv'), " " * 8)
+    manifest.write_text(tables.replace(families, families + row), encoding="utf-8")
 
     ended = run_command([sys.executable, "-c", PROGRAM], folder=tmp_path, is_copy=False, PYTHONPATH="")
 

@@ -57,6 +57,7 @@ UNKNOWN = {
         "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
     },
 }
+FOLDERS = tuple(UNKNOWN)
 TASK_FOLDERS = ("points", "volumes", "images/detection", "images/segmentation")
 
 

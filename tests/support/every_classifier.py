@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.registry.lookup import CLASS_LABELS, MODELS, annotation_type
-from paddlevit_dist.registry.other_names import SPELLINGS
+from paddlevit_dist.registry.lookup import MODELS, SPELLINGS, annotation_type
+from paddlevit_dist.registry.manifest import CLASS_LABELS
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 from .foundation_parameters import PUBLISHED as OF_FOUNDATIONS

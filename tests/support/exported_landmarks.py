@@ -4,7 +4,9 @@ import paddle
 
 from paddlevit_dist import settings
 from paddlevit_dist.export.command import TrainedModel
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Exportable
 from paddlevit_dist.tasks.task import make_task
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
@@ -21,6 +23,6 @@ def trained(*words):
     model = task.build_model(2)
     model.head.weight.set_value(paddle.randn(model.head.weight.shape))
     model.eval()
-    parts = task.export_parts()
+    parts = get_aspect(task, Exportable).export_parts()
     facts = {"model": "unet3d", "num_classes": 2, "input_shape": [None, 1, *SIZE], **parts.about}
     return TrainedModel(model, facts, parts)

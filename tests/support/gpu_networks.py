@@ -57,8 +57,7 @@ RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segfo
 def names_of_family(name: str) -> list[str]:
     """Each network whose name begins so; of published backbones that differ in sizes alone, the smallest."""
     from paddlevit_dist.images.models.foundation_variants import FOUNDATION
-    from paddlevit_dist.registry.models import list_models
-    from paddlevit_dist.registry.other_names import SPELLINGS
+    from paddlevit_dist.registry.lookup import SPELLINGS, list_models
 
     sizes = ("embed_dim", "depth", "num_heads", "mlp_ratio", "mlp_multiple", "image_size", "patch_size")
     smallest: dict[str, str] = {}

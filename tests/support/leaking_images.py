@@ -61,7 +61,7 @@ def write_leaking(root: Path, train: int = 20, val: int = 6, seed: int = 0) -> d
         for index in range(number):
             folder = root / split / "ab"[index % 2]
             folder.mkdir(parents=True, exist_ok=True)
-            scene(generator).save(folder / f"{index:03d}.png", compress_level=1)
+            scene(generator, (100, 75)).save(folder / f"{index:03d}.png", compress_level=1)
     for index, (name, change) in enumerate(_with_equals()):
         source = root / "train" / "ab"[index % 2] / f"{index:03d}.png"
         target = root / "val" / "ab"[index % 2] / f"copy_{index}.png"

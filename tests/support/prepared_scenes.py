@@ -1,7 +1,7 @@
 """Scenes that a command prepared."""
 
-from paddlevit_dist.commands.prepare import run_scenes
 from paddlevit_dist.points.data.scenes import PreparedScenes
+from paddlevit_dist.points.prepare.command import run_scenes
 
 
 def prepared(tmp_path, capsys, *options):

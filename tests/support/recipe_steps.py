@@ -10,8 +10,7 @@ import paddle
 
 from paddlevit_dist import Trainer, settings
 from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.registry.other_names import SPELLINGS
+from paddlevit_dist.registry.lookup import SPELLINGS, resolve
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 from .processes import ROOT

@@ -2,16 +2,22 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
-from paddlevit_dist.registry import lookup
+from paddlevit_dist.registry import features, lookup, register
+
+_NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TABLES", "REGISTRATIONS", "SPELLINGS", "RECIPES", "_KEY_TABLES")
+_ROWS = ("MANIFESTS", "COMMANDS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "_FUNCTIONS")
 
 
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
     """Put the registry back to what it holds now."""
-    tables = [getattr(lookup, name) for name in ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TABLES", "REGISTRATIONS")]
-    before = [dict(table) for table in tables]
+    tables: list[Any] = [getattr(lookup, name) for name in _NAMES]
+    tables += [*(getattr(features, name) for name in _ROWS), *lookup.OTHER_NAMES.values(), register._FEATURES]
+    before = [table.copy() for table in tables]
     yield
     for table, content in zip(tables, before):
         table.clear()
-        table.update(content)
+        (table.extend if isinstance(table, list) else table.update)(content)
+    lookup.common_tables.cache_clear()

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from paddlevit_dist.cpu_kernels import updates as compiled_updates
+from paddlevit_dist.cpu_kernels import gradients as compiled_gradients
 from paddlevit_dist.distributed import data_parallel
 from paddlevit_dist.engine.fused_optimizers import PerParameterStep
 from paddlevit_dist.engine.precision import TrainingPrecision
@@ -19,6 +19,13 @@ from .waits import Waits, counted_waits
 
 class PlainAdamW(PerParameterStep, paddle.optimizer.AdamW):
     """Paddle's AdamW, without the trial of a faster update at its first step."""
+
+
+def update_one_by_one(optimizer: Any) -> Any:
+    """The optimizer, which from now on updates one parameter after the other by Paddle's own update."""
+    assert not optimizer._has_chosen
+    optimizer._has_chosen = True
+    return optimizer
 
 
 def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: list[dict[str, Any]], samples: int) -> dict:
@@ -45,7 +52,7 @@ def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: list[dict[
     return {name: after[name] - value for name, value in before.items()}
 
 
-@mock.patch.object(compiled_updates, "WORTHWHILE", float("inf"))  # there are no such loops on a GPU
+@mock.patch.object(compiled_gradients, "WORTHWHILE", float("inf"))  # there are no such loops on a GPU
 def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: dict[str, Any], samples: int) -> Waits:
     """For what the host would wait on a GPU in an update by AdamW with one micro-batch, the second of a run.
 

@@ -7,9 +7,6 @@ from ..transforms.policies import (
     THREE_AUGMENT,
     Augmentation,
     ColorJitter,
-    GaussianBlur,
-    Grayscale,
-    Solarize,
     TransformChain,
     get_fill,
     parse_auto_augment,
@@ -44,12 +41,6 @@ def build_augmentation(train: ClassificationTrainSection, mean: Sequence[float])
         steps.append(parse_auto_augment("original" if train.AUTO_AUGMENT is True else train.AUTO_AUGMENT, fill))
     if train.COLOR_JITTER and (not steps or getattr(steps[0], "policy", None) == AUTO_AUGMENT[THREE_AUGMENT]):
         steps.append(ColorJitter(train.COLOR_JITTER))
-    if train.GRAYSCALE_PROB:
-        steps.append(Grayscale(train.GRAYSCALE_PROB))
-    if train.GAUSSIAN_BLUR_PROB:
-        steps.append(GaussianBlur(train.GAUSSIAN_BLUR_PROB))
-    if train.SOLARIZE_PROB:
-        steps.append(Solarize(train.SOLARIZE_PROB))
     if not steps:
         return None
     return steps[0] if len(steps) == 1 else TransformChain(tuple(steps))

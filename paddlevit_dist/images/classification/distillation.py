@@ -11,12 +11,11 @@ import paddle.nn.functional as F
 
 from ...checkpoint.load import LoadReport, load_weights
 from ...checkpoint.weights import evaluated_weights
-from ...registry import extension
 from ...registry.lookup import MODELS
 from ...registry.model_sources import find_bridged
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import accelerate, create_model
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
 from .settings import ClassificationDataSection, ClassificationTrainSection
@@ -52,8 +51,7 @@ class TeacherModel:
             self.model, report = _load_registered(name, source, num_classes, image_size, in_channels)
             self.summary, self.input = report.summary(), find_weights_input(name, source)
             self._channels = getattr(self.model, "in_channels", in_channels)
-            if extension.has("cpu_kernels"):
-                extension.accelerate(self.model)
+            accelerate(self.model)
         else:
             if not any(Path(name + end).is_file() for end in _EXPORTED):
                 raise UserError(

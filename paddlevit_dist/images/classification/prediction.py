@@ -7,16 +7,45 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...metrics.classification import best_classes
+from ...metrics.classifier_prediction import ClassifierPrediction, best_classes
 from ...runtime.text_rendering import LINE_PX, render_text
 from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ..data.inputs import IMAGES, AnnotatedImages
+from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ..data.image_dataset import ImageDataset
+from ..data.inputs import IMAGES, AnnotatedImages, open_image_inputs
+from ..data.reading import ReadConfig
 from ..imagenet_classes import names_by_synset
+from .samples import ClassificationInput, evaluation_transform, find_dataset_class
+from .task import Classification
 
 _MOST_IMAGES = 500  # that are drawn: each takes as long as some predictions
 _IMAGE_PX, _NAMES_PX = 320, 280  # longer side, and width of the names next to it
 _BAR = (190, 215, 245)
+
+
+class ImageClassPrediction(ClassifierPrediction):
+    """Predicts the classes of images."""
+
+    task: Classification
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Open images at paths, or in memory, with the transform of an evaluation.
+
+        Raises:
+            UserError: paths and images in memory are mixed.
+        """
+        data, dataset = self.task.config.DATA, find_dataset_class(self.task.config)
+        transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
+        reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
+        samples = open_image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
+        if dataset is ImageDataset:
+            note = f"note: dataset {data.DATASET} is not registered here; its images are treated as photographs"
+            samples.notices = [note, *samples.notices]
+        return samples
+
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ImageClassWriter":
+        """Return the writer that draws the predicted classes."""
+        return ImageClassWriter(folder, dataset, self.task.class_names)
 
 
 class ImageClassWriter(PredictionWriter):

@@ -15,7 +15,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from ...checkpoint.weights import from_torch_names
-from ...metrics.classification import ClassificationMetrics, record_later
+from ...metrics.classification import ClassificationMetrics, record_later, require_num_classes
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.dataset import TransformedDataset
@@ -31,6 +31,7 @@ from .task import LabeledImageTask
 
 _BACKBONE = "backbone."
 _BANK_ROWS = 1 << 16  # compared with a batch at a time: 64 x 65,536 similarities are 16 MiB
+_TEMPERATURE = 0.07  # of the weights exp(similarity / temperature) of nearest neighbors, DINO's
 _LEAST_VOTE = 1e-7  # share of a class without a vote; 0 would make the loss infinite
 
 
@@ -270,7 +271,7 @@ class LinearProbe(ProbeTask, ParameterGrouping):
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all heads."""
         names = [f"{rate:g}" for rate in self._rates]
-        return ProbeMetrics(self._require_num_classes(), self.evaluated_classes, "rate", names, self._chosen)
+        return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "rate", names, self._chosen)
 
 
 class KnnProbe(ProbeTask):
@@ -322,7 +323,7 @@ class KnnProbe(ProbeTask):
         numbers, queries = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
         similarity, place = find_nearest(queries, bank, max(numbers))  # (batch, most)
         similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow
-        votes = paddle.exp(similarity / self.config.PROBE.TEMPERATURE).unsqueeze(-1)
+        votes = paddle.exp(similarity / _TEMPERATURE).unsqueeze(-1)
         votes = votes * F.one_hot(labels[place], self.num_classes)  # (batch, most, classes)
         sums = paddle.stack([votes[:, :number].sum(axis=1) for number in numbers])
         return paddle.log((sums / sums.sum(axis=-1, keepdim=True)).clip(min=_LEAST_VOTE))
@@ -330,7 +331,7 @@ class KnnProbe(ProbeTask):
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all numbers of neighbors."""
         names = [str(number) for number in self.config.PROBE.KNN_K]
-        return ProbeMetrics(self._require_num_classes(), self.evaluated_classes, "neighbors", names, 0)
+        return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "neighbors", names, 0)
 
 
 def find_nearest(queries: paddle.Tensor, bank: paddle.Tensor, number: int) -> tuple[paddle.Tensor, paddle.Tensor]:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +9,10 @@ from PIL import Image
 
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class
-from ...tasks.prediction import InputSamples
 from ...tasks.sample_checks import BadSample
 from ..data.image_dataset import ImageDataset
-from ..data.inputs import open_image_inputs
 from ..data.quarantine import ReplacementReader
-from ..data.reading import ReadConfig, count_labels, label_parts
+from ..data.reading import count_labels, label_parts
 from ..transforms.albumentations_file import AlbumentationsFile
 from ..transforms.crops import EvaluationTransform, GlyphTransform
 from ..transforms.on_device import RandomErasing
@@ -140,24 +137,3 @@ class ClassificationInput(NamedTuple):
                 size = "{} x {}".format(*image.size)
                 raise BadSample(f"an image of {size} pixels would be scaled to {width} x {height}: crop it")
         return self.transform(image, generator), 0
-
-
-def open_inputs(config: ClassificationSettings, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-    """Open images at paths, or in memory, for a prediction.
-
-    Args:
-        config: the configuration of the trained run.
-        inputs: paths or images.
-        cache_folder: existing folder for indices of archives.
-
-    Raises:
-        UserError: paths and images in memory are mixed.
-    """
-    data, dataset = config.DATA, find_dataset_class(config)
-    transform = ClassificationInput(evaluation_transform(data, dataset.kind), data.MAX_PIXELS)
-    reading = ReadConfig(bool(data.EXIF_ROTATE), data.MAX_PIXELS)
-    samples = open_image_inputs(inputs, cache_folder, transform, dataset.image_mode, reading)
-    if dataset is ImageDataset:
-        note = f"note: dataset {data.DATASET} is not registered here; its images are treated as photographs"
-        samples.notices = [note, *samples.notices]
-    return samples

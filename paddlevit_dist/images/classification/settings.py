@@ -26,7 +26,7 @@ from ...settings.key import (
     rows,
     show,
 )
-from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey
 from .. import settings
 from ..settings import IMAGES, RGB, get_channels
 
@@ -96,9 +96,6 @@ class ClassificationTrainSection(every_run.TrainSection):
     COLOR_JITTER: float = key(
         0.0, "range of color changes, without RAND_AUGMENT and AUTO_AUGMENT or with 3a", AT_LEAST_0
     )
-    GRAYSCALE_PROB: float = key(0.0, "probability of a gray image", SHARE)
-    GAUSSIAN_BLUR_PROB: float = key(0.0, "probability of a blur of 0.1 to 2 pixels", SHARE)
-    SOLARIZE_PROB: float = key(0.0, "probability of inverting all values of 128 and more", SHARE)
     RANDOM_ERASE_PROB: float = key(0.0, "probability of erasing boxes of an image", SHARE)
     RANDOM_ERASE_MODE: Literal["const", "rand", "pixel"] = key(
         "pixel", "content of erased boxes: the mean (const), a random color (rand) or noise (pixel)"
@@ -138,9 +135,6 @@ class ProbeKeys(Section):
     )
     KNN_K: list[int] = key(
         [20, 10], "nearest neighbors: numbers of neighbors; the score is the first one's", AT_LEAST_1
-    )
-    TEMPERATURE: float = key(
-        0.07, "nearest neighbors: temperature of the weights exp(similarity / temperature)", ABOVE_0
     )
 
 
@@ -290,6 +284,10 @@ TABLE = KeyTable(
         _TEMPERATURE: "it is 1, as in DeiT's and PaddleViT's recipes",
         "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as in PaddleViT, and a batch has no clean part",
     },
+    removed_keys={
+        f"TRAIN.{name}_PROB": RemovedKey((0.0,), instead="name a file with it in DATA.ALBUMENTATIONS")
+        for name in ("GRAYSCALE", "GAUSSIAN_BLUR", "SOLARIZE")
+    },
 )
 
 
@@ -334,11 +332,15 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
     shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS")
     names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, *shared)
-    other = ("KNN_K", "TEMPERATURE") if view.values.TASK == "linear_probe" else ("LEARNING_RATES", "LEARNING_RATE")
+    other = ("KNN_K",) if view.values.TASK == "linear_probe" else ("LEARNING_RATES", "LEARNING_RATE")
     yield IgnoredKeys(tuple(f"PROBE.{name}" for name in other), "TASK", "it is for the other probe, and {}")
     yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 
 
 PROBE_TABLE = KeyTable(
-    keys=rows(ProbeSettings), resolve_defaults=_complete_probe, check=_check_probe, find_ignored=_find_unused_probe_keys
+    keys=rows(ProbeSettings),
+    resolve_defaults=_complete_probe,
+    check=_check_probe,
+    find_ignored=_find_unused_probe_keys,
+    removed_keys={"PROBE.TEMPERATURE": RemovedKey((0.07,), "score")},
 )

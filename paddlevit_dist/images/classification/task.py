@@ -11,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...distributed import has_batch_norm, rank
-from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records
+from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records, require_num_classes
 from ...metrics.classifier_figures import EvaluatedPredictions
 from ...runtime.device_kinds import accelerator_bytes
 from ...runtime.errors import UserError
@@ -21,7 +21,6 @@ from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Figure
 from ...tasks.model import as_model
 from ...tasks.model_factory import create_model
-from ...tasks.prediction import InputSamples
 from ...tasks.protocols import (
     Checkable,
     Drawable,
@@ -30,11 +29,11 @@ from ...tasks.protocols import (
     ModelChecking,
     Recomputable,
     Reportable,
-    SampleChecking,
-    SampleDescription,
+    count_samples,
 )
 from ...tasks.sample_checks import require_finite, require_label
 from ...tasks.step_types import ExportParts, LossTerm, StepPosition, TaskTraits
+from ...tasks.task import Task
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
@@ -58,15 +57,14 @@ from .distillation import TeacherModel, build_teacher, distillation_loss
 from .export import export_parts
 from .figures import attention_rollout, format_labels, report_figures
 from .opening import choose_num_classes, open_images
-from .prediction import ImageClassWriter
-from .samples import ClassificationSamples, evaluation_transform, find_dataset_class, open_inputs
+from .samples import ClassificationSamples, evaluation_transform, find_dataset_class
 from .settings import ClassificationSettings
 from .training_samples import build_training_samples, build_training_transform
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
 
 
-class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChecking, SampleDescription):
+class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, LogContributor):
     """Base class of tasks whose samples are images of one class each."""
 
     config: ClassificationSettings
@@ -122,7 +120,7 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
 
     def describe_samples(self, dataset: Any) -> str:
         """Describe a split: number of images, and images in each class."""
-        text = super().describe_samples(dataset)
+        text = count_samples(self, dataset)
         # A program may pass its own samples to the trainer.
         return text + dataset.describe_classes() if isinstance(dataset, ClassificationSamples) else text
 
@@ -135,12 +133,6 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
         crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
         names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
-
-    def _require_num_classes(self) -> int:
-        """Return the number of the model's classes, which the configuration, the data or the weights have set."""
-        if self.num_classes is None:
-            raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
-        return self.num_classes
 
     def get_labels(self, dataset: Any) -> np.ndarray | None:
         """Return the label of each sample, int64 (samples,); None if they are not known."""
@@ -163,7 +155,7 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
         if self.class_names is None and num_classes == NUM_IMAGENET_1K_CLASSES:  # trained weights
             self.class_names = list(names_by_synset().values())
             self.notices.append("note: the weights do not name their 1,000 classes; ImageNet's names are used")
-        return self._create_model(num_classes or self._require_num_classes())
+        return self._create_model(num_classes or require_num_classes(self.num_classes))
 
     def _create_model(self, num_classes: int) -> paddle.nn.Layer:
         data = self.config.DATA
@@ -189,13 +181,15 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
 
     def expected_losses(self) -> dict[str, float]:
         """Return the loss of uniform predictions, to compare the first loss with."""
-        return {"loss": math.log(self._require_num_classes())}
+        return {"loss": math.log(require_num_classes(self.num_classes))}
 
     def figures(
         self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
     ) -> list[Figure]:
         """Build the figures of an evaluation."""
-        evaluated = EvaluatedPredictions(*join_records(records), self._require_num_classes(), dataset.class_names)
+        evaluated = EvaluatedPredictions(
+            *join_records(records), require_num_classes(self.num_classes), dataset.class_names
+        )
         return report_figures(evaluated, dataset, lambda images: attention_rollout(model, self.normalizer(images)))
 
     # ---- images --------------------------------------------------------------------------------------------------
@@ -205,7 +199,9 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
     ) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         images = self.normalize(paddle.to_tensor(batch["images"]))
-        return self.caption_images(images, np.eye(self._require_num_classes())[batch["labels"]], dataset.class_names)
+        return self.caption_images(
+            images, np.eye(require_num_classes(self.num_classes))[batch["labels"]], dataset.class_names
+        )
 
     def visualize_eval_samples(
         self, dataset: ClassificationSamples, indices: Sequence[int]
@@ -230,8 +226,13 @@ class LabeledImageTask(Reportable, Drawable, Checkable, ModelChecking, SampleChe
         return list(zip(self.normalizer.pixels(images), (format_labels(row, class_names) for row in shares)))
 
 
-class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable, LogContributor):
+class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
+
+    aspects = {
+        "Predictable": ".prediction:ImageClassPrediction",
+        "Ensembling": ".prediction:ImageClassPrediction",
+    }
 
     traits = replace(
         LabeledImageTask.traits,
@@ -265,7 +266,7 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
         transform = build_training_transform(self.config, dataset.kind)
         self._train_transform = transform if isinstance(transform, TrainingTransform) else None
         samples, self.class_weights = build_training_samples(
-            self.config, dataset, transform, self.erasing, self._require_num_classes()
+            self.config, dataset, transform, self.erasing, require_num_classes(self.num_classes)
         )
         samples.notices = [*notices, *samples.notices]
         self.replacements = samples.replacements
@@ -294,7 +295,7 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
             self.notices += filter(None, [expected_input.format_stronger_pretrained_hint(config, accelerator_bytes())])
             if self._train_transform is not None:
                 self._train_transform.prepare()
-            self.teacher = build_teacher(config.TRAIN, self._require_num_classes(), config.DATA)
+            self.teacher = build_teacher(config.TRAIN, require_num_classes(self.num_classes), config.DATA)
             if self.teacher is not None:
                 self.notices.append(self.teacher.fit_input(config.DATA))
                 as_model(model).learn_from_teacher()
@@ -407,21 +408,7 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable,
 
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""
-        return ClassificationMetrics(self._require_num_classes(), self.evaluated_classes)
-
-    # ---- prediction and export -----------------------------------------------------------------------------------
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Open images at paths, or in memory, with the transform of an evaluation.
-
-        Raises:
-            UserError: paths and images in memory are mixed.
-        """
-        return open_inputs(self.config, inputs, cache_folder)
-
-    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> "ImageClassWriter":
-        """Return the writer that draws the predicted classes."""
-        return ImageClassWriter(folder, dataset, self.class_names)
+        return ClassificationMetrics(require_num_classes(self.num_classes), self.evaluated_classes)
 
     def export_parts(self) -> ExportParts:
         """Return what an export contains in addition to the model."""

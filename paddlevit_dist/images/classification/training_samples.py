@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...registry import extension
+from ...registry.features import find_function
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
@@ -34,7 +34,7 @@ def build_training_transform(config: ClassificationSettings, kind: str) -> Train
         distortion = data.GLYPH_DISTORTION
         return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
     crop = (data.CROP_SCALE[0], data.CROP_SCALE[1]), (data.CROP_RATIO[0], data.CROP_RATIO[1])
-    transform = extension.CompiledTrainingTransform if extension.has("cpu_kernels") else TrainingTransform
+    transform = find_function("CompiledTrainingTransform") or TrainingTransform
     return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 
 

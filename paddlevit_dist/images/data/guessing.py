@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ...registry.lookup import BOX_LABELS, MASK_LABELS
+from ...registry.manifest import BOX_LABELS, MASK_LABELS
 from ...runtime.environment import program
 from ...runtime.errors import UserError
 from ...runtime.files import is_address

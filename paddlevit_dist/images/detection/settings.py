@@ -21,7 +21,7 @@ from ...settings.key import (
     key,
     rows,
 )
-from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable, RemovedKey
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"
@@ -199,7 +199,6 @@ class DetectionModelSection(ObjectModel):
         "set the padding of images to zero after each layer of the backbone, so that an image gives the same boxes in "
         "any batch; published weights were not trained with it",
     )
-    DILATION: bool | None = key(None, "DETR: dilate the backbone's last stage instead of halving its resolution (DC5)")
     NUM_QUERIES: int | None = key(None, "DETR: largest number of objects detected in an image", AT_LEAST_1)
     ENCODER_LAYERS: int | None = key(None, "DETR: number of encoder layers", AT_LEAST_0)
     DECODER_LAYERS: int | None = key(None, "DETR: number of decoder layers", AT_LEAST_1)
@@ -320,4 +319,12 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         )
 
 
-TABLE = KeyTable(_KEYS, resolve_defaults=_complete, check=_check, find_ignored=_find_ignored)
+TABLE = KeyTable(
+    _KEYS,
+    resolve_defaults=_complete,
+    check=_check,
+    find_ignored=_find_ignored,
+    removed_keys={
+        "MODEL.DILATION": RemovedKey((None,), "network", instead="use the network of MODEL.NAME detr_resnet50_dc5")
+    },
+)

@@ -24,8 +24,6 @@ from ...tasks.protocols import (
     Drawable,
     Exportable,
     Reportable,
-    SampleChecking,
-    SampleDescription,
 )
 from ...tasks.sample_checks import require_finite, require_labels
 from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
@@ -61,8 +59,6 @@ class Detection(
     Reportable,
     Drawable,
     Checkable,
-    SampleChecking,
-    SampleDescription,
     CheckpointMatching,
 ):
     """Trains and evaluates a network that detects objects in images."""
@@ -170,10 +166,10 @@ class Detection(
             )
         self.category_ids = ids
 
-    def describe_samples(self, dataset: Any) -> str:
+    def describe_samples(self, dataset: Any) -> str | None:
         """Describe the dataset of a split in one line."""
         if not isinstance(dataset, DetectionSamples):  # a user's dataset
-            return super().describe_samples(dataset)
+            return None
         return one_line(dataset.dataset.summary())
 
     def signature(self, dataset: Any = None) -> dict[str, Any]:

@@ -196,7 +196,7 @@ _EXCEPTIONS: Variants = {
     **dict.fromkeys(("vit_so400m_patch14_siglip_gap_448", "vit_so400m_patch14_siglip_gap_896"), _WHOLE),
     "vit_base_patch16_reg4_gap_256": {"crop_pct": 0.9},
 }
-EXPECTED_INPUTS = {
+EXPECTED_INPUTS: dict[str, ExpectedInput] = {
     **list_inputs(_DINO, ExpectedInput(crop_pct=1.0)),
     **list_inputs(_SIGLIP, ExpectedInput(HALF, HALF, 0.9, image_size=1024), _EXCEPTIONS),  # a margin at all sizes
     **list_inputs(_CLIP_LIKE, ExpectedInput(_CLIP_MEAN, _CLIP_STD, 0.9), _EXCEPTIONS),

@@ -157,6 +157,10 @@ class MatrixProduct(nn.Layer):
         """Multiply the last two axes."""
         return paddle.matmul(x, y, transpose_x=self.transpose_x, transpose_y=self.transpose_y)
 
+    def count_products(self, x: paddle.Tensor, y: paddle.Tensor) -> int:
+        """Return the number of products in each number of the output."""
+        return int(x.shape[-2 if self.transpose_x else -1])
+
 
 def drop_path_rates(last_rate: float, depth: int) -> list[float]:
     """Return a rate for each of ``depth`` blocks, linear from 0 in the first to ``last_rate`` in the last."""

@@ -91,7 +91,7 @@ _OF_IMAGENET_21K: Variants = {
 }
 _DEFAULT = dict(image_size=224, patch_size=16, **BASE)  # a start for configurations that give their own dimensions
 VARIANTS: Variants = {"vit": _DEFAULT, **_OF_IMAGENET_21K, **foundation.FOUNDATION}
-EXPECTED_INPUTS = {
+EXPECTED_INPUTS: dict[str, ExpectedInput] = {
     **list_inputs(_OF_IMAGENET_21K, ExpectedInput(HALF, HALF, 0.9)),
     **foundation.EXPECTED_INPUTS,
 }

@@ -19,7 +19,8 @@ from ...losses import (
     row_lovasz_softmax,
 )
 from ...metrics.counts import pack_counts
-from ...registry.lookup import MASK_LABELS, annotation_type
+from ...registry.lookup import annotation_type
+from ...registry.manifest import MASK_LABELS
 from ...runtime import autocast
 from ...runtime.environment import program
 from ...runtime.errors import UserError
@@ -30,7 +31,7 @@ from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.figures import Color, Figure
 from ...tasks.metrics import Metrics
 from ...tasks.prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter, Row
-from ...tasks.protocols import CaptionedImage, Checkable, Drawable, Exportable, Reportable, SampleChecking
+from ...tasks.protocols import CaptionedImage, Checkable, Drawable, Exportable, Reportable
 from ...tasks.sample_checks import BadSample, require_labels
 from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition
 from ...tasks.task import Records
@@ -58,7 +59,7 @@ _OUTPUT = (
 )
 
 
-class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkable, SampleChecking):
+class ImageSegmentation(BackboneTask, Exportable, Reportable, Drawable, Checkable):
     """Trains and evaluates a network that classifies each pixel of an image.
 
     Cross-entropy is divided by the labeled pixels of all ranks and micro-batches, or by their classes' weights. Dice

@@ -14,12 +14,9 @@ _NAMES = {
     "BatchMixing": "on_device",
     "ColorJitter": "policies",
     "EvaluationTransform": "crops",
-    "GaussianBlur": "policies",
-    "Grayscale": "policies",
     "PixelNormalizer": "on_device",
     "RandAugment": "policies",
     "RandomErasing": "on_device",
-    "Solarize": "policies",
     "TrainingTransform": "crops",
 }
 __all__ = sorted(_NAMES)

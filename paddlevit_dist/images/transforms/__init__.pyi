@@ -2,18 +2,15 @@
 
 from .crops import EvaluationTransform, TrainingTransform
 from .on_device import BatchMixing, PixelNormalizer, RandomErasing
-from .policies import AutoAugment, ColorJitter, GaussianBlur, Grayscale, RandAugment, Solarize
+from .policies import AutoAugment, ColorJitter, RandAugment
 
 __all__ = [
     "AutoAugment",
     "BatchMixing",
     "ColorJitter",
     "EvaluationTransform",
-    "GaussianBlur",
-    "Grayscale",
     "PixelNormalizer",
     "RandAugment",
     "RandomErasing",
-    "Solarize",
     "TrainingTransform",
 ]

@@ -123,11 +123,6 @@ def _blur(image: Image.Image, radius_px: float, fill: Fill) -> Image.Image:
     return image.filter(ImageFilter.GaussianBlur(radius=radius_px))
 
 
-def _grayscale(image: Image.Image, parameter: None, fill: Fill) -> Image.Image:
-    """Write the luminance to all channels."""
-    return image if image.mode == "L" else image.convert("L").convert(image.mode)
-
-
 _color, _contrast = _enhance(ImageEnhance.Color), _enhance(ImageEnhance.Contrast)
 _brightness, _sharpness = _enhance(ImageEnhance.Brightness), _enhance(ImageEnhance.Sharpness)
 
@@ -166,5 +161,4 @@ OPERATIONS: dict[str, PolicyOperation] = {
     "Desaturate": PolicyOperation(_between(0.5, 0.0), _color),  # how much color remains
     "GaussianBlur": PolicyOperation(_between(*BLUR_RADIUS_PX), _blur),
     "GaussianBlurRand": PolicyOperation(_radius, _blur),
-    "Grayscale": PolicyOperation(_none, _grayscale),
 }

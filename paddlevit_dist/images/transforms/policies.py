@@ -1,4 +1,4 @@
-"""Random augmentation between crop and array: RandAugment, AutoAugment, 3-Augment and simple operations.
+"""Random augmentation between crop and array: RandAugment, AutoAugment, 3-Augment and color jitter.
 
 Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") image and returns an image of the same mode
 and size; all random numbers come from ``generator``.
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ...runtime.errors import UserError
-from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, AnyImage, Fill, change
+from .operations import FULL_MAGNITUDE, OPERATIONS, AnyImage, Fill, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 
 
@@ -128,43 +128,6 @@ class ColorJitter:
         for position in order:
             image = change(JITTERED[position], image, float(factors[position]))
         return image
-
-
-@dataclass(frozen=True)
-class Grayscale:
-    """Luminance in all channels, with ``probability``."""
-
-    probability: float
-
-    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
-        """Convert an image to gray at random."""
-        return change("Grayscale", image) if generator.random() < self.probability else image
-
-
-@dataclass(frozen=True)
-class GaussianBlur:
-    """A blur with ``probability``; its standard deviation is uniform in ``radius_px``."""
-
-    probability: float
-    radius_px: tuple[float, float] = BLUR_RADIUS_PX
-
-    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
-        """Blur an image at random."""
-        if generator.random() >= self.probability:
-            return image
-        return change("GaussianBlur", image, float(generator.uniform(*self.radius_px)))
-
-
-@dataclass(frozen=True)
-class Solarize:
-    """Inversion of all values of ``threshold`` and more, with ``probability``."""
-
-    probability: float
-    threshold: int = SOLARIZE_THRESHOLD
-
-    def __call__(self, image: AnyImage, generator: np.random.Generator) -> AnyImage:
-        """Solarize an image at random."""
-        return change("Solarize", image, self.threshold) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)

@@ -267,15 +267,6 @@ class ColorContrast:
 
 
 @dataclass(frozen=True)
-class ColorDrop:
-    """Remove all color: every point becomes gray."""
-
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
-        """Return the scene in gray."""
-        return scene._replace(rgb=np.full_like(scene.rgb, GRAY))
-
-
-@dataclass(frozen=True)
 class Mix3D:
     """Overlay another scene on this one with ``probability``.
 

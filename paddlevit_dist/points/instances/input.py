@@ -32,6 +32,7 @@ _SHRINK_VOXELS = 32  # of the crop, on each try
 _SLACK = 0.001
 _REFERENCE_SCALE = 50  # voxels per meter for which the granularities and magnitudes were chosen
 _COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE; from the published program
+_FLIP_PROBABILITY = 0.5  # of mirroring x
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of the reference scale
 
 
@@ -166,7 +167,7 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
     placement = VoxelPlacement(scale, (low, high))
     if not is_training:
         return (*to_meters(unit_m), placement, ShiftToOrigin())
-    distortion = MatrixDistortion(keys.DISTORTION), RandomFlip(keys.FLIP, axes=1), rotation
+    distortion = MatrixDistortion(keys.DISTORTION), RandomFlip(_FLIP_PROBABILITY, axes=1), rotation
     steps: list[Step] = [AffineMap(distortion, centered=False), placement]
     if keys.ELASTIC:
         steps.append(ElasticDistortion(tuple(passes), centered=False))
@@ -198,14 +199,12 @@ class InstanceSample(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceSamples(SceneSamples):
-    """Scenes as PointGroup's input.
+    """Scenes as PointGroup's input: each point has the features, and its position after them.
 
     Args:
-        use_positions: add the points' positions to the features, after all others.
         notices: lines for the log.
     """
 
-    use_positions: bool
     notices: Sequence[str] = ()
 
     def voxelize(self, scene: VoxelizedScene) -> InstanceSample:
@@ -213,8 +212,7 @@ class InstanceSamples(SceneSamples):
         rest = scene.name, scene.offset, scene.channels
         instance = remove_gaps(scene.instance)
         voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest)
-        names = (*self.features, *(("xyz",) if self.use_positions else ()))
-        features = point_features(voxelized, slice(None), names, None)  # (n, channels)
+        features = point_features(voxelized, slice(None), (*self.features, "xyz"), None)  # (n, channels)
         view = self.view(
             scene.xyz.astype(np.int32), lambda points: features[points]
         )  # non-negative, so this rounds down

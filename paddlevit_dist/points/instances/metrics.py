@@ -235,6 +235,13 @@ def _average_precision(scores: np.ndarray, is_right: np.ndarray, missed: int) ->
     return float(precision @ (padded[:-2] - padded[2:]) / 2)
 
 
+class InstanceRecord(NamedTuple):
+    """Evaluation record of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
+
+    confusion: np.ndarray
+    matches: InstanceMatchTable
+
+
 class InstanceMetrics(PerSampleMetrics):
     """Match tables of scenes, gathered from all ranks by ``compute``, and the counts of the semantic metrics.
 

@@ -1,10 +1,9 @@
 """Configuration keys of the instance task. Defaults are PointGroup's, from its published program."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
 
 from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
 from .. import settings
 
 
@@ -16,22 +15,6 @@ class InstanceSection(Section):
     )
     BLOCKS: int = key(
         2, "residual blocks of each level, on the way down and on the way up", AT_LEAST_1, effect="network"
-    )
-    USE_POSITIONS: bool = key(True, "add the positions of voxels to the input features")
-    FROZEN_MODULES: list[
-        Literal[
-            "input_conv",
-            "unet",
-            "output_layer",
-            "linear",
-            "offset",
-            "offset_linear",
-            "score_unet",
-            "score_outputlayer",
-            "score_linear",
-        ]
-    ] = key(
-        [], "modules of the network that are not trained; their batch norms keep their statistics", training_only=True
     )
     STUFF_CLASSES: list[str] | None = key(
         None,
@@ -45,7 +28,6 @@ class InstanceSection(Section):
         AT_LEAST_0,
         training_only=True,
     )
-    FLIP: float = key(0.5, "training: probability of mirroring x", SHARE, training_only=True)
     ROTATION: bool = key(True, "training: random rotation around z by any angle", training_only=True)
     ELASTIC: bool = key(True, "training: elastic distortion of the voxels, fine and coarse", training_only=True)
     PREPARE_EPOCHS: int = key(
@@ -57,20 +39,7 @@ class InstanceSection(Section):
         ABOVE_0,
     )
     CLUSTER_POINTS: int = key(50, "minimum points of a cluster", AT_LEAST_1)
-    SCORE_GRID: int = key(14, "edge in voxels of the cube in which a cluster is scored", AT_LEAST_1)
-    SCORE_SCALE: float = key(50.0, "maximum voxels per meter in that cube", ABOVE_0)
-    BACKGROUND_IOU: float = key(
-        0.25, "IoU with the truth below which a cluster's target score is 0", SHARE, training_only=True
-    )
-    FOREGROUND_IOU: float = key(
-        0.75, "IoU with the truth above which a cluster's target score is 1", SHARE, training_only=True
-    )
-    LOSS_WEIGHTS: Annotated[list[float], 4] = key(
-        [1.0, 1.0, 1.0, 1.0],
-        "weights of the losses: classes, lengths of offsets, directions of offsets, scores",
-        AT_LEAST_0,
-        training_only=True,
-    )
+    SCORE_SCALE: float = key(50.0, "maximum voxels per meter in the cube in which a cluster is scored", ABOVE_0)
     SCORE_THRESHOLD: float = key(0.09, "score that a prediction must exceed", SHARE)
     MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
     PANOPTIC_MIN_POINTS: int | None = key(
@@ -109,4 +78,18 @@ def _find_ignored(view: ConfigView[InstanceSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("POINTS.INSTANCES.FULL_SCALE",), "POINTS.MAX_POINTS", "no scene is cropped: {}")
 
 
-TABLE = KeyTable(rows(InstanceSettings), check=_check, find_ignored=_find_ignored)
+_FROZEN = "name the modules in TRAIN.FREEZE, such as unet.*"
+TABLE = KeyTable(
+    rows(InstanceSettings),
+    check=_check,
+    find_ignored=_find_ignored,
+    removed_keys={
+        "POINTS.INSTANCES.USE_POSITIONS": RemovedKey((True,), "network"),
+        "POINTS.INSTANCES.FROZEN_MODULES": RemovedKey(((),), instead=_FROZEN),
+        "POINTS.INSTANCES.FLIP": RemovedKey((0.5,)),
+        "POINTS.INSTANCES.SCORE_GRID": RemovedKey((14,), "network"),
+        "POINTS.INSTANCES.BACKGROUND_IOU": RemovedKey((0.25,)),
+        "POINTS.INSTANCES.FOREGROUND_IOU": RemovedKey((0.75,)),
+        "POINTS.INSTANCES.LOSS_WEIGHTS": RemovedKey(((1.0, 1.0, 1.0, 1.0),)),
+    },
+)

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,34 +14,30 @@ from ...losses import cross_entropies
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
 from ...tasks.model_factory import create_model
-from ...tasks.prediction import Row
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..data.features import feature_channels
-from ..data.images import CELL_PX, draw_classes, fit_in_cell
 from ..data.samples import compile_loops
-from ..data.scene import IGNORED, Scene
+from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
-from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, get_slices
 from ..segmentation.metrics import semantic_terms
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import PointClusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, build_steps, compile_loop
-from .metrics import InstanceMetrics, InstancePrediction
+from .metrics import InstanceMetrics, InstancePrediction, InstanceRecord
 from .panoptic import InstanceAndPanopticMetrics
 from .pointgroup import GroupingInput, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
 from .settings import InstanceSettings
 from .stuff_classes import find_instance_classes
-from .writer import InstanceRecord, InstanceWriter, draw_instances, instance_layers, precision_table
 
-_ROW = ("instance", "class", "confidence", "points")  # columns of the tables of predictions
-_CENTERED = np.full(3, 0.5)
+CENTERED = np.full(3, 0.5)
+# From the published program: edge in voxels of the cube in which a cluster is scored, and the IoU with the truth below
+# which a cluster's target score is 0, and above which it is 1.
+_SCORE_GRID, _BACKGROUND_IOU, _FOREGROUND_IOU = 14, 0.25, 0.75
 
 
 class InstanceSegmentation(SceneTask):
@@ -52,6 +47,11 @@ class InstanceSegmentation(SceneTask):
     exist only after the forward pass, and then over the ranks.
     """
 
+    aspects = {
+        "Predictable": ".prediction:InstanceScenePrediction",
+        "Reportable": ".figures:InstanceFigures",
+        "Drawable": ".figures:InstanceDrawing",
+    }
     config: InstanceSettings
     best_metric = ("AP", True)
     traits = replace(
@@ -60,31 +60,25 @@ class InstanceSegmentation(SceneTask):
         # Each rank draws the shift of the grid in which its clusters are scored.
         selftest_overrides={"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6},
     )
-    default_voxel_features = "mean"
+    _default_voxel_features = "mean"
 
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
         self.keys = config.POINTS.INSTANCES
-        if self.keys.BACKGROUND_IOU >= self.keys.FOREGROUND_IOU:
-            raise UserError(
-                f"POINTS.INSTANCES.BACKGROUND_IOU is {self.keys.BACKGROUND_IOU}, expected less than FOREGROUND_IOU "
-                f"({self.keys.FOREGROUND_IOU})"
-            )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         """Return the dataset's scenes as network input."""
-        if not self.instance_classes:
+        if not self._instance_classes:
             raise UserError(
                 f"POINTS.INSTANCES.STUFF_CLASSES names all classes of dataset {self.config.DATA.DATASET}: remove the "
                 "classes that have instances from it"
             )
         data, notices = self.config.DATA, self.list_notices(dataset)
         steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
-        use_positions = self.keys.USE_POSITIONS
-        return InstanceSamples(dataset, steps, self.voxel_features, use_positions, notices, features=self.features)
+        return InstanceSamples(dataset, steps, self.voxel_features, notices, features=self.features)
 
     @property
-    def instance_classes(self) -> list[int]:
+    def _instance_classes(self) -> list[int]:
         """Classes that have instances."""
         return find_instance_classes(self.class_names, self.keys.STUFF_CLASSES)
 
@@ -99,67 +93,62 @@ class InstanceSegmentation(SceneTask):
         return {"semantic": labeled, "offset": in_instances, "direction": in_instances}
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
-        """Create the network, and freeze FROZEN_MODULES."""
+        """Create the network."""
         model = create_model(
             self.config.MODEL.NAME,
             num_classes=num_classes or self.num_classes,
-            in_channels=feature_channels(self.features) + 3 * self.keys.USE_POSITIONS,
+            in_channels=feature_channels(self.features) + 3,  # and positions
             width=self.keys.WIDTH,
             repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
         compile_loops()
         compile_loop()
-        parts = dict(model.named_children())
-        for name in self.keys.FROZEN_MODULES:
-            for parameter in parts[name].parameters():
-                parameter.stop_gradient = True
         return model
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
-        names = () if samples is not None else ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
-        return {**super().signature(samples), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in names}}
+        scale = {} if samples is not None else {"POINTS.INSTANCES.SCORE_SCALE": self.keys.SCORE_SCALE}
+        return {**super().signature(samples), **scale}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
         """Return the losses of a batch."""
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        points = _HostPoints(batch)
+        points = HostPoints(batch)
         output = self.forward(model, batch, points, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
-        weights = self.keys.LOSS_WEIGHTS
         distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centers"], instances)
         with paddle.no_grad():
             in_instances = (instances >= 0).astype("float32").sum()
-        semantic, accuracy = semantic_terms(output.semantic_scores, labels, weights[0])
+        semantic, accuracy = semantic_terms(output.semantic_scores, labels)
         return {
             "semantic": semantic,
-            "offset": LossTerm(distance, in_instances, weights[1]),
-            "direction": LossTerm(direction, in_instances, weights[2]),
+            "offset": LossTerm(distance, in_instances),
+            "direction": LossTerm(direction, in_instances),
             "accuracy": accuracy,
-            "score": self._score_term(output, points, weights[3]),
+            "score": self._score_term(output, points),
         }
 
-    def _score_term(self, output: PointGroupOutput, points: "_HostPoints", weight: float) -> LossTerm:
+    def _score_term(self, output: PointGroupOutput, points: "HostPoints") -> LossTerm:
         clusters, scores = output.clusters, output.scores
         if scores is None:
             raise ValueError("the output has no scores: the network is not in training mode")
         count = paddle.full([], 0.0 if clusters is None else float(clusters.number))
         if clusters is None or not clusters.number:
-            return LossTerm(scores.sum(), count, weight)
+            return LossTerm(scores.sum(), count)
         members = points.instances
         sizes = np.bincount(members[members >= 0])
         ious = proposal_ious(clusters, members, sizes)
-        targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
-        return LossTerm(score_loss(scores, to_device(targets)), count, weight)
+        targets = score_targets(ious, _BACKGROUND_IOU, _FOREGROUND_IOU)
+        return LossTerm(score_loss(scores, to_device(targets)), count)
 
     def forward(
         self,
         model: paddle.nn.Layer,
         batch: dict[str, Any],
-        points: "_HostPoints",
+        points: "HostPoints",
         shares: np.ndarray,
         epoch: int | None = None,
     ) -> PointGroupOutput:
@@ -169,10 +158,10 @@ class InstanceSegmentation(SceneTask):
             return GroupingInput(
                 points.xyz,
                 points.scenes,
-                np.isin(np.arange(self.num_classes), self.instance_classes),
+                np.isin(np.arange(self.num_classes), self._instance_classes),
                 self.keys.RADIUS_M,
                 self.keys.CLUSTER_POINTS,
-                self.keys.SCORE_GRID,
+                _SCORE_GRID,
                 self.keys.SCORE_SCALE,
                 shares,
             )
@@ -192,14 +181,14 @@ class InstanceSegmentation(SceneTask):
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Add a batch to the metrics, and write its predictions if requested."""
         metrics = step.metrics
-        points = _HostPoints(batch)
-        output = self.forward(model, batch, points, _CENTERED, step.epoch)
+        points = HostPoints(batch)
+        output = self.forward(model, batch, points, CENTERED, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         losses = cross_entropies(output.semantic_scores, labels, IGNORED)
         metrics.update_semantic(predicted, labels, losses, batch["offsets"])
         true_class, true_instance, classes = labels.numpy(), points.instances, predicted.numpy()
-        parts, predictions_by_scene = get_slices(batch), self._predictions(output, classes, batch)
+        parts, predictions_by_scene = get_slices(batch), self.select_instances(output, classes, batch)
         for part, predictions in zip(parts, predictions_by_scene):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
             if isinstance(metrics, InstanceAndPanopticMetrics):
@@ -217,16 +206,7 @@ class InstanceSegmentation(SceneTask):
         ]
         return lambda: records
 
-    def predict_step(
-        self, model: paddle.nn.Layer, batch: dict[str, Any]
-    ) -> list[tuple[np.ndarray, list[InstancePrediction]]]:
-        """Return the class of each point, int64 (points,), and the instances, best first, for each scene."""
-        output = self.forward(model, batch, _HostPoints(batch), _CENTERED)
-        classes = output.semantic_scores.argmax(axis=-1).numpy()
-        predictions_by_scene = self._predictions(output, classes, batch)
-        return [(classes[part], predictions) for part, predictions in zip(get_slices(batch), predictions_by_scene)]
-
-    def _predictions(
+    def select_instances(
         self, output: PointGroupOutput, classes: np.ndarray, batch: dict[str, Any]
     ) -> list[list[InstancePrediction]]:
         """Return the instances of each scene, best first, with point indices within it."""
@@ -241,68 +221,15 @@ class InstanceSegmentation(SceneTask):
             results.append(select_predictions(scene_clusters, scores[numbers], classes[part], *limits))
         return results
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Return average precision by class, semantic tables, and a few scenes."""
-        if not records:
-            return []
-        class_names = [self.class_names[number] for number in self.instance_classes]
-        confusions = [(index, record.confusion) for index, record in records]
-        precisions = precision_table([record.matches for _, record in records], class_names)
-        return [precisions, *self.scene_figures(samples, confusions, model)]
-
-    def build_layers(self, scene: Scene, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> Layers:
-        """Return the layers of a scene by instance and by class, and their legends."""
-        classes, predictions = prediction
-        layers, legends = instance_layers(scene, predictions, self.class_names)
-        more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
-        return {**layers, **more_layers}, {**legends, **more_legends}
-
-    def visualize_batch(
-        self, samples: InstanceSamples, batch: dict[str, Any], epoch: int
-    ) -> list[tuple[np.ndarray, str]]:
-        """Return the scenes of a training batch from above, colored by instance (left) and by class (right)."""
-        return [
-            self._image(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
-            for part in get_slices(batch)
-        ]
-
-    def _image(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return image and caption of a scene."""
-        views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
-        caption = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
-        return np.concatenate([fit_in_cell(view) for view in views], axis=1), caption
-
-    def visualize_eval_samples(self, samples: InstanceSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Return scenes without augmentation from above, colored by instance (left) and by class (right)."""
-        scenes = [samples.dataset.read(index) for index in indices]
-        return [self._image(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
-
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> InstanceWriter:
-        """Return the writer of predicted instances."""
-        return InstanceWriter(folder, samples, self.class_names, self.instance_classes)
-
-    def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
-        """Return a row for each instance, best first; one without values if there is none."""
-        rows: list[tuple[Any, ...]] = [
-            (
-                number,
-                self.class_names[instance.class_number],
-                round(float(instance.confidence), 6),
-                len(instance.points),
-            )
-            for number, instance in enumerate(prediction[1])
-        ]
-        return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]
-
     def build_metrics(self) -> InstanceMetrics:
         """Return empty metrics."""
         min_points = self.keys.PANOPTIC_MIN_POINTS
         if min_points is None:
-            return InstanceMetrics(self.class_names, self.instance_classes)
-        return InstanceAndPanopticMetrics(self.class_names, self.instance_classes, min_points)
+            return InstanceMetrics(self.class_names, self._instance_classes)
+        return InstanceAndPanopticMetrics(self.class_names, self._instance_classes, min_points)
 
 
-class _HostPoints:
+class HostPoints:
     """Positions and labels of a batch's points on the host, as clustering needs them.
 
     They are copied on first use, or from ``start_copy`` on, while the device continues with its work.

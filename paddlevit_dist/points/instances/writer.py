@@ -166,13 +166,6 @@ def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, default: int) -
     return int(np.bincount(instances).argmax()) if len(instances) else default
 
 
-class InstanceRecord(NamedTuple):
-    """Evaluation record of a scene: its points' confusion, int64 (classes, classes), and its contribution to AP."""
-
-    confusion: np.ndarray
-    matches: InstanceMatchTable
-
-
 def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> FigureTable:
     """Return a table of the average precision of each class that has instances.
 

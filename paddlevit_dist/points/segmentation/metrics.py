@@ -84,15 +84,14 @@ class SemanticMetrics(ConfusionMetrics):
         return f"{super().summary(values)} loss {values['loss']:.4f}"
 
 
-def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> tuple[LossTerm, LossTerm]:
-    """Return the cross-entropy with its loss weight, and the accuracy for the log; both over labeled points.
+def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor) -> tuple[LossTerm, LossTerm]:
+    """Return the cross-entropy, and the accuracy for the log; both over labeled points.
 
     Args:
         logits: float32 (P, classes), P at least 1.
         labels: int64 (P,), ``IGNORED`` for none.
-        weight: weight of the cross-entropy.
     """
     with paddle.no_grad():
         valid = (labels != IGNORED).astype("float32").sum()
         correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
-    return LossTerm(summed_cross_entropy(logits, labels, IGNORED), valid, weight), LossTerm(correct, valid, weight=0.0)
+    return LossTerm(summed_cross_entropy(logits, labels, IGNORED), valid), LossTerm(correct, valid, weight=0.0)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from ...runtime.errors import UserError
 from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
 from .. import settings
 
 
@@ -32,7 +32,6 @@ class AugmentSection(Section):
         0.0, "maximum shift of a color channel of all points, out of 255", AT_LEAST_0, training_only=True
     )
     COLOR_CONTRAST: float = key(0.0, "probability of stretching colors to the full range", SHARE, training_only=True)
-    COLOR_DROP: float = key(0.0, "probability of replacing all colors by gray", SHARE, training_only=True)
 
 
 class SegmentationPointSection(settings.PointSection):
@@ -116,4 +115,9 @@ def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[Ignor
             yield IgnoredKeys((f"POINTS.{ignored_key}",), f"POINTS.{choosing_key}", "scenes stay whole: {}")
 
 
-TABLE = KeyTable(rows(SceneSegmentationSettings), check=_check, find_ignored=_find_ignored)
+TABLE = KeyTable(
+    rows(SceneSegmentationSettings),
+    check=_check,
+    find_ignored=_find_ignored,
+    removed_keys={"POINTS.AUGMENT.COLOR_DROP": RemovedKey((0.0,))},
+)

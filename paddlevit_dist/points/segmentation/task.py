@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,26 +12,17 @@ import paddle.nn.functional as F
 from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
 from ...runtime.transfers import read, to_device
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
 from ...tasks.model_factory import create_model
-from ...tasks.prediction import Row
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..data import augment
 from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import feature_channels, point_features
-from ..data.images import CELL_PX, build_legend, color, draw, draw_classes, fit_in_cell, get_palette, sheet, write_png
-from ..data.ply import write_colored_ply
 from ..data.samples import PointSample, SceneSamples, SceneView, VoxelizedSample, collate_samples, compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
-from ..inputs import count_points
-from ..outputs import SceneWriter
-from ..scene_figures import Layers, semantic_layers
 from ..scene_task import SceneTask, compute_outputs, get_slices
 from ..sparse import Plan, SparseTensor, build_plan
 from .fragments import FloorBlocks, score_fragments
@@ -117,7 +107,6 @@ def training_steps(
         (keys.DROPOUT, RandomApply(_DROPOUT_PROBABILITY, augment.PointDropout(keys.DROPOUT))),
         (keys.COLOR_CONTRAST, RandomApply(keys.COLOR_CONTRAST, augment.ColorContrast())),
         (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
-        (keys.COLOR_DROP, RandomApply(keys.COLOR_DROP, augment.ColorDrop())),
     ]
     # First, so that a large scene is cropped before it is rotated and distorted.
     crop_around_point = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
@@ -133,6 +122,11 @@ class SemanticSegmentation(SceneTask):
     their scenes. Predictions and metrics are per point; a point has the prediction of its voxel.
     """
 
+    aspects = {
+        "Predictable": ".prediction:SemanticPrediction",
+        "Reportable": ".figures:SemanticFigures",
+        "Drawable": ".figures:SemanticDrawing",
+    }
     config: SceneSegmentationSettings
     best_metric = ("mIoU", True)
 
@@ -214,7 +208,7 @@ class SemanticSegmentation(SceneTask):
     ) -> Records | None:
         """Add a batch to the metrics, and write its predictions if requested."""
         labels = batch["labels"]
-        predicted, losses = self._score(model, batch)
+        predicted, losses = self.score(model, batch)
         step.metrics.update(predicted, labels, losses, batch["offsets"])
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), get_slices(batch)
@@ -225,7 +219,7 @@ class SemanticSegmentation(SceneTask):
         records = [count_confusion(true[part], classes[part], number) for part in get_slices(batch)]
         return lambda: records
 
-    def _score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
         if "coordinates" in batch:
             return self._score_in_fragments(model, batch)
@@ -262,96 +256,9 @@ class SemanticSegmentation(SceneTask):
         classes, losses = score_fragments(network, blocks, arrays)
         return to_device(classes), to_device(losses)
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """Return the class of each point, int64 (points,), for each scene."""
-        classes = self._score(model, batch)[0].numpy()
-        return [classes[part] for part in get_slices(batch)]
-
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Return tables of classes and scenes, and a few scenes."""
-        return self.scene_figures(samples, records, model) if records else []
-
-    def build_layers(self, scene: Scene, prediction: np.ndarray) -> Layers:
-        """Return the layers of a scene by class, and their legends."""
-        return semantic_layers(scene, prediction, self.class_names)
-
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "SceneClassWriter":
-        """Return the writer of predicted classes."""
-        return SceneClassWriter(folder, samples, self.class_names)
-
-    def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """Return the number of points of each class as a table row."""
-        return [count_points(prediction, self.class_names)]
-
-    def visualize_batch(self, samples: PointSamples, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """Return the voxels of a training batch from above, with their counts.
-
-        They are shown in the network's input colors, if it has any, and next to that in the colors of their classes.
-        """
-        labels = np.full(len(batch["coordinates"]), IGNORED)
-        labels[batch["inverse"]] = np.tile(batch["labels"], len(batch["inverse"]) // max(len(batch["labels"]), 1))
-        colors, names = None, list(samples.features)
-        if "rgb" in names:
-            first = feature_channels(names[: names.index("rgb")])
-            low, high = samples.color_range
-            shares = (batch["features"][:, first : first + 3] - low) / (high - low)
-            colors = np.rint(255 * np.clip(shares, 0.0, 1.0)).astype(np.uint8)
-        return [self._image(batch, labels, colors, number) for number in range(len(batch["offsets"]) - 1)]
-
-    def _image(
-        self, batch: dict[str, Any], labels: np.ndarray, colors: np.ndarray | None, number: int
-    ) -> tuple[np.ndarray, str]:
-        """Return image and caption of one scene of a batch, in its first view."""
-        is_in_scene = batch["coordinates"][:, 0] == number
-        voxels = batch["coordinates"][is_in_scene, 1:].astype(np.float32)
-        points = int(np.diff(batch["offsets"])[number])
-        views = [fit_in_cell(draw_classes(voxels, labels[is_in_scene], self.class_names, CELL_PX))]
-        if colors is not None:
-            views.insert(0, fit_in_cell(draw(voxels, colors[is_in_scene], np.ones(len(voxels), bool), CELL_PX)))
-        return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
-
-    def visualize_eval_samples(self, samples: PointSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Return scenes without augmentation from above, in their colors and in the colors of their classes."""
-        plain = replace(samples, steps=to_meters(self.config.DATA.UNIT_M))
-        generator = np.random.default_rng(0)
-        return self.visualize_batch(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
-
     def build_metrics(self) -> SemanticMetrics:
         """Return empty metrics."""
         return SemanticMetrics(self.class_names)
-
-
-class SceneClassWriter(SceneWriter):
-    """Writes the predicted classes of each scene.
-
-    - ``NAME.ply``, its points colored by class;
-    - ``NAME.png``, the points viewed from above, next to the truth if it is known, with a legend;
-    - ``NAME.txt`` with one number per point: ScanNet's class numbers for its twenty classes, as its benchmark requires,
-      else the class index; 0 or -100 for skipped points, which have no finite coordinates.
-    """
-
-    files = "NAME.ply colored by class, NAME.png from above with truth (left, if known) and prediction, NAME.txt"
-
-    def write_scene(self, scene: Scene, prediction: np.ndarray, true: np.ndarray | None = None) -> list[str]:
-        """Write all files of a scene; return their names."""
-        names = [f"{scene.name}.ply", f"{scene.name}.txt"]
-        colors = color(prediction, get_palette(self.class_names))
-        write_colored_ply(self.folder / names[0], scene.xyz, colors, prediction, scene.offset)
-        with atomic_file(self.folder / names[1]) as file:
-            fill_value = IGNORED if 0 in self.numbers else 0  # 0 is ScanNet's number for no class
-            numbers = scene.to_source_rows(self.numbers[prediction].astype(np.int64), fill_value)
-            file.writelines(b"%d\n" % number for number in numbers.tolist())
-        if len(scene.xyz):
-            names.append(f"{scene.name}.png")
-            labels_by_title = {"prediction": prediction}
-            if true is not None and (true >= 0).any():
-                labels_by_title = {"truth": true, **labels_by_title}
-            views = [
-                (title, draw_classes(scene.xyz, labels, self.class_names)) for title, labels in labels_by_title.items()
-            ]
-            legend = build_legend(np.concatenate([*labels_by_title.values()]), self.class_names)
-            write_png(self.folder / names[-1], sheet(views, legend))
-        return names
 
 
 def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Classification of shapes: a class for each, from a sparse network on its voxels."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,30 +9,23 @@ import numpy as np
 import paddle
 
 from ...losses import adjusted_losses
-from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records
-from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
-from ...runtime.errors import UserError
+from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
-from ...tasks.figures import Figure
 from ...tasks.model_factory import create_model
-from ...tasks.prediction import InputSamples, find_inputs
-from ...tasks.protocols import CaptionedImage, Checkable, Drawable, SampleChecking
 from ...tasks.sample_checks import BadSample, require_finite, require_label
 from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
-from ..data.images import draw
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import compute_outputs
 from ..sparse import PlanSpec, build_plan
-from .data import SUFFIXES, SampledShape, ShapeDataset, read_shape
+from .data import SampledShape, ShapeDataset
 from .settings import ShapeSection, ShapeSettings
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
 _NO_LABEL = -1
 # PointNet++'s provider.py: range of the scale factor, maximum shift along each axis, deviation of each point's noise.
 _SCALE, _SHIFT, _JITTER = (0.8, 1.25), 0.1, 0.01
-_IMAGE_PX = 80  # small enough that neighboring voxels touch
 
 
 class ShapeSample(NamedTuple):
@@ -102,25 +95,19 @@ def _augment(
     return (xyz @ matrix * generator.uniform(*_SCALE) + noise + shift).astype(np.float32), normals @ matrix
 
 
-class ShapeInputs(InputSamples):
-    """Files of shapes to be predicted, without augmentation."""
-
-    labeled = False
-
-    def __init__(self, shapes: ShapeSection, names: Sequence[str], unreadable: Sequence[tuple[str, str]]) -> None:
-        self.shapes, self.names, self.unreadable = shapes, names, unreadable
-
-    def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
-        """Return shape ``index`` as network input."""
-        return build_sample(read_shape(self.names[index]), self.shapes)
-
-
-class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
+class ShapeClassification(ClassifierTask):
     """Trains and evaluates a sparse network that classifies shapes.
 
     The loss is the mean over all shapes of all ranks.
     """
 
+    aspects = {
+        "Predictable": ".prediction:ShapePrediction",
+        "Ensembling": ".prediction:ShapePrediction",
+        "Reportable": ".figures:ShapeFigures",
+        "Drawable": ".figures:ShapeDrawing",
+        "Checkable": ".checks:ShapeChecks",
+    }
     config: ShapeSettings
     traits = TaskTraits(sample_name="shapes", batch_norm="sync", normalizers_per_sample={"loss": 1})
 
@@ -138,12 +125,6 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
         self.num_classes = len(self.class_names)
         return ShapeSamples(dataset, config.SHAPES, is_training_split(config, split))
 
-    def _require_num_classes(self) -> int:
-        """Return the number of the model's classes, which the configuration, the data or the weights have set."""
-        if self.num_classes is None:
-            raise ValueError("the number of classes is not known: open a dataset, or load metadata of trained weights")
-        return self.num_classes
-
     def check_sample(self, sample: ShapeSample) -> None:
         """Check that features are finite, and the range of the label."""
         require_finite(sample.features, "shape")
@@ -159,10 +140,6 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
         if self.plan_spec is None:  # a batch for display, without a network
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
-
-    def get_labels(self, samples: ShapeSamples) -> np.ndarray | None:
-        """Return the label of each sample."""
-        return samples.dataset.labels
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
@@ -184,10 +161,6 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
         """Return the logits of a batch, float32 (batch, classes)."""
         return compute_outputs(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
 
-    def expected_losses(self) -> dict[str, float]:
-        """Return the loss of a network that predicts all classes with the same probability."""
-        return {"loss": math.log(self._require_num_classes())}
-
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
@@ -201,43 +174,7 @@ class ShapeClassification(ClassifierTask, Drawable, Checkable, SampleChecking):
 
     def build_metrics(self) -> "ShapeMetrics":
         """Return empty metrics."""
-        return ShapeMetrics(self._require_num_classes(), self.class_names)
-
-    def figures(
-        self, samples: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
-    ) -> list[Figure]:
-        """Return galleries of predictions, and tables of classes."""
-
-        def render_image(index: int) -> np.ndarray | None:
-            try:
-                return draw_shape(samples.sample(index, np.random.default_rng(0)).voxels, self.config.SHAPES.UP_AXIS)
-            except (UserError, BadSample, OSError):
-                return None
-
-        answers, number = join_records(records), self._require_num_classes()
-        evaluated = EvaluatedPredictions(*answers, number, self.class_names, self.traits.sample_name)
-        return [*galleries(evaluated, render_image, samples.describe), *tables(evaluated)]
-
-    def visualize_batch(self, samples: ShapeSamples, batch: dict[str, Any], epoch: int) -> list[CaptionedImage]:
-        """Return the shapes of a training batch with their classes."""
-        scenes, voxels = batch["coordinates"][:, 0], batch["coordinates"][:, 1:]
-        shapes = [(voxels[scenes == number], label) for number, label in enumerate(batch["labels"].tolist())]
-        up, names = self.config.SHAPES.UP_AXIS, self.class_names
-        return [(draw_shape(shape, up), f"{names[label]}, {len(shape):,} voxels") for shape, label in shapes]
-
-    def visualize_eval_samples(self, samples: ShapeSamples, indices: Sequence[int]) -> list[CaptionedImage]:
-        """Return shapes without augmentation, with their classes."""
-        plain = ShapeSamples(samples.dataset, samples.shapes, is_training=False)
-        generator = np.random.default_rng(0)
-        return self.visualize_batch(plain, self.collate([plain.sample(index, generator) for index in indices]), 0)
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
-        """Return the samples of the shapes in paths, for ``predict``."""
-        expected = f"expected {', '.join(SUFFIXES)}, or a folder of these"
-        paths, unreadable = find_inputs(
-            list(map(str, inputs)), _find_shapes, _check_suffix, what="shape", expected=expected
-        )
-        return ShapeInputs(self.config.SHAPES, paths, unreadable)
+        return ShapeMetrics(require_num_classes(self.num_classes), self.class_names)
 
 
 class ShapeMetrics(ClassificationMetrics):
@@ -249,24 +186,3 @@ class ShapeMetrics(ClassificationMetrics):
     def summary(self, values: dict[str, float]) -> str:
         """Return the main metrics as one line for the log."""
         return f"{super().summary(values)} balanced accuracy {values['balanced accuracy']:.2f}"
-
-
-def draw_shape(voxels: np.ndarray, up: str) -> np.ndarray:
-    """Draw voxels (M, 3) seen obliquely from above, colored by position, uint8 (height, ``_IMAGE_PX``, 3).
-
-    Args:
-        voxels: coordinates of the voxels.
-        up: SHAPES.UP_AXIS.
-    """
-    upright = np.roll(voxels, 2 - "xyz".index(up), axis=1).astype(np.float32)  # rotates about (1, 1, 1)
-    shares = (upright - upright.min(axis=0)) / np.maximum(np.ptp(upright, axis=0), 1)
-    colors = np.rint(40 + 180 * shares).astype(np.uint8)
-    return draw(upright, colors, np.ones(len(upright), bool), _IMAGE_PX)
-
-
-def _check_suffix(path: str) -> str | None:
-    return path if path.lower().endswith(SUFFIXES) else None
-
-
-def _find_shapes(folder: str) -> Iterator[str]:
-    yield from (str(file) for file in sorted(Path(folder).rglob("*")) if _check_suffix(str(file)) and file.is_file())

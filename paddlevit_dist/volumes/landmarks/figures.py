@@ -1,29 +1,60 @@
 """Figures of landmarks for the report: error distributions and the volumes with the largest errors."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import paddle
 
+from ...tasks.aspects import TaskAspect
 from ...tasks.figures import Chart, Figure, FigureTable, Gallery
+from ...tasks.protocols import Drawable, Reportable
+from ..geometry import VolumeGeometry, require_spacing
 from ..images import orthogonal_slices
+from ..samples import VolumeSamples
 from .metrics import RADII_MM
+from .results import LandmarkRecord
+from .task import LandmarkDetection
 
 _SHOWN = 12  # volumes
 _MOST_LINES = 7  # landmarks in a chart, limited by the colors; the table has all
 _MOST_ROWS = 1_000
 
 
-class LandmarkRecord(NamedTuple):
-    """The record of a volume.
+class LandmarkFigures(TaskAspect, Reportable):
+    """Makes the tables and images of a report."""
 
-    Attributes:
-        errors: float32 (landmarks,), millimeters; NaN where the truth is unknown.
-        voxels: float32 (landmarks, 3), predicted positions z, y, x.
-    """
+    task: LandmarkDetection
 
-    errors: np.ndarray
-    voxels: np.ndarray
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Create the tables and images of the report."""
+        if not records or not isinstance(samples, VolumeSamples):
+            return []
+        return landmark_figures(samples, records, self.task.names, require_spacing(self.task.spacing))
+
+
+class LandmarkDrawing(TaskAspect, Drawable):
+    """Draws slices of volumes with landmarks."""
+
+    task: LandmarkDetection
+
+    def visualize_batch(
+        self, samples: VolumeSamples, batch: dict[str, Any], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
+        """Render three slices of each crop of a batch, with the landmarks inside it."""
+        return [self._render_slices(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
+
+    def visualize_eval_samples(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+        """Render three slices of whole volumes."""
+        volume_samples = [samples.sample(index, np.random.default_rng(0)) for index in indices]
+        return [self._render_slices(sample["volume"][0], sample["points"]) for sample in volume_samples]
+
+    def _render_slices(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
+        geometry = VolumeGeometry(volume.shape, np.eye(4))
+        inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
+        count = int(np.isfinite(inside).all(axis=1).sum())
+        drawn = orthogonal_slices(volume, require_spacing(self.task.spacing), None, inside, names=self.task.names)
+        return drawn, f"{count} of {len(self.task.names)} landmarks"
 
 
 def landmark_figures(

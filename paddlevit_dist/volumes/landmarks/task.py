@@ -1,7 +1,6 @@
 """Task: landmark detection in volumes with heatmaps."""
 
 import math
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,48 +10,40 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
-from ...tasks.figures import Figure
+from ...tasks.dataset import dataset_class, is_training_split
 from ...tasks.model_factory import create_model
-from ...tasks.prediction import CheckpointMeta, Row
-from ...tasks.protocols import (
-    CheckpointMatching,
-    Drawable,
-    Exportable,
-    Predictable,
-    Reportable,
-    SampleChecking,
-    SampleDescription,
-)
+from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_finite
-from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Records
+from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
+from ...tasks.task import Records, Task
 from .. import sliding_window
 from ..dataset import VolumeDataset
-from ..export import export_parts
 from ..geometry import VolumeGeometry, convert, require_same_spacing, require_spacing, round_spacing
-from ..images import orthogonal_slices
-from ..inputs import InputVolumes, VolumeInputs, find_volumes
 from ..intensities import IntensityConfig
-from ..nonzero import read_region, regions_per_channel, set_region
+from ..nonzero import read_region, set_region
 from ..samples import AugmentationConfig, VolumeSamples
-from ..settings import LandmarkSettings
+from ..settings import LandmarkSettings, LandmarkVolumes
 from ..unet3d import axis_options
-from .figures import LandmarkRecord, landmark_figures
 from .heatmaps import HeatmapFactors, decode, gaussian_factors, is_known, radius_factors
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import choose_pairs, mirror_order, note_missing_pairs
-from .predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter, build_points
+from .results import LandmarkGroundTruth, LandmarkPrediction, LandmarkRecord
 
 _RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
 
-class LandmarkDetection(
-    Predictable, Exportable, Reportable, Drawable, SampleChecking, SampleDescription, CheckpointMatching
-):
+class LandmarkDetection(Task):
     """Task that trains and evaluates a network with one heatmap per landmark."""
 
+    aspects = {
+        "CheckpointMatching": ".checks:LandmarkMatching",
+        "Drawable": ".figures:LandmarkDrawing",
+        "Exportable": ".export:LandmarkExport",
+        "LogContributor": ".checks:LandmarkLog",
+        "Predictable": ".prediction:LandmarkPredictor",
+        "Reportable": ".figures:LandmarkFigures",
+    }
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
     traits = TaskTraits(sample_name="volumes", batch_norm="sync", normalizer_names=("heatmap",))
@@ -62,7 +53,7 @@ class LandmarkDetection(
         self.names: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
         self.within: str | None = None  # region of z_score, see ``nonzero``
-        self._cases: list[tuple[str, str]] = []  # evaluated volumes: name, convention of predictions
+        self.cases: list[tuple[str, str]] = []  # evaluated volumes: name, convention of predictions
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -74,7 +65,7 @@ class LandmarkDetection(
         is_training = is_training_split(self.config, split)
         notices = [*dataset.notices, *set_region(self, dataset, self._intensities().kinds, is_training)]
         if not is_training:
-            self._cases = _list_cases(dataset)
+            self.cases = list_cases(dataset)
         augmentation = AugmentationConfig.from_config(volumes)
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
@@ -83,14 +74,6 @@ class LandmarkDetection(
             notices += note_missing_pairs(volumes.FLIP, pairs, self.names)
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
-
-    def describe_samples(self, samples: Any) -> str:
-        """Format the number of volumes and, for each landmark, the number of volumes that have it."""
-        text = super().describe_samples(samples)
-        if not isinstance(samples, VolumeSamples):  # custom samples
-            return text
-        placed = zip(self.names, samples.dataset.placed())
-        return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
 
     def _load_dataset_meta(self, dataset: Any) -> None:
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
@@ -144,12 +127,6 @@ class LandmarkDetection(
             "landmarks": list(self.names),
         }
 
-    def mismatch_hint(self, name: str, trained_value: Any) -> str:
-        """Return advice if the setting ``name`` of weights differs from this run's."""
-        if name == "landmarks" and set(self.names) <= set(trained_value):  # some landmarks are in no file
-            return f"set all landmarks of the weights with VOLUMES.LANDMARKS {shlex.quote(', '.join(trained_value))}"
-        return super().mismatch_hint(name, trained_value)
-
     # ---- training ----------------------------------------------------------------------------------------------
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
@@ -190,14 +167,7 @@ class LandmarkDetection(
         volumes = self.config.VOLUMES
         if volumes.HEATMAP == "radius":
             return radius_factors(points, shape, volumes.RADIUS)
-        return gaussian_factors(points, shape, self._sigma().tolist())
-
-    def _sigma(self) -> np.ndarray:
-        """Return the deviation of the heatmaps in voxels, (depth, height, width)."""
-        volumes = self.config.VOLUMES
-        if volumes.HEATMAP == "radius":
-            return np.full(3, (2 * volumes.RADIUS + 1) / 6)
-        return np.array(volumes.SIGMA_MM) / self.spacing
+        return gaussian_factors(points, shape, compute_sigma(self.config.VOLUMES, self.spacing).tolist())
 
     def zero_map_cost(self) -> float:
         """Compute the loss of a map of zeros for a landmark inside the crop.
@@ -206,7 +176,7 @@ class LandmarkDetection(
         / k)^(3/2) times the product of its deviations.
         """
         weight = self.config.VOLUMES.PEAK_WEIGHT
-        volume = float(np.prod(self._sigma()))
+        volume = float(np.prod(compute_sigma(self.config.VOLUMES, self.spacing)))
         return volume * (math.pi**1.5 + weight * (2 * math.pi / 3) ** 1.5)
 
     # ---- evaluation --------------------------------------------------------------------------------------------
@@ -220,12 +190,12 @@ class LandmarkDetection(
     ) -> Records | None:
         """Predict a batch of volumes and add its errors to the metrics."""
         points = batch["points"].numpy().astype(np.float64)
-        predictions = self.predict_step(model, batch)
+        predictions = self.locate(model, batch)
         truths, records = [], []
         for prediction, true_voxels in zip(predictions, points):
             true = prediction.geometry.world(true_voxels)
             errors = np.linalg.norm(prediction.world - true, axis=-1)
-            convention = self._cases[prediction.index][1]
+            convention = self.cases[prediction.index][1]
             columns = [
                 convert(prediction.world, convention),
                 convert(true, convention),
@@ -239,14 +209,8 @@ class LandmarkDetection(
             step.writer.add(predictions, truths)
         return (lambda: records) if step.keeps_records else None
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Create the tables and images of the report."""
-        if not records or not isinstance(samples, VolumeSamples):
-            return []
-        return landmark_figures(samples, records, self.names, require_spacing(self.spacing))
-
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[LandmarkPrediction]:
-        """Predict the landmarks of each volume."""
+    def locate(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[LandmarkPrediction]:
+        """Find the landmarks in each volume of a batch."""
         results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
             geometry = VolumeGeometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
@@ -269,7 +233,7 @@ class LandmarkDetection(
         maps = sliding_window.predict(
             self._compute_maps(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS
         )
-        return decode(maps, volumes.DECODING, np.ceil(3 * self._sigma()).astype(int))
+        return decode(maps, volumes.DECODING, np.ceil(3 * compute_sigma(self.config.VOLUMES, self.spacing)).astype(int))
 
     def _compute_maps(self, model: paddle.nn.Layer) -> Any:
         if self.config.VOLUMES.LOSS == "focal":
@@ -288,59 +252,14 @@ class LandmarkDetection(
         self.names, self.spacing = list(names), np.array(spacing, dtype=np.float64)
         self.within = read_region(meta.input)
 
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
-        """Open the volumes in files and folders for prediction."""
-        volumes = self.config.VOLUMES
-        files, unreadable = find_volumes(list(map(str, inputs)))
-        dataset = InputVolumes(files, self.names, self.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
-        dataset.within = regions_per_channel(self._intensities().within, self._intensities().kinds)
-        self._cases = _list_cases(dataset)
-        samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(self.names)), self._intensities())
-        return VolumeInputs(samples, unreadable)
 
-    def prediction_rows(self, prediction: LandmarkPrediction) -> list[Row]:
-        """Return a row for each landmark, in millimeters of the volume's convention."""
-        convention = self._cases[prediction.index][1]
-        rows = zip(build_points(prediction, self.names, convention), prediction.confidences)
-        return [
-            {
-                "landmark": point.name,
-                **dict(zip(("x_mm", "y_mm", "z_mm"), map(float, point.position))),
-                "confidence": round(float(confidence), 4),
-                "world": convention.upper(),
-            }
-            for point, confidence in rows
-        ]
-
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> LandmarkWriter:
-        """Create the writer of prediction files."""
-        return LandmarkWriter(folder, self.names, self._cases)
-
-    def export_parts(self) -> ExportParts:
-        """Return the input, the output and the description of an exported network."""
-        sigma = None if self.spacing is None else self._sigma()
-        return export_parts(self.config.VOLUMES, self._intensities(), self.names, self.spacing, sigma)
-
-    # ---- images ----------------------------------------------------------------------------------------------
-
-    def visualize_batch(
-        self, samples: VolumeSamples, batch: dict[str, Any], epoch: int
-    ) -> list[tuple[np.ndarray, str]]:
-        """Render three slices of each crop of a batch, with the landmarks inside it."""
-        return [self._render_slices(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
-
-    def visualize_eval_samples(self, samples: VolumeSamples, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Render three slices of whole volumes."""
-        volume_samples = [samples.sample(index, np.random.default_rng(0)) for index in indices]
-        return [self._render_slices(sample["volume"][0], sample["points"]) for sample in volume_samples]
-
-    def _render_slices(self, volume: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, str]:
-        geometry = VolumeGeometry(volume.shape, np.eye(4))
-        inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
-        count = int(np.isfinite(inside).all(axis=1).sum())
-        drawn = orthogonal_slices(volume, require_spacing(self.spacing), None, inside, names=self.names)
-        return drawn, f"{count} of {len(self.names)} landmarks"
-
-
-def _list_cases(dataset: VolumeDataset) -> list[tuple[str, str]]:
+def list_cases(dataset: VolumeDataset) -> list[tuple[str, str]]:
+    """Return name and convention of predictions of each volume."""
     return [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
+
+
+def compute_sigma(volumes: LandmarkVolumes, spacing: np.ndarray | None) -> np.ndarray:
+    """Return the deviation of the heatmaps in voxels, (depth, height, width)."""
+    if volumes.HEATMAP == "radius":
+        return np.full(3, (2 * volumes.RADIUS + 1) / 6)
+    return np.array(volumes.SIGMA_MM) / spacing

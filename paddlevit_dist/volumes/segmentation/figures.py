@@ -1,21 +1,80 @@
 """Figures of an evaluation of label maps: scores of classes, and slices of the worst volumes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import paddle
 
 from ...runtime.text_rendering import legend
+from ...runtime.transfers import to_device
+from ...tasks.aspects import TaskAspect
 from ...tasks.figures import Figure, FigureTable, Gallery, class_colors
+from ...tasks.protocols import Drawable, Reportable
 from ..geometry import step_lengths
 from ..images import orthogonal_slices
 from .dataset import IGNORED
+from .fingerprint import fingerprint
 from .metrics import COLUMNS, VolumeMetrics
+from .regions import group_labels, name_labels
+from .samples import SegmentedSamples, SegmentedVolume
+from .task import VolumeSegmentation
 
 _SHOWN = 12  # volumes of the gallery
 _MOST_ROWS = 1_000
 _OPACITY = 0.5  # of a class's color
 _CLASS_VALUES = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
+
+
+class VolumeLabelFigures(TaskAspect, Reportable):
+    """Makes the tables and images of a report."""
+
+    task: VolumeSegmentation
+
+    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Create the tables and images of the report."""
+        if not records or not isinstance(samples, SegmentedSamples):
+            return []
+        task = self.task
+
+        def segment(index: int) -> tuple[SegmentedVolume, np.ndarray]:
+            batch = task.collate([samples.sample(index, np.random.default_rng(0))])
+            tensors = {
+                name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
+            }
+            return next(task.segment_batch(model, tensors))
+
+        names = list(group_labels(task.class_names, task.regions))
+        return segmentation_figures(
+            samples, records, names, name_labels(task.class_names, task.regions, task.numbers), segment
+        )
+
+
+class VolumeLabelDrawing(TaskAspect, Drawable):
+    """Draws slices of volumes with their labels."""
+
+    task: VolumeSegmentation
+
+    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+        """Render three slices of each crop of a batch, with its classes."""
+        pairs = zip(batch["volume"], batch["labels"])
+        return [self._render_slices(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
+
+    def summarize_samples(self, samples: Any) -> Iterable[str]:
+        """Return the statistics of the dataset that help to choose keys."""
+        return fingerprint(samples.dataset)
+
+    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+        """Render three slices of whole volumes."""
+        volumes = [samples.dataset.read(index) for index in indices]
+        return [
+            self._render_slices(np.asarray(channels[0].array, np.float32), labels.array) for channels, labels in volumes
+        ]
+
+    def _render_slices(self, volume: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, str]:
+        label_names = name_labels(self.task.class_names, self.task.regions, self.task.numbers)
+        names = [label_names[label] for label in np.setdiff1d(labels, [0, IGNORED]).tolist()]
+        return class_slices(volume, self.task.spacing, labels, label_names), ", ".join(names) or "background"
 
 
 def segmentation_figures(

@@ -4,40 +4,84 @@ import gzip
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import paddle
 from PIL import Image
 
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
+from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ..geometry import from_canonical, remove_shear, step_lengths
-from ..inputs import ReadableVolumes, read_at_spacing
+from ...tasks.protocols import EnsembleMember, Ensembling
+from ...tasks.sample_checks import BadSample
+from ..geometry import from_canonical, remove_shear, step_lengths, voxel_ml
+from ..inputs import ReadableVolumes, VolumeInputs, find_volumes, read_at_spacing
+from ..intensities import IntensityConfig
+from ..nonzero import regions_per_channel
 from ..reading import import_extra
 from ..store import DecodedVolume
-from .dataset import LabelMap, LabelSource, VolumeFiles
+from .components import keep_largest
+from .dataset import IGNORED, LabelMap, LabelSource, VolumeFiles
+from .decoding import MeanProbabilities
 from .figures import class_slices
 from .nnunet import group_channels
 from .regions import LabelRegion, group_labels, name_labels
+from .samples import SegmentedSamples, SegmentedVolume, split_batch
+from .task import VolumeSegmentation, find_removals, stored_steps
 
 _CLASSES = "classes.txt"
 
 
-class SegmentedVolume(NamedTuple):
-    """Predicted labels of a volume's voxels.
+class VolumeLabelPrediction(TaskAspect, Ensembling):
+    """Predicts the label of each voxel, with one or several models."""
 
-    Attributes:
-        index: index of the volume.
-        labels: uint8 (depth, height, width), stored size of the labels, along the world's axes.
-        volume: float32 (depth, height, width), first channel of the network's input.
-        spacing: steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
-    """
+    task: VolumeSegmentation
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    labels: np.ndarray
-    volume: np.ndarray
-    spacing: np.ndarray
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[SegmentedVolume]:
+        """Predict the class of each voxel of each volume."""
+        return [predicted for predicted, _ in self.task.segment_batch(model, batch)]
+
+    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[SegmentedVolume]:
+        """Predict the label of each voxel by the mean of the members' probabilities on the stored grid."""
+        task, predictions = self.task, []
+        removals = find_removals(task.config.VOLUMES, task.class_names, task.regions)
+        for record, volume, _ in split_batch(batch):
+            mean = MeanProbabilities(len(task.class_names), record.stored, task.regions)
+            for member, model in members:
+                mean.add(member.window_maps(model, volume), stored_steps(record))
+            labels, steps = keep_largest(mean.choose_labels(), removals), np.array(record.stored_spacing)
+            predictions.append(SegmentedVolume(record.index, labels, volume[0].numpy(), steps))
+        return predictions
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
+        """Open the volumes in files and folders for prediction."""
+        task = self.task
+        files, unreadable = find_volumes(list(map(str, inputs)))
+        intensities = IntensityConfig.from_config(task.config.VOLUMES, len(task.channels), task.within)
+        dataset = NewVolumes(files, task)
+        dataset.within = regions_per_channel(intensities.within, intensities.kinds)
+        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
+
+    def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
+        """Return the milliliters of each class or region.
+
+        Raises:
+            BadSample: the outputs are not finite.
+        """
+        counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
+        if counts[IGNORED]:
+            raise BadSample("the model's outputs are not finite")
+        groups = list(group_labels(self.task.class_names, self.task.regions).items())[1:]
+        of_voxel = voxel_ml(prediction.spacing)
+        return [{f"ml {name}": round(float(counts[list(labels)].sum() * of_voxel), 3) for name, labels in groups}]
+
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LabelWriter":
+        """Create the writer of prediction files."""
+        import_extra("nibabel", str(folder))
+        return LabelWriter(folder, samples.dataset, self.task.class_names, self.task.numbers, self.task.regions)
 
 
 class NewVolumes(VolumeFiles):

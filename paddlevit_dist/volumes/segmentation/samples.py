@@ -27,6 +27,22 @@ HOST = "__host__"  # key of a batch: values that a step reads without waiting fo
 _SPREAD = 0.25  # of a crop's size: largest distance of its center from the voxel that it is drawn around
 
 
+class SegmentedVolume(NamedTuple):
+    """Predicted labels of a volume's voxels.
+
+    Attributes:
+        index: index of the volume.
+        labels: uint8 (depth, height, width), stored size of the labels, along the world's axes.
+        volume: float32 (depth, height, width), first channel of the network's input.
+        spacing: steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
+    """
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
+    labels: np.ndarray
+    volume: np.ndarray
+    spacing: np.ndarray
+
+
 class VolumeRecord(NamedTuple):
     """Facts about an evaluated volume that stay on the host.
 

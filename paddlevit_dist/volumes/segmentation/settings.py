@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from ...settings.key import AT_LEAST_0, SHARE, Range, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...settings.key import SHARE, Range, key, rows
+from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
 from .. import settings
 
 Axis = Literal["depth", "height", "width"]
@@ -19,9 +19,6 @@ class SegmentationVolumeSection(settings.VolumeSection):
         "training: fraction of crops that contain a drawn voxel of a class other than the background",
         SHARE,
         training_only=True,
-    )
-    DICE_WEIGHT: float = key(
-        1.0, "training: weight of the Dice loss; cross-entropy has the weight 1", AT_LEAST_0, training_only=True
     )
     DEEP_SUPERVISION: bool = key(
         False,
@@ -64,4 +61,8 @@ def _find_unused(config: ConfigView[VolumeSegmentationSettings]) -> Iterator[Ign
     yield IgnoredKeys(("VOLUMES.HEATMAP",), "TASK", "it is for landmarks, and {}")
 
 
-TABLE = KeyTable(rows(VolumeSegmentationSettings), find_ignored=_find_unused)
+TABLE = KeyTable(
+    rows(VolumeSegmentationSettings),
+    find_ignored=_find_unused,
+    removed_keys={"VOLUMES.DICE_WEIGHT": RemovedKey((1.0,))},
+)

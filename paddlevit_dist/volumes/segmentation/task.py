@@ -1,7 +1,6 @@
 """Task: segmentation of volumes, a class for each voxel."""
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,56 +11,40 @@ import paddle
 from ...losses import dice_losses, summed_cross_entropy
 from ...runtime import autocast
 from ...runtime.errors import UserError
-from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
-from ...tasks.figures import Figure
+from ...runtime.transfers import read_later
+from ...tasks.dataset import dataset_class, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import create_model
-from ...tasks.prediction import CheckpointMeta, Row
-from ...tasks.protocols import (
-    Checkable,
-    Drawable,
-    EnsembleMember,
-    Ensembling,
-    Exportable,
-    Reportable,
-    SampleChecking,
-    SampleDescription,
-)
+from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Records
-from ..export import segmentation_parts
+from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
+from ...tasks.task import Records, Task
 from ..geometry import (
     require_same_spacing,
     require_spacing,
     round_spacing,
     step_lengths,
-    voxel_ml,
 )
-from ..inputs import VolumeInputs, find_volumes
 from ..intensities import IntensityConfig
-from ..nonzero import read_region, regions_per_channel, set_region
+from ..nonzero import read_region, set_region
 from ..reading import import_extra
 from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
 from ..unet3d import axis_options, level_steps, read_strides
 from .components import find_labels, keep_largest
 from .dataset import IGNORED, SegmentedVolumes
-from .decoding import MeanProbabilities, choose_labels, resample_maps, split_planes
-from .figures import class_slices, segmentation_figures
-from .fingerprint import find_misnamed, fingerprint
+from .decoding import choose_labels, resample_maps, split_planes
+from .fingerprint import find_misnamed
 from .losses import region_losses
 from .metrics import VolumeMetrics
-from .prediction import LabelWriter, NewVolumes, SegmentedVolume
-from .regions import LabelRegion, describe_regions, group_labels, load_regions, name_labels
-from .samples import SegmentedSamples, VolumeRecord, collate, split_batch
-from .settings import AXES, VolumeSegmentationSettings
+from .regions import LabelRegion, describe_regions, group_labels, load_regions
+from .samples import SegmentedSamples, SegmentedVolume, VolumeRecord, collate, split_batch
+from .settings import AXES, SegmentationVolumeSection, VolumeSegmentationSettings
 
 _UNKNOWN = "the weights do not record their labels, channels and spacing: pass the run's folder, or "
 
 
-class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable, SampleChecking, SampleDescription):
+class VolumeSegmentation(Task):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
@@ -76,6 +59,15 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
     batch, or for each crop and class whether it occurs or not.
     """
 
+    aspects = {
+        "Checkable": ".checks:VolumeLabelChecks",
+        "Drawable": ".figures:VolumeLabelDrawing",
+        "Ensembling": ".prediction:VolumeLabelPrediction",
+        "Exportable": ".export:VolumeLabelExport",
+        "LogContributor": ".checks:VolumeLabelLog",
+        "Predictable": ".prediction:VolumeLabelPrediction",
+        "Reportable": ".figures:VolumeLabelFigures",
+    }
     config: VolumeSegmentationSettings
     traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True)
     best_metric = ("Dice", True)
@@ -88,8 +80,11 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
         self.channels: list[str] = []
         self.spacing: np.ndarray | None = None  # (depth, height, width), mm
         self.within: str | None = None  # region of z_score, see ``nonzero``
-        kinds = ("cross_entropy", "dice") if config.VOLUMES.DICE_WEIGHT else ("cross_entropy",)
-        names = tuple(term_name(kind, level) for level in range(self.supervised + 1) for kind in kinds)
+        volumes = config.VOLUMES
+        #: levels below the first that have a loss: all of the way up but the coarsest
+        self.supervised = max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
+        levels = range(self.supervised + 1)
+        names = tuple(term_name(kind, level) for level in levels for kind in ("cross_entropy", "dice"))
         self.traits = replace(self.traits, normalizer_names=names)
 
     # ---- data --------------------------------------------------------------------------------------------------
@@ -110,7 +105,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
                 # Fail before hours of training.
                 import_extra("scipy", "VOLUMES.SURFACE_DISTANCES true (false skips distances)")
             samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *region_notices])
-            samples.eval_protocol = self.protocol_line()
+            samples.eval_protocol = format_protocol(volumes)
             return samples
         notices = [*dataset.notices, *region_notices, *find_misnamed(self.channels, intensities.kinds)]
         notices += intensities.find_shared(self.channels)
@@ -131,8 +126,19 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             )
         self.class_names, self.numbers = list(dataset.class_names), list(dataset.numbers)
         self.regions = list(dataset.regions)
-        self._removals()
+        self._find_removals()
         self.channels, self.spacing = list(dataset.channels), dataset.spacing
+
+    def load_meta(self, meta: CheckpointMeta) -> None:
+        """Load classes, channels, spacing and input settings from the record of weights."""
+        input_meta, spacing = meta.input, self.config.VOLUMES.SPACING_MM or meta.input.get("spacing_mm")
+        if not meta.class_names or not spacing or not input_meta.get("channels") or not input_meta.get("label_numbers"):
+            raise UserError(_UNKNOWN + "weights with their about.yaml")
+        self.class_names, self.numbers = list(meta.class_names), list(input_meta["label_numbers"])
+        self.regions = load_regions(input_meta, self.numbers)
+        self._find_removals()
+        self.channels, self.spacing = list(input_meta["channels"]), np.array(spacing, dtype=np.float64)
+        self.within = read_region(input_meta)
 
     def check_sample(self, sample: dict[str, Any]) -> None:
         """Check that the volume is finite and that labels are classes."""
@@ -145,12 +151,6 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
     def collate(self, samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Collate samples to a batch."""
         return collate(samples)
-
-    def describe_samples(self, samples: Any) -> str:
-        """Format the number of volumes, the channels and the classes."""
-        channels = f", channels {', '.join(self.channels)}" if len(self.channels) > 1 else ""
-        what = "regions" if self.regions else "classes"
-        return f"{super().describe_samples(samples)}{channels}, {what} {', '.join(self.class_names)}"
 
     def signature(self, samples: Any = None) -> dict[str, Any]:
         """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""
@@ -165,13 +165,6 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             "label_numbers": list(self.numbers),
             **describe_regions(self.class_names, self.regions, self.numbers),
         }
-
-    def labels_in(self, sample: dict[str, Any]) -> np.ndarray | None:
-        """Return the classes or regions that occur in a sample."""
-        labels = np.setdiff1d(sample["labels"], IGNORED).astype(np.int64)
-        if self.regions:
-            return np.array([i for i, region in enumerate(self.regions) if np.isin(region.labels, labels).any()])
-        return labels
 
     # ---- model -------------------------------------------------------------------------------------------------
 
@@ -192,12 +185,6 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    @property
-    def supervised(self) -> int:
-        """Levels below the first that have a loss: all of the way up but the coarsest."""
-        volumes = self.config.VOLUMES
-        return max(0, volumes.UNET_DEPTH - 2) if volumes.DEEP_SUPERVISION else 0
-
     def _downsample(self, labels: Any, level: int) -> Any:
         """Take the voxels of labels (N, depth, height, width) that a level has."""
         depth, height, width = level_steps(read_strides(self.config.VOLUMES))[level]
@@ -214,10 +201,6 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             numbers[term_name("dice", level)] = len(labels) * regions if regions else int(present)
         return {name: numbers[name] for name in self.traits.normalizer_names}
 
-    def expected_losses(self) -> dict[str, float]:
-        """Return the cross-entropy of an untrained network."""
-        return {"cross_entropy": math.log(2 if self.regions else len(self.class_names))}
-
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
@@ -232,8 +215,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
                 logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
                 weight = 0.5**level / total
                 for kind, (loss, count) in self._losses(logits, labels).items():
-                    factor = self.config.VOLUMES.DICE_WEIGHT if kind == "dice" else 1.0
-                    terms[term_name(kind, level)] = LossTerm(loss, count, weight * factor)
+                    terms[term_name(kind, level)] = LossTerm(loss, count, weight)
         return terms
 
     def _losses(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, tuple[paddle.Tensor, Any]]:
@@ -244,33 +226,19 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             labels: int64 (crops, voxels).
         """
         losses: dict[str, tuple[paddle.Tensor, Any]]
-        has_dice, number = bool(self.config.VOLUMES.DICE_WEIGHT), len(self.regions)
+        number = len(self.regions)
         if number:
             sums = region_losses(logits, labels, [region.labels for region in self.regions])
             losses = {"cross_entropy": (sums.cross_entropy, sums.labeled * number)}
-            return {**losses, "dice": (sums.dice, len(labels) * number)} if has_dice else losses
+            return {**losses, "dice": (sums.dice, len(labels) * number)}
         entropy = summed_cross_entropy(logits, labels, IGNORED, 1)
         losses = {"cross_entropy": (entropy, (labels != IGNORED).astype("float32").sum())}
-        return {**losses, "dice": dice_losses(logits, labels, IGNORED, 1)} if has_dice else losses
+        return {**losses, "dice": dice_losses(logits, labels, IGNORED, 1)}
 
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
-    def protocol_line(self) -> str:
-        """Format the settings that a score depends on besides the weights and the data."""
-        volumes = self.config.VOLUMES
-        size = " x ".join(map(str, volumes.CROP_SIZE))
-        mirroring = f", mean of {2 ** len(self._mirrored_axes())} mirror images" if self._mirrored_axes() else ""
-        windows = f"windows of {size} voxels, overlap {volumes.OVERLAP:g}, {volumes.WINDOW_WEIGHTS} weights{mirroring}"
-        names = ", ".join(volumes.LARGEST_COMPONENT)
-        return f"{windows}, largest component of {names}" if names else windows
-
-    def _removals(self) -> list[tuple[int, ...]]:
-        """Return the labels of VOLUMES.LARGEST_COMPONENT, checked."""
-        return find_labels(self.config.VOLUMES.LARGEST_COMPONENT, group_labels(self.class_names, self.regions))
-
-    def _mirrored_axes(self) -> list[int]:
-        volumes = self.config.VOLUMES
-        return [AXES.index(axis) for axis in volumes.MIRROR_AXES] if volumes.TEST_MIRROR else []
+    def _find_removals(self) -> list[tuple[int, ...]]:
+        return find_removals(self.config.VOLUMES, self.class_names, self.regions)
 
     def build_metrics(self) -> Metrics:
         """Create the metrics of an evaluation."""
@@ -292,7 +260,7 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
 
     def _to_prediction(self, record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
         classes, labels, volume = values()
-        classes = keep_largest(classes, self._removals())
+        classes = keep_largest(classes, self._find_removals())
         return SegmentedVolume(record.index, classes, volume, np.array(record.stored_spacing)), labels
 
     def class_map(self, model: paddle.nn.Layer, volume: paddle.Tensor, record: VolumeRecord) -> paddle.Tensor:
@@ -301,26 +269,15 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
         Outputs of windows and their mirror images are averaged, then resampled linearly to the stored spacing; see
         ``choose_labels``.
         """
-        maps, steps = self._window_maps(model, volume), _stored_steps(record)
+        maps, steps = self.window_maps(model, volume), stored_steps(record)
         parts = (resample_maps(maps, record.stored, steps, planes) for planes in split_planes(len(maps), record.stored))
         return paddle.concat([choose_labels(part, self.regions) for part in parts])
 
-    def _window_maps(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> paddle.Tensor:
+    def window_maps(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> paddle.Tensor:
         """Compute the mean outputs of windows, (outputs, depth, height, width)."""
         volumes = self.config.VOLUMES
-        network = mirror_model(lambda windows: model(windows).astype("float32"), self._mirrored_axes())
+        network = mirror_model(lambda windows: model(windows).astype("float32"), find_mirrored_axes(volumes))
         return predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
-
-    def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[SegmentedVolume]:
-        """Predict the label of each voxel by the mean of the members' probabilities on the stored grid."""
-        predictions = []
-        for record, volume, _ in split_batch(batch):
-            mean = MeanProbabilities(len(self.class_names), record.stored, self.regions)
-            for task, model in members:
-                mean.add(task._window_maps(model, volume), _stored_steps(record))
-            labels, steps = keep_largest(mean.choose_labels(), self._removals()), np.array(record.stored_spacing)
-            predictions.append(SegmentedVolume(record.index, labels, volume[0].numpy(), steps))
-        return predictions
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Predict a batch of volumes and add its sums to the metrics."""
@@ -335,101 +292,34 @@ class VolumeSegmentation(Ensembling, Exportable, Reportable, Drawable, Checkable
             step.writer.add(predictions, truths)
         return (lambda: records) if step.keeps_records else None
 
-    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[SegmentedVolume]:
-        """Predict the class of each voxel of each volume."""
-        return [predicted for predicted, _ in self.segment_batch(model, batch)]
-
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Create the tables and images of the report."""
-        if not records or not isinstance(samples, SegmentedSamples):
-            return []
-
-        def segment(index: int) -> tuple[SegmentedVolume, np.ndarray]:
-            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
-            tensors = {
-                name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
-            }
-            return next(self.segment_batch(model, tensors))
-
-        names = list(group_labels(self.class_names, self.regions))
-        return segmentation_figures(samples, records, names, self._label_names(), segment)
-
-    # ---- prediction and export -----------------------------------------------------------------------------------
-
-    def load_meta(self, meta: CheckpointMeta) -> None:
-        """Load classes, channels, spacing and input settings from the record of weights."""
-        input_meta, spacing = meta.input, self.config.VOLUMES.SPACING_MM or meta.input.get("spacing_mm")
-        if not meta.class_names or not spacing or not input_meta.get("channels") or not input_meta.get("label_numbers"):
-            raise UserError(_UNKNOWN + "weights with their about.yaml")
-        self.class_names, self.numbers = list(meta.class_names), list(input_meta["label_numbers"])
-        self.regions = load_regions(input_meta, self.numbers)
-        self._removals()
-        self.channels, self.spacing = list(input_meta["channels"]), np.array(spacing, dtype=np.float64)
-        self.within = read_region(input_meta)
-
-    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
-        """Open the volumes in files and folders for prediction."""
-        files, unreadable = find_volumes(list(map(str, inputs)))
-        intensities = IntensityConfig.from_config(self.config.VOLUMES, len(self.channels), self.within)
-        dataset = NewVolumes(files, self)
-        dataset.within = regions_per_channel(intensities.within, intensities.kinds)
-        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable)
-
-    def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
-        """Return the milliliters of each class or region.
-
-        Raises:
-            BadSample: the outputs are not finite.
-        """
-        counts = np.bincount(prediction.labels.ravel(), minlength=IGNORED + 1)
-        if counts[IGNORED]:
-            raise BadSample("the model's outputs are not finite")
-        groups, of_voxel = list(group_labels(self.class_names, self.regions).items())[1:], voxel_ml(prediction.spacing)
-        return [{f"ml {name}": round(float(counts[list(labels)].sum() * of_voxel), 3) for name, labels in groups}]
-
-    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LabelWriter":
-        """Create the writer of prediction files."""
-        import_extra("nibabel", str(folder))
-        return LabelWriter(folder, samples.dataset, self.class_names, self.numbers, self.regions)
-
-    def export_parts(self) -> ExportParts:
-        """Return the input, the output and the description of an exported network."""
-        facts = self.class_names, self.numbers, self.channels, self.spacing
-        regions = describe_regions(self.class_names, self.regions, self.numbers)
-        return segmentation_parts(self.config.VOLUMES, self._intensities(), *facts, regions)
-
-    # ---- images ----------------------------------------------------------------------------------------------
-
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
-        """Render three slices of each crop of a batch, with its classes."""
-        pairs = zip(batch["volume"], batch["labels"])
-        return [self._render_slices(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
-
-    def summarize_samples(self, samples: Any) -> Iterable[str]:
-        """Return the statistics of the dataset that help to choose keys."""
-        return fingerprint(samples.dataset)
-
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
-        """Render three slices of whole volumes."""
-        volumes = [samples.dataset.read(index) for index in indices]
-        return [
-            self._render_slices(np.asarray(channels[0].array, np.float32), labels.array) for channels, labels in volumes
-        ]
-
-    def _render_slices(self, volume: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, str]:
-        label_names = self._label_names()
-        names = [label_names[label] for label in np.setdiff1d(labels, [0, IGNORED]).tolist()]
-        return class_slices(volume, self.spacing, labels, label_names), ", ".join(names) or "background"
-
-    def _label_names(self) -> list[str]:
-        return name_labels(self.class_names, self.regions, self.numbers)
-
 
 def term_name(kind: str, level: int) -> str:
     """Return the name of a loss term, such as "dice 1/2"."""
     return kind if not level else f"{kind} 1/{2**level}"
 
 
-def _stored_steps(record: VolumeRecord) -> np.ndarray:
+def stored_steps(record: VolumeRecord) -> np.ndarray:
     """Return the steps between stored voxels, in voxels of the network's outputs."""
     return step_lengths(np.array(record.stored_spacing)) / np.array(record.spacing)
+
+
+def format_protocol(volumes: SegmentationVolumeSection) -> str:
+    """Format the settings that a score depends on besides the weights and the data."""
+    size = " x ".join(map(str, volumes.CROP_SIZE))
+    axes = find_mirrored_axes(volumes)
+    mirroring = f", mean of {2 ** len(axes)} mirror images" if axes else ""
+    windows = f"windows of {size} voxels, overlap {volumes.OVERLAP:g}, {volumes.WINDOW_WEIGHTS} weights{mirroring}"
+    names = ", ".join(volumes.LARGEST_COMPONENT)
+    return f"{windows}, largest component of {names}" if names else windows
+
+
+def find_mirrored_axes(volumes: SegmentationVolumeSection) -> list[int]:
+    """Return the axes along which windows are also evaluated mirrored."""
+    return [AXES.index(axis) for axis in volumes.MIRROR_AXES] if volumes.TEST_MIRROR else []
+
+
+def find_removals(
+    volumes: SegmentationVolumeSection, class_names: Sequence[str], regions: Sequence[LabelRegion]
+) -> list[tuple[int, ...]]:
+    """Return the labels of VOLUMES.LARGEST_COMPONENT, checked."""
+    return find_labels(volumes.LARGEST_COMPONENT, group_labels(class_names, regions))

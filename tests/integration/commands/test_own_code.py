@@ -113,19 +113,73 @@ def test_what_a_program_registers_inside_its_guard_is_handed_over_or_explained(t
         assert line.startswith(f"model '{name}' is not known: ") and line.endswith(f"; {explained}")
 
 
-def test_installed_packages_join_by_an_entry_point_and_a_broken_one_is_told(tmp_path):
-    about = tmp_path / "acme-1.0.dist-info"
+def install_acme(folder, *points):
+    """Write what pip knows of a package with these entry points; return the path of both packages."""
+    about = folder / "acme-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[paddlevit_dist.plugins]\nacme = acme:join\nbroken = acme:nothing\n")
+    (about / "entry_points.txt").write_text("\n".join(["[paddlevit_dist.plugins]", *points]))
+    return os.pathsep.join([str(ROOT), str(folder)])
+
+
+def test_installed_packages_join_by_an_entry_point_and_a_broken_one_is_told(tmp_path):
+    path = install_acme(tmp_path, "acme = acme:join", "broken = acme:nothing")
     (tmp_path / "acme.py").write_text(
         "from paddlevit_dist import register_model\ndef join():\n    register_model('acme_net', 'acme.net:Net')\n"
     )
 
-    ended = run_command(
-        ["env", *ENTRY, "inspect", "--list", "acme"], PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)])
-    )
+    ended = run_command(["env", *ENTRY, "inspect", "--list", "acme"], PYTHONPATH=path)
 
     assert (ended.code, ended.out.split()) == (0, ["acme_net", "acme.net"])
     assert ended.err.startswith("note: the plugin broken (acme:nothing) cannot be loaded: AttributeError: ")
     assert len(ended.err.splitlines()) == 1
+
+
+FEATURE = """
+from paddlevit_dist import Key, Manifest
+
+MANIFEST = Manifest(
+    "acme",
+    models={"acme_net": ".networks:Net"},
+    commands={"acme hello": (".work:hello", "greet")},
+    key_tables=([Key("ACME_NOTE", None, "text", "file that each rank writes", optional=True)],),
+    hooks={"ACME_NOTE": ".work:NoteHook"},
+)
+"""
+WORK = """
+from pathlib import Path
+
+from paddlevit_dist.engine.hooks import Hook
+
+
+def hello(words):
+    print("hello", *words)
+
+
+class NoteHook(Hook):
+    def __init__(self, run):
+        self.run = run
+
+    def after_epoch(self, *_):
+        from paddlevit_dist import rank
+
+        Path(f"{self.run.config.ACME_NOTE}{rank()}").write_text("noted")
+"""
+
+
+def test_a_manifest_of_an_installed_package_brings_commands_keys_and_hooks_to_all_ranks(tmp_path):
+    path = install_acme(tmp_path, "acme = acme:MANIFEST")
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme/__init__.py").write_text(FEATURE)
+    (tmp_path / "acme/work.py").write_text(WORK)
+
+    ended = run_command(["env", *ENTRY, "acme", "hello", "there"], PYTHONPATH=path)
+    assert (ended.code, ended.out, ended.err) == (0, "hello there\n", "")
+
+    words = f"train -cfg=vit_digits -ngpus=2 -num_workers=0 -epochs=1 -batch_size=300 -output={tmp_path / 'run'}"
+    small = "MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0"
+    ended = run_command(
+        ["env", *ENTRY, *words.split(), *small.split(), "ACME_NOTE", str(tmp_path / "note")], PYTHONPATH=path
+    )
+    assert ended.code == 0, ended.err
+    assert sorted(file.name for file in tmp_path.glob("note*")) == ["note0", "note1"]

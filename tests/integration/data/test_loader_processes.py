@@ -43,7 +43,7 @@ def test_the_thread_that_trains_unpickles_no_batch(monkeypatch):
         ForkingPickler, "loads", lambda *given: threads.append(threading.current_thread()) or loads(*given)
     )
     batches = list(make_loader(Numbers(16), 1))
-    assert len(threads) == len(batches) == 4
+    assert len(batches) == 4 and len(threads) >= 4  # a thread of an earlier loader may end meanwhile
     assert threading.main_thread() not in threads
 
 

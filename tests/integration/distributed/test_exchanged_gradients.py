@@ -20,7 +20,6 @@ from paddlevit_dist import rank, settings, world_size
 from paddlevit_dist.distributed import collectives, data_parallel
 from paddlevit_dist.distributed.exchange import StoreChannel
 from paddlevit_dist.distributed.stops import SyncPoint
-from paddlevit_dist.engine import sharded_gradients
 from paddlevit_dist.engine.low_rank_layers import add_low_rank_terms
 from paddlevit_dist.engine.optimizer import build_optimizer
 from paddlevit_dist.engine.precision import TrainingPrecision
@@ -107,7 +106,6 @@ def count_updates(
         accumulation_steps=1,
         gradient_clip=1.0,
         on_host=False,
-        reducer=None if shards is None else sharded_gradients.GradientReducer(model, shards, megabytes),
     )
 
     agreement = SyncPoint()
@@ -129,15 +127,14 @@ def count_updates(
         return call
 
     calls: list[tuple[str, int]] = []
-    owners = [(paddle.distributed, one) for one in ("all_reduce", "all_gather", "barrier", "broadcast", "reduce")]
+    owners = [(paddle.distributed, one) for one in ("all_reduce", "all_gather", "barrier", "broadcast")]
     with counted_waits() as waits, contextlib.ExitStack() as patches:
         for number in (1, 2):
             update(number)
         waits.list.clear()
         for owner, name in (*owners, (StoreChannel, "wait_for_all"), (StoreChannel, "_ask_store")):
             patches.enter_context(mock.patch.object(owner, name, named(name, calls, getattr(owner, name))))
-        for module in (collectives, sharded_gradients):  # a GPU's group does not wait there
-            patches.enter_context(mock.patch.object(module, "host_barrier", lambda: None))
+        patches.enter_context(mock.patch.object(collectives, "host_barrier", lambda: None))  # of no group of GPUs
         before = count_sent_bytes()
         update(3)
         sent = count_sent_bytes() - before
@@ -196,13 +193,11 @@ def test_between_ranks_a_step_has_no_barrier_and_the_host_reads_nothing_but_the_
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_sharded_gradients_travel_once_to_their_owners_and_the_host_reads_nothing_but_the_norm(of_two):
-    """Weights come back in the same number of bytes, and ranks add the squares of their shares, one number."""
+def test_a_sharded_step_sends_each_share_of_the_weights_once_and_the_host_reads_nothing_but_the_norm(of_two):
     for found in of_two["sharded"]:
-        assert [name for name, _ in found["calls"]] == ["reduce", "reduce", "all_reduce", "broadcast", "broadcast"]
-        (_, first), (_, second), (_, norm), *weights = found["calls"]
-        assert first + second == found["bytes"] and norm == 4
-        assert sorted(size for _, size in weights) == sorted([first, second])
+        assert [name for name, _ in found["calls"]] == ["broadcast", "broadcast"]
+        assert sum(size for _, size in found["calls"]) == found["bytes"] == sum(size for size, _ in found["messages"])
+        assert 1.4 * found["bytes"] < found["sent"] < 1.6 * found["bytes"] + 4096
         assert found["reads"] == 1
     first, second = (found["weights"] for found in of_two["sharded"])
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from support.runs import write_images
 
-from paddlevit_dist.commands import prepare
+from paddlevit_dist.images.prepare import command
 
 
 def test_images_of_more_than_eight_bits_are_counted_before_a_preparation(tmp_path, capsys):
@@ -15,5 +15,5 @@ def test_images_of_more_than_eight_bits_are_counted_before_a_preparation(tmp_pat
     Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
     said = f"stored with more than 8 bits a pixel, such as {deep}; "
     for words in ([str(root)], [str(root), str(tmp_path / "out"), "--workers=1"]):
-        prepare.run_images(words)
+        command.run_images(words)
         assert re.search(f"note: 1 of 13 images is {said}", capsys.readouterr().out)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from PIL import Image
 from support.processes import ROOT, Finished, run_command
-from unit.commands.test_evaluate_results_classes import LABELS, SCORES, score_rows, table, truth_rows
+from unit.images.classification.test_evaluate_command import LABELS, SCORES, score_rows, table, truth_rows
 
-from paddlevit_dist.registry.lookup import REGISTRATIONS
-from paddlevit_dist.registry.models import list_models
+from paddlevit_dist.registry.lookup import REGISTRATIONS, list_models
 
 WITHOUT_PADDLE = "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
 
@@ -49,8 +48,8 @@ def test_scores_of_a_table_need_neither_paddle_nor_the_wing_of_comparisons(tmp_p
     for name, rows in (("truth", truth_rows(LABELS)), ("scores", score_rows(SCORES))):
         (tmp_path / f"{name}.csv").write_text(table(rows))
     program = (
-        f"{WITHOUT_PADDLE}sys.modules['paddlevit_dist.compare'] = None\n"
-        "from paddlevit_dist.registry import extension; extension.FOLDERS = ()\n"
+        f"{WITHOUT_PADDLE}sys.modules['paddlevit_dist.compare.tables'] = None\n"
+        "from paddlevit_dist.registry import features; del features._FUNCTIONS['write_scored']\n"
         "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'classes', *sys.argv[1:]]))"
     )
     ended = run_program(program, "truth.csv", "scores.csv", "-output=out", folder=tmp_path)

@@ -12,6 +12,8 @@ from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Predictable
 
 
 def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):
@@ -39,7 +41,7 @@ def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
     write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
     reader = TableReader(SceneChoices(CLASS_NAMES, label="none"))
     prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
-    inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
+    inputs = get_aspect(recalled(SemanticSegmentation, SEMANTIC), Predictable).open_inputs([str(raw)], tmp_path)
     said = [line.removeprefix("note: ") for line in inputs.notices]
     assert sorted(line.replace(f"({raw}/millimeters.ply", "(millimeters") for line in said) == sorted(prepared)
     assert "1 of 3 scenes seem to be in millimeters" in "".join(said)

@@ -24,6 +24,8 @@ from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 WRITING = ("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
@@ -47,7 +49,7 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
     plain = dataclasses.replace(samples, steps=evaluated.steps)
     batch = task.collate([plain.sample(index, np.random.default_rng(0)) for index in range(2)])
     tensors = {key: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for key, value in batch.items()}
-    writer = SavedPredictions(task.prediction_writer(written_to, plain), written_to, range(2))
+    writer = SavedPredictions(get_aspect(task, Predictable).prediction_writer(written_to, plain), written_to, range(2))
     with paddle.no_grad():
         task.eval_step(model, tensors, EvaluationStep(task.build_metrics(), writer))
     for letter in "ab":

@@ -11,10 +11,10 @@ from support.raw_scenes import write_labeled_ply, write_pointgroup, write_scanne
 from support.small_scenes import tensors
 
 from paddlevit_dist import settings
-from paddlevit_dist.commands.prepare import run_scannet, run_scenes
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, load_scannet200_classes
 from paddlevit_dist.points.prepare import s3dis as s3dis_reader
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
+from paddlevit_dist.points.prepare.command import run_scannet, run_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition

@@ -34,5 +34,7 @@ def test_a_recipe_imports_keys_and_variants_of_its_own_task_only(recipe, package
     modules = done.out.split()
     assert done.code == 0 and f"{package}.settings" in modules, done.err
     others = {"images", "points", "volumes"} - {package}
+    manifests = [name for name in modules if name.endswith(".manifest")]  # strings only
+    modules = [name for name in modules if not any(manifest.startswith(name) for manifest in manifests)]
     assert [name for name in modules if name.split(".")[0] in others] == []
     assert [name for name in modules if re.search(r"paddlevit_(files|defaults)|(detection|segmentation)\.", name)] == []

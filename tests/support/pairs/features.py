@@ -67,11 +67,7 @@ COMMON: Features = {
         "local": Value("TRAIN.BATCH_NORM local"),
     },
     "average": NONE | {"half": Value(f"{_AVERAGE} 0.5"), "warmup": Value(f"{_AVERAGE} 0.9 TRAIN.MODEL_EMA_WARMUP 3")},
-    "sharding": NONE
-    | {
-        "optimizer": Value("TRAIN.SHARDING optimizer", "none", "near"),
-        "gradients": Value("TRAIN.SHARDING gradients", "none", "near"),
-    },
+    "sharding": NONE | {"optimizer": Value("TRAIN.SHARDING optimizer", "none", "near")},
     "optimizer": {
         "AdamW": Value(f"{_OPTIMIZER} AdamW {_SMOOTH}"),
         "Adam": Value(f"{_OPTIMIZER} Adam {_SMOOTH}"),
@@ -80,7 +76,6 @@ COMMON: Features = {
         "Muon": Value(f"{_OPTIMIZER} Muon {_SMOOTH}"),
         "LAMB": Value(f"{_OPTIMIZER} LAMB {_SMOOTH}"),
     },
-    "fused": {"yes": Value(), "no": Value("TRAIN.OPTIMIZER.FUSED False", "yes", "rounding")},
     "repeats": {"1": Value(), "2": Value("TRAIN.REPEATED_AUGMENT 2")},
     "freeze": NONE | {"part": Value("TRAIN.FREEZE [*.0.*]")},
     "layer_decay": NONE | {"0.7": Value("TRAIN.LAYER_DECAY 0.7")},

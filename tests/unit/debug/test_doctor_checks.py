@@ -1,18 +1,22 @@
 """Checks of the doctor: what they find, that none stops the others, and that nothing stays behind."""
 
+import json
+import math
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
-from support.runs import PLAIN, TINY
+from support.runs import DIGITS, PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_checks
 from paddlevit_dist.debug.doctor_checks import CheckContext, read_memory, run_check
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.launch import devices
-from paddlevit_dist.runtime import device_kinds, paddle_versions
+from paddlevit_dist.launch import devices, spawn
+from paddlevit_dist.runtime import device_kinds, limits, paddle_versions
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
@@ -105,12 +109,12 @@ class Images(ImageDataset):
         return f"image {index}"
 
 
-def looked_at(tmp_path, **changes):
-    """What the checks of data find in images with these labels."""
+def look_at(tmp_path, *words, **changes):
+    """Return what the checks of data find in images with these labels."""
     global Changed  # where pickles find it
     Changed = type("Changed", (Images,), changes)
     register_dataset("doctors_images", Changed)
-    words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}"]
+    words = [PLAIN, *TINY, "-dataset=doctors_images", "-batch_size=8", f"-output={tmp_path}", *words]
     checkup = CheckContext(settings.load(words).values, tmp_path, MACHINE)
     for check in doctor_checks.DATA_CHECKS[:2]:
         checkup.results[check.name] = run_check(check, checkup)
@@ -118,7 +122,7 @@ def looked_at(tmp_path, **changes):
 
 
 def test_good_labels_are_told_with_their_shares(tmp_path):
-    found = looked_at(tmp_path, train=[0] * 30 + [1] * 20 + [2] * 10)
+    found = look_at(tmp_path, train=[0] * 30 + [1] * 20 + [2] * 10)
     assert [finding.status for finding in found.values()] == ["ok"] * 2
     assert "cat 30 (50%), dog 20 (33%), cow 10 (17%)" in found["labels"].text
     assert "75 opened at random" in found["data"].text
@@ -134,7 +138,7 @@ def test_good_labels_are_told_with_their_shares(tmp_path):
     ],
 )
 def test_labels_that_teach_little_are_found(tmp_path, labels, status, text):
-    found = looked_at(tmp_path, **labels)["labels"]
+    found = look_at(tmp_path, **labels)["labels"]
     assert found.status == status and text in found.text and found.fix
 
 
@@ -144,7 +148,7 @@ def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_pat
             raise OSError("its disk is gone")
         return Image.new("RGB", (16, 16)), 5 if index == 4 else self.own[index]
 
-    found = looked_at(tmp_path, read=read, train=[0, 1, 2] * 20)
+    found = look_at(tmp_path, read=read, train=[0, 1, 2] * 20)
     data = found["data"]
     assert data.status == "failure" and data.text.startswith("4 of ")  # 3 and 4 of both splits
     assert "train 3 (image 3): OSError: its disk is gone" in data.text
@@ -152,7 +156,111 @@ def test_samples_that_cannot_be_used_are_listed_and_the_labels_looked_at(tmp_pat
     assert found["labels"].status == "skipped"
 
 
-def test_memory_is_that_of_the_machine_or_less():
-    total, available = read_memory()
+def test_a_sample_that_training_would_replace_is_a_warning_and_the_first_five_are_listed(tmp_path):
+    def read(self, index):
+        if self.blue == 80 and index >= 52:
+            raise OSError("gone")
+        return Images.read(self, index)
+
+    data = look_at(tmp_path, "DATA.ON_INVALID_SAMPLE", "skip", read=read)["data"]
+    assert data.status == "warning" and data.text.startswith("8 of 75 cannot be used: ") and data.fix
+    assert data.text.count(": OSError: gone; ") == 5 and data.text.endswith("; ...")
+
+
+def test_a_split_without_samples_is_a_failure(tmp_path):
+    assert look_at(tmp_path, val=[])["data"][:2] == ("failure", "val: there are no samples")
+
+
+@pytest.mark.parametrize(
+    "total, used, names",
+    [
+        (3 << 20, 1 << 20, ("memory.max", "memory.current")),
+        (3 << 20, 5 << 20, ("memory.max", "memory.current")),
+        (5 << 20, 2 << 20, ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")),
+        ("max", 1 << 20, ("memory.max", "memory.current")),
+        (1 << 60, 1 << 20, ("memory.max", "memory.current")),
+    ],
+)
+def test_memory_is_that_of_the_machine_or_of_the_container_if_that_is_less(tmp_path, monkeypatch, total, used, names):
+    monkeypatch.setattr(limits, "CONTROL_GROUPS", tmp_path)
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert 0 < available <= total <= pages * 1.01
+    (tmp_path / "memory").mkdir()
+    for name, value in zip(names, (total, used)):
+        (tmp_path / name).write_text(f"{value}\n")
+    found, available = read_memory()
+    if total == "max" or total > pages:
+        assert 0 < available <= found <= pages * 1.01 and available > 1 << 20
+    else:
+        assert (found, available) == (total, max(0, total - used))
+
+
+def test_each_process_needs_memory(monkeypatch):
+    monkeypatch.setattr(doctor_checks, "read_memory", lambda: (9 << 30, 4 << 30))
+    found = [doctor_checks.check_memory(CheckContext(None, None, MACHINE._replace(processes=n))) for n in (1, 2, 3)]
+    assert [result.status for result in found] == ["ok", "ok", "warning"]
+    assert found[0].text == "4.0 of 9.0 GiB available" and not found[0].fix
+    assert found[2].text.endswith("3 process(es) need at least 1.5 GiB each") and "-ngpus" in found[2].fix
+    monkeypatch.setattr(doctor_checks, "read_memory", lambda: None)
+    assert doctor_checks.check_memory(None).status == "ok"
+
+
+FACTS = {"losses": [2.3, 2.2, 1.1], "first": {"loss": 2.3, "unknown": None}, "seconds": 0.125, "memory_mib": 3072.0}
+FACTS |= {"trained": 1.0}
+
+
+@pytest.mark.parametrize(
+    "status, fix, changes",
+    [
+        ("ok", "", {}),
+        ("failure", "huge values", {"losses": [math.nan, 2.0, 1.0]}),
+        ("failure", "lower TRAIN.BASE_LR", {"losses": [2.3, 2.0, math.inf]}),
+        ("failure", "does not learn", {"losses": [2.3, 2.25, 2.29]}),
+        ("ok", "", {"losses": [2.3, 2.2, 2.4]}),  # has learned, if not in the end
+        ("ok", "", {"losses": [2.3, 2.3, 2.3], "trained": 0.5}),  # is frozen
+        ("ok", "", {"losses": [-1.0, -1.0, -1.0]}),
+        ("warning", "far from ln(classes)", {"first": {"loss": 1.55}}),
+        ("warning", "far from ln(classes)", {"first": {"loss": 3.6}}),
+        ("ok", "", {"first": {"loss": 1.7}}),
+        ("ok", "", {"first": {"another": 99.0}}),
+    ],
+)
+def test_losses_of_some_updates_are_judged(tmp_path, monkeypatch, status, fix, changes):
+    started = []
+
+    def launch(function, arguments, plan, seconds, in_child):
+        started.append((function, arguments, plan, seconds, in_child))
+        Path(arguments[-1]).write_text(json.dumps(FACTS | changes))
+
+    monkeypatch.setattr(spawn, "launch_workers", launch)
+    words = [*DIGITS, "-accum_iter=3", f"-output={tmp_path}", "-epochs=5", "TRAIN.WARMUP_EPOCHS", "2", "-pretrained=x"]
+    checkup = CheckContext(settings.load([*words, "WATCHDOG_SECONDS", "44"]).values, tmp_path, MACHINE)
+    found = doctor_checks.check_step(checkup)
+    assert found.status == status and fix in found.fix and bool(fix) == bool(found.fix)
+    ((function, (config, task, dataset, _), plan, seconds, in_child),) = started
+    assert function is doctor_checks.run_device_steps and (plan, seconds, in_child) == (MACHINE, 44, True)
+    assert config.TRAIN.WARMUP_EPOCHS == 0 and config.MODEL.PRETRAINED is None and config.SAVE == str(tmp_path)
+    assert task is checkup.task and dataset is checkup.samples["train"]
+    first = (FACTS | changes)["first"]
+    if "loss" in first:
+        assert f"{first['loss']:.4g} at start, ln(classes) is 2.303; after 2 updates with this batch" in found.text
+    assert "1 x CPU" in found.text and "batch 64 x 3: " in found.text and found.text.endswith("s an update, 3.0 GiB")
+
+
+def test_this_processor_computes_as_it_should(tmp_path):
+    doctor_checks.run_device_test(False, False, str(tmp_path / "found.json"))
+    (found,) = json.loads((tmp_path / "found.json").read_text())
+    assert found["name"] and found["gigaflops"] > 0
+
+
+def test_speeds_of_all_processes_are_listed(tmp_path, monkeypatch):
+    def launch(function, arguments, plan, seconds, in_child):
+        assert function is doctor_checks.run_device_test and plan.processes == 2 and seconds == 600 and in_child
+        assert arguments[:2] == (True, False)
+        ranks = [{"name": "Xeon", "gigaflops": 81.4}, {"name": "Arm", "gigaflops": 7.6}]
+        Path(arguments[2]).write_text(json.dumps(ranks))
+
+    monkeypatch.setattr(spawn, "launch_workers", launch)
+    config = SimpleNamespace(TRAIN=SimpleNamespace(TF32=True), DETERMINISTIC=False, WATCHDOG_SECONDS=600)
+    found = doctor_checks.check_devices(CheckContext(config, tmp_path, MACHINE._replace(processes=2)))
+    assert found.status == "ok" and found.text.startswith("2 process(es) (CPU, ")
+    assert found.text.endswith(" core(s)) compute correctly and agree: Xeon, 81 GFLOP/s; Arm, 8 GFLOP/s")

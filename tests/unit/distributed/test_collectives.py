@@ -1,10 +1,17 @@
-"""Collectives of a single process, and values that none can have."""
+"""Collectives of a single process, of ranks whose messages are recorded, and values that none can have."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import paddle
 import pytest
 
 import paddlevit_dist
+from paddlevit_dist.distributed import collectives, world
+from paddlevit_dist.launch import secret
+from paddlevit_dist.runtime import device_kinds
+from paddlevit_dist.runtime.errors import UserError
 
 
 def test_one_process_returns_at_once():
@@ -23,3 +30,162 @@ def test_values_that_cannot_be_added_are_named():
         paddlevit_dist.reduce_dict({"name": "text"})
     with pytest.raises(TypeError, match="complex64"):
         paddlevit_dist.reduce_dict({"z": np.zeros(2, dtype=np.complex64)})
+
+
+# Three ranks: each in turn sends its message, then each reads those of all.
+
+
+class Sent(Exception):
+    """A rank has sent its message, and no answer is there yet."""
+
+
+class Recorder:
+    """A channel that notes what is sent, and answers once all have sent something."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+
+    def exchange(self, message: Any, read: Callable) -> list[Any]:
+        if len(self.messages) < 3:
+            self.messages.append(bytes(message))
+            raise Sent
+        return [read(rank, np.frombuffer(part, np.uint8)) for rank, part in enumerate(self.messages)]
+
+
+@pytest.fixture
+def on_ranks(monkeypatch) -> Callable:
+    """Return a function that calls another for each rank, with the rank, and returns what each got."""
+    monkeypatch.setattr(world, "world_size", lambda: 3)
+    monkeypatch.setattr(secret, "_run_secret", b"a secret of tests")
+    monkeypatch.setattr(secret, "_session_key", None)
+
+    def call(function: Callable[[int], Any], change: Callable[[list[bytes]], None] | None = None) -> list[Any]:
+        recorder, results = Recorder(), []
+        monkeypatch.setattr(collectives, "_channel", recorder)
+        for turn in range(6):
+            monkeypatch.setattr(collectives, "_exchanges", 4)
+            monkeypatch.setattr(world, "rank", lambda: turn % 3)  # noqa: B023
+            if turn < 3:
+                with pytest.raises(Sent):
+                    function(turn)
+            else:
+                if change is not None:
+                    change(recorder.messages)
+                results.append(function(turn % 3))
+        return results
+
+    return call
+
+
+def test_every_rank_gets_the_objects_of_all_in_order_and_a_copy_of_its_own(on_ranks):
+    own = [{"rank": rank, "long": bytes(rank * 700)} for rank in range(3)]
+    for rank, gathered in enumerate(on_ranks(lambda rank: collectives.all_gather(own[rank]))):
+        assert gathered == own and gathered[rank] is not own[rank]
+
+
+@pytest.mark.parametrize("source", [0, 2])
+def test_every_rank_gets_what_the_source_has_and_the_others_send_nothing(on_ranks, source):
+    sizes = []
+    results = on_ranks(
+        lambda rank: collectives.broadcast_object(f"of {rank}" * 900, source),
+        lambda messages: sizes.append([len(message) > 900 for message in messages]),
+    )
+    assert results == [f"of {source}" * 900] * 3 and sizes[0] == [rank == source for rank in range(3)]
+
+
+def test_a_message_of_another_rank_or_exchange_is_refused(on_ranks, monkeypatch):
+    def swap(messages: list[bytes]) -> None:
+        messages[1], messages[2] = messages[2], messages[1]
+
+    with pytest.raises(UserError, match=r"arrived as rank 1's \(all_gather 5\) is not signed with this run's secret"):
+        on_ranks(collectives.all_gather, swap)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_entries_are_summed_or_averaged_in_their_types(on_ranks, average):
+    def reduce(rank: int) -> dict:
+        values = {
+            "tensor": paddle.to_tensor([[1.0, rank]], "float32"),
+            "count": rank + 1,
+            "loss": 0.5 * rank,
+            "half": np.float16(rank),
+            "bytes": np.full((2, 1), 100 * rank, np.uint8),
+            "bfloat": paddle.to_tensor([2.0 * rank]).astype("bfloat16"),
+        }
+        if rank == 1:
+            values = dict(reversed(values.items()))
+        return collectives.reduce_dict(values, average=average)
+
+    parts = 3 if average else 1
+    for rank, reduced in enumerate(on_ranks(reduce)):
+        names = ["tensor", "count", "loss", "half", "bytes", "bfloat"]
+        assert list(reduced) == (names[::-1] if rank == 1 else names)
+        assert (reduced["count"], reduced["loss"]) == (6 / parts, 1.5 / parts)
+        np.testing.assert_allclose(reduced["tensor"].numpy(), [[3.0 / parts, 3.0 / parts]], rtol=1e-6)
+        assert reduced["half"] == np.float16(3 / parts) and reduced["half"].dtype == np.float16
+        assert reduced["bytes"].tolist() == [[300 / parts]] * 2
+        assert reduced["bytes"].dtype == (np.float64 if average else np.int64)
+        assert reduced["bfloat"].dtype == paddle.bfloat16 and reduced["bfloat"].astype("float32").tolist() == [
+            6 / parts
+        ]
+
+
+def test_large_entries_are_summed_on_the_device_in_one_operation_for_each_type(on_ranks, monkeypatch):
+    buffers = []
+
+    def sum_on_device(buffer: paddle.Tensor) -> paddle.Tensor:
+        buffers.append((str(buffer.dtype).rpartition(".")[2], buffer.shape))
+        return buffer.set_value(buffer * 3)
+
+    monkeypatch.setattr(collectives, "all_reduce_sum", sum_on_device)
+    many = 16 * 1024 // 8 + 1
+
+    def reduce(rank: int) -> dict:
+        return collectives.reduce_dict(
+            {
+                "half": np.full([many], 2.0, np.float16),
+                "limit": np.full([many - 1], 5.0, np.float32),
+                "single": paddle.arange(many, dtype="float32").reshape([1, many]),
+                "double": np.arange(many, dtype=np.float64),
+                "count": np.full([many], 7, np.int32),
+            },
+            average=False,
+        )
+
+    for reduced in on_ranks(reduce):
+        assert set(reduced["half"]) == {6.0} and reduced["half"].dtype == np.float16
+        assert set(reduced["limit"]) == {15.0} and reduced["limit"].shape == (many - 1,)
+        np.testing.assert_array_equal(reduced["single"].numpy(), 3.0 * np.arange(many)[None])
+        np.testing.assert_array_equal(reduced["double"], 3.0 * np.arange(many))
+        assert set(reduced["count"]) == {21} and reduced["count"].dtype == np.int64
+    assert buffers == [("float32", [2 * many]), ("float64", [many]), ("int64", [many])] * 3
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"a": 1, "b": 2}, r"only on rank 0: \[\], only on rank 2: \['b'\]$"),
+        ({}, r"only on rank 0: \['a'\], only on rank 2: \[\]$"),
+        ({"a": np.ones(2)}, r"'a' is \('number', '', \(\)\) on rank 0 and \('array', 'float64', \(2,\)\) on rank 2$"),
+    ],
+)
+def test_entries_that_differ_between_ranks_are_named_on_all(on_ranks, values, message):
+    for reader in range(3):
+
+        def reduce(rank: int, reader: int = reader) -> Any:
+            own = values if rank == 2 else {"a": 1}
+            if rank < reader and len(collectives._channel.messages) == 3:
+                return None
+            return collectives.reduce_dict(own)
+
+        with pytest.raises(ValueError, match=message):
+            on_ranks(reduce)
+
+
+def test_float64_passes_through_the_host_where_the_device_cannot_send_it(on_ranks, monkeypatch):
+    monkeypatch.setattr(device_kinds, "current", lambda: type("Kind", (), {"exchanges_float64": False}))
+    totals = on_ranks(lambda rank: collectives.all_reduce_sum(paddle.to_tensor([rank, 0.1], "float64")))
+    for total in totals:
+        assert total.dtype == paddle.float64 and total.tolist() == [3.0, 0.1 + 0.1 + 0.1]
+    gathered = on_ranks(lambda rank: collectives.gather_float64(paddle.to_tensor([rank, 0.1], "float64")))
+    assert [[part.tolist() for part in parts] for parts in gathered] == [[[0.0, 0.1], [1.0, 0.1], [2.0, 0.1]]] * 3

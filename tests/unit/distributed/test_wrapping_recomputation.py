@@ -9,11 +9,13 @@ from paddlevit_dist import settings
 from paddlevit_dist.distributed import recompute_layers
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Recomputable
 
 
 def make_blocks(name, model):
     values = settings.load([f"MODEL.NAME={name}"]).values
-    return Classification(values).recomputed_layers(model)
+    return get_aspect(Classification(values), Recomputable).recomputed_layers(model)
 
 
 class Counted:

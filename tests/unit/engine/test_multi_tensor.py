@@ -18,10 +18,8 @@ SETTINGS = {"EPS": 1e-8, "BETAS": (0.9, 0.99), "MOMENTUM": 0.8}
     "name, options, has_lists",
     [
         ("AdamW", {}, True),
-        ("AdamW", {"FUSED": False}, False),
         ("Adam", {}, False),  # Paddle has no operation for it
         ("SGD", {}, True),
-        ("SGD", {"FUSED": False}, False),
         ("SGD", {"DAMPENING": 0.5}, False),
         ("Lion", {}, True),
         ("LAMB", {}, False),

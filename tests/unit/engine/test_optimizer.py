@@ -5,6 +5,7 @@ from typing import get_args, get_type_hints
 import numpy as np
 import paddle
 import pytest
+from support.updates import update_one_by_one
 from yacs.config import CfgNode
 
 from paddlevit_dist.engine.optimizer import (
@@ -21,6 +22,7 @@ from paddlevit_dist.settings.optimizer_keys import OptimizerSection
 from paddlevit_dist.tasks.model import Model
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
+ONE_BY_ONE = {"one_by_one": True}  # Paddle's own update
 
 
 class Small(Model):
@@ -39,6 +41,12 @@ class Small(Model):
 
 def settings(name: str) -> CfgNode:
     return CfgNode({"NAME": name, "EPS": EPSILON, "BETAS": BETAS, "MOMENTUM": MOMENTUM})
+
+
+def build(chosen: dict, model, options: dict, *arguments, **more):
+    values = CfgNode({**chosen, **{key: value for key, value in options.items() if key not in ONE_BY_ONE}})
+    optimizer = build_optimizer(values, model, None, DECAY, *arguments, **more)
+    return update_one_by_one(optimizer) if set(ONE_BY_ONE) & set(options) else optimizer
 
 
 def make_gradients(model, step: int) -> dict:
@@ -205,10 +213,10 @@ def renaming():
     "name, options",
     [
         ("AdamW", {}),
-        ("AdamW", {"FUSED": False}),
-        ("Adam", {"FUSED": False}),
+        ("AdamW", ONE_BY_ONE),
+        ("Adam", {}),
         ("SGD", {}),
-        ("SGD", {"FUSED": False}),
+        ("SGD", ONE_BY_ONE),
         ("SGD", {"DAMPENING": 0.5}),
         ("LAMB", {}),
         ("Lion", {}),
@@ -221,7 +229,7 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
         paddle.seed(0)
         model = Small()
         renaming(begins in ("model", "optimizer"))
-        optimizer = build_optimizer(CfgNode({**settings(name), **options}), model, None, DECAY)
+        optimizer = build(settings(name), model, options)
         renaming(begins is not None)
         if start is not None:
             model.set_state_dict(start[0])
@@ -362,10 +370,10 @@ def ten_updates(name: str, rule, layer_decay: float | None = None, momentum_now=
     """
     paddle.seed(5)
     model, draws = Stem(), np.random.default_rng(7)
-    chosen = CfgNode({"NAME": name, "EPS": 1e-6, "BETAS": BETAS, "MOMENTUM": MOMENTUM, **options})
+    chosen = {"NAME": name, "EPS": 1e-6, "BETAS": BETAS, "MOMENTUM": MOMENTUM}
     numbers: list[int] = []
     now = None if momentum_now is None else lambda: momentum_now(len(numbers))
-    optimizer = build_optimizer(chosen, model, None, DECAY, layer_decay, momentum_now=now)
+    optimizer = build(chosen, model, options, layer_decay, momentum_now=now)
     weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
     states: dict[str, dict] = {key: {} for key in weights}
     layers = {key: number for number, keys in enumerate(model.layer_groups()) for key in keys}
@@ -439,7 +447,7 @@ def sgd_rule(weight, gradient, state, number, rate, decay, is_matrix, momentum=M
         ("LAMB", lamb_rule, {}),
         ("Muon", muon_rule, {}),
         ("SGD", sgd_rule, {"NESTEROV": True}),
-        ("SGD", sgd_rule, {"NESTEROV": True, "FUSED": False}),
+        ("SGD", sgd_rule, {"NESTEROV": True, **ONE_BY_ONE}),
     ],
 )
 def test_ten_updates_follow_the_papers_formulas_in_float64(name, rule, options, layer_decay):
@@ -450,7 +458,7 @@ def test_ten_updates_follow_the_papers_formulas_in_float64(name, rule, options, 
     "name, rule, options",
     [
         ("SGD", sgd_rule, {"NESTEROV": True}),
-        ("SGD", sgd_rule, {"NESTEROV": True, "FUSED": False}),
+        ("SGD", sgd_rule, {"NESTEROV": True, **ONE_BY_ONE}),
         ("Muon", muon_rule, {}),
     ],
 )
@@ -488,7 +496,7 @@ def test_each_name_of_the_settings_builds_an_optimizer_and_no_other_does():
     classes = {name: type(build_optimizer(settings(name), Stem(), None, DECAY)).__name__ for name in names}
     assert classes == {
         "AdamW": "FusedAdamW",
-        "Adam": "FusedAdam",
+        "Adam": "Adam",
         "SGD": "FusedMomentum",
         "Lion": "ListOptimizer",
         "LAMB": "Lamb",

@@ -13,7 +13,9 @@ from support.report_runs import Page
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.report import store
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.figures import FigureTable
+from paddlevit_dist.tasks.protocols import Predictable, Reportable
 
 RUN = ["-batch_size=32", "REPORT", "True", "SAVE_FREQ", "1"]
 
@@ -142,12 +144,12 @@ def test_a_task_whose_evaluation_returns_no_records_is_told(tmp_path, capsys):
     assert len(notes) == 1 and "eval_step returned no records" in notes[0] and "top-1" in values
 
 
-class Plain(Classification):
+class Plain(Classification, Reportable):
     """Keeps the predictions of samples whose label is not 0."""
 
     def eval_step(self, model: Any, batch: Any, step: Any) -> Any:
         super().eval_step(model, batch, step)
-        predictions = self.predict_step(model, batch)
+        predictions = get_aspect(self, Predictable).predict_step(model, batch)
         kept = [int(p.argmax()) if label else None for p, label in zip(predictions, batch["labels"].tolist())]
         return lambda: kept
 

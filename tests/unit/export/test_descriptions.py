@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.export.descriptions import require_exportable
+from paddlevit_dist.export.descriptions import build_paddlex_description, require_exportable, to_yaml
 from paddlevit_dist.images import Classification
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks import Task
+from paddlevit_dist.tasks import Exportable, Task
 
 
 def test_a_task_without_an_export_is_refused_in_one_line():
@@ -18,4 +18,27 @@ def test_a_task_without_an_export_is_refused_in_one_line():
 
 def test_a_classifier_can_be_exported():
     task = Classification(load(["-cfg=vit_digits"]).values)
-    assert require_exportable(task) is task
+    assert isinstance(require_exportable(task), Exportable)
+
+
+def test_paddlex_reads_its_own_name_of_the_network_and_the_classes():
+    processing = {"PreProcess": {"transform_ops": [1]}, "PostProcess": {"Topk": {"topk": 5, "other": 2}}}
+    found = build_paddlex_description(processing, "resnet50", 3, ["ant", "bee", "cow"])
+    assert found == {
+        "Global": {"model_name": "ResNet50"},
+        "PreProcess": {"transform_ops": [1]},
+        "PostProcess": {"Topk": {"topk": 3, "other": 2, "label_list": ["ant", "bee", "cow"]}},
+    }
+    other = build_paddlex_description(processing, "vit", 7, None)
+    assert other["Global"] == {"model_name": "CLIP_vit_base_patch16_224"}
+    assert other["PostProcess"]["Topk"] == {"topk": 5, "other": 2, "label_list": list("0123456")}
+    assert processing["PostProcess"] == {"Topk": {"topk": 5, "other": 2}}
+
+
+def test_numbers_are_written_on_one_line_and_texts_below_each_other():
+    shape = [None, 3, 224.5]
+    content = {"b": shape, "a": ["ö", "x"], "again": shape, "nested": [[1, 2], [3]]}
+    assert to_yaml(content) == (
+        "b: [null, 3, 224.5]\na:\n- ö\n- x\nagain: [null, 3, 224.5]\nnested:\n- [1, 2]\n- [3]\n"
+    )
+    assert len(to_yaml({"long": "word " * 22}).splitlines()) == 1

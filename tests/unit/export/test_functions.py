@@ -2,9 +2,11 @@
 
 import numpy as np
 import paddle
+import pytest
 
 from paddlevit_dist.export import functions
 from paddlevit_dist.export.files import ExportedModel
+from paddlevit_dist.runtime.errors import UserError
 
 
 class ThreeOutputs(paddle.nn.Layer):
@@ -29,3 +31,77 @@ def test_outputs_have_their_names_shapes_and_numbers(tmp_path):
         x = np.arange(15, dtype=np.float32).reshape(3, 5)
         found = [tensor.numpy() for tensor in loaded.run([paddle.to_tensor(x)], [2, 1])]
         assert found[0].tolist() == (2 * x).tolist() and found[1].tolist() == x.sum(axis=1).tolist()
+
+
+class Mixed(paddle.nn.Layer):
+    """Parameters of several shapes and dtypes, one of them large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = self.create_parameter([300, 2])
+        self.deep = self.create_parameter([2, 3, 1, 5], dtype="float64")
+
+    def forward(self, x):
+        return x @ self.wide, self.deep.sum()
+
+
+def test_parameters_that_were_cut_off_by_one_byte_are_refused_with_what_they_need(tmp_path):
+    paddle.jit.save(Mixed(), str(tmp_path / "m"), input_spec=[paddle.static.InputSpec([None, 300], "float32", "x")])
+    (file,) = tmp_path.glob("*.pdiparams")
+    state = paddle.jit.load(str(tmp_path / "m")).state_dict()
+    functions._check_size(file, state)
+    content = file.read_bytes()
+    size = len(content)
+    assert size == 2 * 300 * 4 + 30 * 8 + 2 * 22 + (3 + 2) + 4 * 2  # lengths above 127 need two bytes
+    file.write_bytes(content[:-1])
+    with pytest.raises(
+        UserError, match=f"m.pdiparams: damaged: it has {size - 1:,} bytes, its parameters need {size:,}"
+    ):
+        functions._check_size(file, state)
+
+
+def test_shapes_are_told_with_what_may_have_any_length():
+    assert (
+        functions.format_shape((None, 3, None)) == "(batch, 3, any)" and functions.format_shape((4, None)) == "(4, any)"
+    )
+    assert functions.format_shape((None,)) == "(batch)" and functions.format_shape(()) == "()"
+    assert str(functions.TensorSpec("x", (2, None), "uint8")) == "x (2, any) uint8"
+    assert str(functions.TensorSpec("long " * 20, None, "float16")).endswith("... of any shape float16")
+
+
+def test_the_line_of_an_error_that_names_the_fault_is_told():
+    lines = ["C++ Traceback", "", "  0  paddle::run()", "  {}  "]
+    for line in ("InvalidArgumentError: bad", "[ONNXRuntimeError] : 6", "[operator < matmul > error]"):
+        assert functions.find_reason(ValueError("\n".join(lines).format(line))) == line
+    assert functions.find_reason(ValueError("\n first\nsecond")) == "first"
+    assert functions.find_reason(KeyError()) == "KeyError" and len(functions.find_reason(ValueError("x" * 999))) <= 300
+
+
+def test_inputs_and_outputs_of_an_onnx_file_keep_their_types(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, kinds = onnx.helper, onnx.TensorProto
+    nodes = [helper.make_node("Cast", ["pixels"], ["half"], to=kinds.FLOAT16)]
+    nodes += [helper.make_node("ReduceSum", ["scale"], ["sum"], keepdims=0), helper.make_node("Neg", ["half"], ["neg"])]
+    source = [helper.make_tensor_value_info("pixels", kinds.UINT8, ["n", 3, "h"])]
+    source += [helper.make_tensor_value_info("scale", kinds.FLOAT, [2, 2])]
+    outputs = [helper.make_tensor_value_info("neg", kinds.FLOAT16, None)]
+    outputs += [helper.make_tensor_value_info("sum", kinds.FLOAT, [])]
+    graph = helper.make_graph(nodes, "g", source, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    file = tmp_path / "m.onnx"
+    onnx.save(model, str(file))
+    loaded = functions.load(ExportedModel(file, {"weights": "beside"}))
+    assert loaded.inputs == [("pixels", (None, 3, None), "uint8"), ("scale", (2, 2), "float32")]
+    assert [(slot.name, slot.dtype) for slot in loaded.outputs] == [("neg", "float16"), ("sum", "float32")]
+    assert loaded.about == {"weights": "beside"} and loaded.note == ""
+    assert loaded.computed_by.startswith("onnxruntime ") and loaded.computed_by.endswith(", CPUExecutionProvider")
+    values = [np.arange(6).reshape(1, 3, 2), np.array([[0.5, 1.0], [2.0, 4.0]])]
+    total, negative = loaded.run([paddle.to_tensor(value, dtype="float32") for value in values], [1, 0])
+    assert float(total) == 7.5 and negative.tolist() == (-values[0]).tolist() and negative.dtype == paddle.float32
+    helper.set_model_props(model, {"about": "weights: inside\n"})
+    onnx.save(model, str(file))
+    assert functions.load(ExportedModel(file, {"weights": "beside"})).about == {"weights": "inside"}
+    file.write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"m.onnx: onnxruntime .* cannot load it: \[ONNXRuntimeError\]"):
+        functions.load(ExportedModel(file, {}))

@@ -7,6 +7,7 @@ import pytest
 from paddlevit_dist.inference.ensemble import ModelEnsemble, join_digests, require_ensemble, split_runs
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import EnsembleMember, Ensembling
+from paddlevit_dist.tasks.aspects import has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.volumes.segmentation import VolumeSegmentation
 
@@ -39,7 +40,7 @@ def test_runs_come_before_inputs(tmp_path):
 )
 def test_members_that_differ_are_refused_by_name(other, said):
     task = VolumeSegmentation.__new__(VolumeSegmentation)
-    assert isinstance(task, Ensembling)
+    assert has_aspect(task, Ensembling)
     require_ensemble(task, [weights("fold_0"), weights()])
     with pytest.raises(UserError, match=f"^predict: fold_1 does not fit fold_0: {said}") as error:
         require_ensemble(task, [weights("fold_0"), other])

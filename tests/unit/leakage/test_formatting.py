@@ -99,3 +99,23 @@ def test_a_sheet_has_both_images_of_each_pair_in_a_row_the_least_similar_first(m
         captions = [f"{kind}: {heading}/{row[place]}.png" for kind, row in zip(kinds, rows)]
         assert [caption for _, caption in images] == captions
         assert [int(pixels[0, 0, 0]) for pixels, _ in images] == [(10, 100)[place] + row[place] for row in rows]
+
+
+LAST = "val/4.png is bee, train/2.png is cow"
+
+
+def test_findings_replace_those_of_the_search_before(tmp_path, capsys):
+    task = SimpleNamespace(traits=SimpleNamespace(sample_name="scenes"))
+    val = Labeled("val", [0, 1, 2, 0, 1, 2, 0], ["ant", "bee", "cow"])
+    train = Labeled("train", [1, 0, 2, 1, 0, 1], ["ant", "bee", "cow"])
+    formatting._print_findings(FOUND, val, train, task, tmp_path)
+    leaks, more, conflicts, written = capsys.readouterr().out.splitlines()
+    assert leaks.startswith("leaks: 4 of 7 scenes of val are also in train (1 same file, ")
+    assert more == "to compare all samples, run inspect leaks with the same flags"
+    others = ["val/0.png is ant, train/3.png is bee", "val/2.png is cow, train/4.png is ant"]
+    assert conflicts == f"3 of these have another class in train: {'; '.join([*others, LAST])}"
+    assert written == f"pairs written to {tmp_path}/leaks.json; evaluate -exclude_leaked scores without them"
+    (tmp_path / "leaks.png").write_text("of the search before")
+    formatting._print_findings(SearchResult([], (7, 6), (7, 6), 0), val, train, task, tmp_path)
+    assert capsys.readouterr().out.splitlines() == ["leaks: 0 of 7 scenes of val are also in train"]
+    assert list(tmp_path.iterdir()) == []

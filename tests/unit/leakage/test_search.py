@@ -202,3 +202,17 @@ def test_pairs_are_the_same_however_many_are_compared_at_once(monkeypatch, at_on
     copies = DrawnImages([image.resize((90, 70), Image.Resampling.BICUBIC) for image in images])
     pairs = search.find_copies(copies, DrawnImages([images[place] for place in order]), None).pairs
     assert [(pair.val, pair.train) for pair in pairs] == sorted((place, n) for n, place in enumerate(order))
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_of_several_copies_the_most_similar_is_told(is_first):
+    original = scene(np.random.default_rng(5), (96, 72))
+    changed = CHANGES["jpeg"](original, None), CHANGES["brighter"](original, None)
+    one, other = changed[::-1] if is_first else changed
+    found = [search.find_copies(DrawnImages([original]), DrawnImages([copy]), None).pairs[0] for copy in (one, other)]
+    better = int(found[1].likeness > found[0].likeness)
+    assert found[0].likeness != found[1].likeness and {pair.kind for pair in found} == {"near duplicate"}
+    (pair,) = search.find_copies(DrawnImages([original]), DrawnImages([one, other]), None).pairs
+    assert (pair.train, pair.likeness) == (better, found[better].likeness)
+    (pair,) = search.find_copies(DrawnImages([original]), DrawnImages([one, original, other]), None).pairs
+    assert (pair.train, pair.kind, pair.likeness) == (1, "same content", 1.0)

@@ -22,8 +22,10 @@ from support.metered_samples import (
 )
 
 import paddlevit_dist as pv
-from paddlevit_dist.commands import evaluate_detections, evaluate_results
+from paddlevit_dist.images.classification import evaluate_command as evaluate_classes
 from paddlevit_dist.images.classification import result_scores
+from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
+from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -61,7 +63,7 @@ def test_accuracy_is_that_of_evaluate_classes(tmp_path, capsys, monkeypatch):
             logits, label = images(index)
             rows.append([f"{index:02}.png", *([label] if name == "truth" else map(repr, logits.tolist()))])
         (tmp_path / f"{name}.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
-    said = make_json(evaluate_results.run_classes, [tmp_path / "truth.csv", tmp_path / "results.csv"], capsys)
+    said = make_json(evaluate_classes.run, [tmp_path / "truth.csv", tmp_path / "results.csv"], capsys)
     agree(said, make_meter("images", range(SAMPLES)).compute())
 
 
@@ -91,7 +93,7 @@ def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
         (tmp_path / name).mkdir()
         for index in range(SAMPLES):
             Image.fromarray(label_maps(index)[side].astype(np.uint8)).save(tmp_path / name / f"{index:02}.png")
-    said = make_json(evaluate_results.run_masks, [tmp_path / "truth", tmp_path / "results"], capsys)
+    said = make_json(evaluate_masks.run, [tmp_path / "truth", tmp_path / "results"], capsys)
     scores = make_meter("label maps", range(SAMPLES)).compute()
     agree(said, scores)
     every = [np.concatenate([label_maps(index)[side].ravel() for index in range(SAMPLES)]) for side in (0, 1)]

@@ -4,7 +4,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.metrics.classification import ClassificationMetrics, ClassifierTask
+from paddlevit_dist.metrics.classification import ClassificationMetrics
+from paddlevit_dist.metrics.classifier_prediction import ClassifierPrediction
 from paddlevit_dist.tasks import EnsembleMember
 
 
@@ -37,14 +38,18 @@ def test_several_models_predict_the_mean_of_their_probabilities():
     outputs = np.einsum("nf,mfc->mnc", samples, models)
     shares = np.exp(outputs) / np.exp(outputs).sum(axis=2, keepdims=True)
     members = [EnsembleMember(task, paddle.to_tensor(model)) for model in models]
-    found = task.predict_mean(members, {"samples": paddle.to_tensor(samples)})
+    found = Prediction(task).predict_mean(members, {"samples": paddle.to_tensor(samples)})
     np.testing.assert_allclose(found, shares.mean(axis=0), rtol=1e-5)
+
+
+class Prediction(ClassifierPrediction):
+    """Of inputs that are open."""
+
+    open_inputs = None
 
 
 class Linear:
     """Logits of a product with the model, which is a matrix."""
-
-    predict_step, predict_mean = ClassifierTask.predict_step, ClassifierTask.predict_mean
 
     def logits(self, model, batch):
         return batch["samples"] @ model

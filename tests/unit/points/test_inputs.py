@@ -17,7 +17,9 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, output_names
+from paddlevit_dist.tasks.protocols import Predictable
 
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
 INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.4"]
@@ -30,7 +32,7 @@ def predicted(task, inputs):
     readings = [inputs.sample(index, np.random.default_rng(0)) for index in range(len(inputs))]
     for sample in readings:
         task.check_sample(sample)
-    return task.predict_step(model, tensors(task.collate(readings)))
+    return get_aspect(task, Predictable).predict_step(model, tensors(task.collate(readings)))
 
 
 def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
@@ -91,11 +93,13 @@ def test_classes_are_written_where_the_points_came_from(tmp_path):
     write_points(tmp_path / "near.ply", make_points(60, seed=1))
     write_points(tmp_path / "far.ply", far)
     task = recalled(SemanticSegmentation, SEMANTIC)
-    inputs = task.open_inputs([str(tmp_path / "near.ply"), str(tmp_path / "far.ply")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs(
+        [str(tmp_path / "near.ply"), str(tmp_path / "far.ply")], tmp_path
+    )
     predictions = predicted(task, inputs)
     output = tmp_path / "output"
     output.mkdir()
-    writer = task.prediction_writer(output, inputs)
+    writer = get_aspect(task, Predictable).prediction_writer(output, inputs)
     files = writer.write(1, predictions[1])
     assert files == {"ply": "far.ply", "picture": "far.png", "text": "far.txt"}
     assert sorted(path.name for path in output.iterdir()) == sorted(files.values())
@@ -104,7 +108,7 @@ def test_classes_are_written_where_the_points_came_from(tmp_path):
     assert np.array_equal(points["label"], predictions[1])
     lines = (output / "far.txt").read_text().split()
     assert lines == [str(NYU40_NUMBERS[number]) for number in predictions[1]]
-    (row,) = task.prediction_rows(predictions[1])
+    (row,) = get_aspect(task, Predictable).prediction_rows(predictions[1])
     assert row["points"] == 80 and row["points_chair"] == np.count_nonzero(predictions[1] == 4)
     (line,) = writer.finish([])
     assert str(output) in line and "NAME.png from above" in line
@@ -116,10 +120,10 @@ def test_laser_scans_come_back_as_copies_with_their_classes(tmp_path):
     las(tmp_path / "in" / "a.laz", points=70)
     las(tmp_path / "in" / "b.las", points=60, seed=1, point_format=3, version="1.2")
     task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[rgb, intensity/65535]"])
-    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path / "in")], tmp_path)
     predictions = predicted(task, inputs)
     output = tmp_path / "in"  # into the folder of the scans themselves
-    writer = task.prediction_writer(output, inputs)
+    writer = get_aspect(task, Predictable).prediction_writer(output, inputs)
     for index, name in enumerate(("a.laz", "b.las")):
         stem, suffix = name.split(".")
         before = laspy.read(str(tmp_path / "in" / name))
@@ -138,10 +142,10 @@ def test_scans_of_semantic_kitti_become_its_labels(tmp_path):
     words = ["POINTS.FEATURES", "[xyz, intensity]"]
     task = SemanticSegmentation(settings.load([*SEMANTIC, *words, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     task.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
-    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path / "in")], tmp_path)
     predictions = predicted(task, inputs)
     (tmp_path / "out").mkdir()
-    writer = task.prediction_writer(tmp_path / "out", inputs)
+    writer = get_aspect(task, Predictable).prediction_writer(tmp_path / "out", inputs)
     numbers = [10, 11, 15, 18, 20, 30, 31, 32, 40, 44, 48, 49, 50, 51, 70, 71, 72, 80, 81]
     for index in range(2):
         name = f"sequences/11/predictions/00000{index}.label"
@@ -165,12 +169,14 @@ def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_row
     (tmp_path / "velodyne").mkdir()
     scan.tofile(tmp_path / "velodyne" / "000000.bin")
     task = recalled(SemanticSegmentation, SEMANTIC)
-    inputs = task.open_inputs([str(tmp_path / name) for name in ("whole.ply", "seen.ply")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs(
+        [str(tmp_path / name) for name in ("whole.ply", "seen.ply")], tmp_path
+    )
     assert any("whole.ply: 4 points without finite coordinates are skipped" in line for line in inputs.notices)
     predictions = predicted(task, inputs)
     np.testing.assert_array_equal(predictions[0], predictions[1])
     (tmp_path / "out").mkdir()
-    writer = task.prediction_writer(tmp_path / "out", inputs)
+    writer = get_aspect(task, Predictable).prediction_writer(tmp_path / "out", inputs)
     for index in range(2):
         writer.write(index, predictions[index])
     rows, expected = (np.loadtxt(tmp_path / "out" / f"{name}.txt", int) for name in ("whole", "seen"))
@@ -179,9 +185,9 @@ def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_row
 
     instances = InstanceSegmentation(settings.load([*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     instances.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
-    scans = instances.open_inputs([str(tmp_path / "velodyne" / "000000.bin")], tmp_path)
+    scans = get_aspect(instances, Predictable).open_inputs([str(tmp_path / "velodyne" / "000000.bin")], tmp_path)
     classes = np.arange(29) % 19
-    writer = instances.prediction_writer(tmp_path / "out", scans)
+    writer = get_aspect(instances, Predictable).prediction_writer(tmp_path / "out", scans)
     row = writer.write(0, (classes, [InstancePrediction(3, 0.9, np.array([6, 7, 8]))]))
     labels = np.fromfile(tmp_path / "out" / row["as_source"], "<u4")
     assert len(labels) == 30 and labels[7] == 0 and np.flatnonzero(labels >> 16).tolist() == [6, 8, 9]
@@ -197,14 +203,14 @@ def test_instances_come_back_in_the_files_of_their_points(tmp_path):
     words = [*INSTANCES, "-eval", "-pretrained=x", "-dataset=scenes", "POINTS.INSTANCES.STUFF_CLASSES", "[road]"]
     task = InstanceSegmentation(settings.load(words).values)
     task.load_meta(CheckpointMeta(19, KITTI_CLASSES, {"coordinates": CENTERED}))
-    inputs = task.open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path / "in"), str(tmp_path / "sequences")], tmp_path)
     classes = np.arange(80) % 19
     found = [
         InstancePrediction(3, 0.9, np.arange(10, 20)),
         InstancePrediction(0, 0.5, np.arange(15, 40)),
     ]  # the better one is shown
     instance = np.repeat([-1, 0, 1, -1], (10, 10, 20, 40))
-    writer = task.prediction_writer(tmp_path, inputs)
+    writer = get_aspect(task, Predictable).prediction_writer(tmp_path, inputs)
     rows = [writer.write(index, (classes, found)) for index in (0, 2)]
     assert (
         rows[0]["as_source"] == "a_classified.las" and rows[1]["as_source"] == "sequences/11/predictions/000001.label"
@@ -237,7 +243,9 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
     with pytest.raises(UserError, match="d.xyz has 4 columns without names: name them in its first line$"):
         make_inputs(tmp_path / "d.xyz")[0].read(0)
     task = recalled(SemanticSegmentation, [*SEMANTIC, "POINTS.FEATURES", "[ones, normal]"])
-    inputs = task.open_inputs([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs(
+        [str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")], tmp_path
+    )
     assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70
     for index, has in ((0, "only intensity, label"), (2, "only points, colors and labels")):
         with pytest.raises(UserError, match=f"has no normal for its points, {has}; add it to the file"):
@@ -247,32 +255,43 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
 def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
     write_scannet(tmp_path / "in", "scene0707_00", labeled=False)
     task = recalled(SemanticSegmentation, SEMANTIC)
-    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
-    assert "zip -r submission.zip scene*.txt predicted_masks" in task.prediction_writer(tmp_path, inputs).finish([])[-1]
-    assert task.prediction_writer(tmp_path, task.open_inputs([], tmp_path)).finish([]) == []
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path / "in")], tmp_path)
+    assert (
+        "zip -r submission.zip scene*.txt predicted_masks"
+        in get_aspect(task, Predictable).prediction_writer(tmp_path, inputs).finish([])[-1]
+    )
+    assert (
+        get_aspect(task, Predictable)
+        .prediction_writer(tmp_path, get_aspect(task, Predictable).open_inputs([], tmp_path))
+        .finish([])
+        == []
+    )
 
 
 def test_instances_are_rows_best_first(tmp_path):
     write_points(tmp_path / "a.ply", make_points(300))
     task = recalled(InstanceSegmentation, INSTANCES)
-    inputs = task.open_inputs([str(tmp_path)], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path)], tmp_path)
     ((classes, found),) = predicted(task, inputs)
-    rows = task.prediction_rows((classes, found))
+    rows = get_aspect(task, Predictable).prediction_rows((classes, found))
     assert set(rows[0]) == {"instance", "class", "confidence", "points"}
     assert [row["points"] for row in rows] == ([len(one.points) for one in found] or [None])
     output = tmp_path / "output"
     output.mkdir()
-    assert task.prediction_writer(output, inputs).write(0, (classes, found))["ply"] == "a_prediction.ply"
+    assert (
+        get_aspect(task, Predictable).prediction_writer(output, inputs).write(0, (classes, found))["ply"]
+        == "a_prediction.ply"
+    )
     assert len((output / "a.txt").read_text().splitlines()) == len(found)
 
 
 def test_a_fingerprint_changes_with_the_files(tmp_path):
     write_points(tmp_path / "a.ply", make_points(30))
     task = recalled(SemanticSegmentation, SEMANTIC)
-    before = task.open_inputs([str(tmp_path)], tmp_path).fingerprint()
-    assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() == before
+    before = get_aspect(task, Predictable).open_inputs([str(tmp_path)], tmp_path).fingerprint()
+    assert get_aspect(task, Predictable).open_inputs([str(tmp_path)], tmp_path).fingerprint() == before
     write_points(tmp_path / "a.ply", make_points(31))
-    assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() != before
+    assert get_aspect(task, Predictable).open_inputs([str(tmp_path)], tmp_path).fingerprint() != before
 
 
 def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
@@ -293,8 +312,14 @@ def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_pat
     (tmp_path / "a.txt").write_text("1")
     task = recalled(SemanticSegmentation, SEMANTIC)
     given = ([], ["missing"], ["other"], [str(tmp_path / "a.txt")])
-    prints = [task.open_inputs([str(tmp_path / "a.ply"), *more], tmp_path).fingerprint() for more in given]
+    prints = [
+        get_aspect(task, Predictable).open_inputs([str(tmp_path / "a.ply"), *more], tmp_path).fingerprint()
+        for more in given
+    ]
     assert len(set(prints)) == 4
     (tmp_path / "a.txt").write_text("12")
-    again = task.open_inputs([str(tmp_path / "a.ply"), *given[-1]], tmp_path).fingerprint()
-    assert again not in prints and prints[0] == task.open_inputs([str(tmp_path / "a.ply")], tmp_path).fingerprint()
+    again = get_aspect(task, Predictable).open_inputs([str(tmp_path / "a.ply"), *given[-1]], tmp_path).fingerprint()
+    assert (
+        again not in prints
+        and prints[0] == get_aspect(task, Predictable).open_inputs([str(tmp_path / "a.ply")], tmp_path).fingerprint()
+    )

@@ -9,7 +9,9 @@ from paddlevit_dist import settings
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.scene_figures import build_point_set, select_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable, PointSet
+from paddlevit_dist.tasks.protocols import Reportable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]
@@ -31,7 +33,7 @@ def evaluated(task_class, arguments):
             records = task.eval_step(model, tensors(batch), EvaluationStep(metrics, keeps_records=True))
         kept += zip(indices, records())
     with paddle.no_grad():
-        figures = task.figures(samples, kept, model)
+        figures = get_aspect(task, Reportable).figures(samples, kept, model)
     return task, samples, metrics.compute(metrics.state), {figure.title: figure for figure in figures}
 
 

@@ -10,9 +10,9 @@ import pytest
 from support.raw_scenes import write_scannet
 
 from paddlevit_dist import settings
-from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.points import evaluate_command as evaluate_scenes
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
@@ -87,7 +87,7 @@ def test_files_have_a_row_for_each_point_of_the_source(tmp_path, capsys):
 
 
 def evaluate(capsys, *words):
-    evaluate_results.run_scenes([*map(str, words), "-json"])
+    evaluate_scenes.run([*map(str, words), "-json"])
     captured = capsys.readouterr()
     return json.loads(captured.out), captured.err
 
@@ -186,7 +186,7 @@ def test_classes_that_cannot_be_scored(found, tmp_path, name, content, complaint
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=complaint):
-        evaluate_results.run_scenes([str(tmp_path), recipe])
+        evaluate_scenes.run([str(tmp_path), recipe])
 
 
 @pytest.mark.parametrize(
@@ -204,4 +204,4 @@ def test_instances_that_cannot_be_scored(scenes, tmp_path, line, complaint, reci
     for scene in scenes[0]:
         (tmp_path / f"{scene.name}.txt").write_text(f"{line}\n")
     with pytest.raises(UserError, match=complaint):
-        evaluate_results.run_scenes([str(tmp_path), recipe])
+        evaluate_scenes.run([str(tmp_path), recipe])

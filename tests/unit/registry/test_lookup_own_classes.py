@@ -14,6 +14,7 @@ from paddlevit_dist.registry import lookup
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import Dataset, dataset_class
 from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.tasks.protocols import describe_samples
 from paddlevit_dist.tasks.task import make_task
 
 
@@ -49,7 +50,7 @@ def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
     samples = task.build_dataset("train", tmp_path)
     image, label = samples.sample(4, np.random.default_rng(0))
     assert image.shape == (3, 8, 8) and label == 1 and (image == 80).all()
-    assert task.describe_samples(samples) == "12 images" and task.signature(samples) == {
+    assert describe_samples(task, samples) == "12 images" and task.signature(samples) == {
         "samples": 12,
         "number of classes": 3,
     }

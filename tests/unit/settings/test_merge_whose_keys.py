@@ -35,9 +35,9 @@ def own_tasks(monkeypatch):
             f"x.yaml:5: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by semantic_segmentation: remove it",
         ),
         (
-            POINTS + "POINTS: {INSTANCES: {FLIP: 0.5}}",  # though that is its default
+            POINTS + "POINTS: {INSTANCES: {ROTATION: true}}",  # though that is its default
             "",
-            "x.yaml:4: POINTS.INSTANCES.FLIP is read by task pointgroup, not by semantic_segmentation: remove it",
+            "x.yaml:4: POINTS.INSTANCES.ROTATION is read by task pointgroup, not by semantic_segmentation: remove it",
         ),
         (
             "TASK: pointgroup",
@@ -54,11 +54,11 @@ def own_tasks(monkeypatch):
         (
             "TASK: landmarks\nTRAIN: {"
             + ", ".join(f"MIXUP_{x}: 0.1" for x in ("ALPHA", "PROB", "SWITCH_PROB"))
-            + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, SOLARIZE_PROB: 0, COLOR_JITTER: 0, GRAYSCALE_PROB: 0}",
+            + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, RAND_AUGMENT: false, COLOR_JITTER: 0, AUTO_AUGMENT: false}",
             "",
             f"x.yaml:2: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by landmarks: remove it, and also "
             "TRAIN.MIXUP_PROB (x.yaml:2), TRAIN.MIXUP_SWITCH_PROB (x.yaml:2), TRAIN.CUTMIX_ALPHA (x.yaml:2), "
-            "TRAIN.SMOOTHING (x.yaml:2), TRAIN.SOLARIZE_PROB (x.yaml:2) and 2 more",
+            "TRAIN.SMOOTHING (x.yaml:2), TRAIN.RAND_AUGMENT (x.yaml:2) and 2 more",
         ),
     ],
 )

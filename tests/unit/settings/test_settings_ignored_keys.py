@@ -44,7 +44,7 @@ IGNORED = [
     ("probe_linear", "PROBE.KNN_K=5", "TASK=knn_probe"),
     ("probe_linear", "TASK=knn_probe PROBE.LEARNING_RATES=0.1", "TASK=linear_probe"),
     ("minkunet14_synthetic_rooms", "POINTS.FEATURES=xyz POINTS.COLOR_RANGE=[-0.5,0.5]", "POINTS.FEATURES=rgb"),
-    ("minkunet14_synthetic_rooms", "POINTS.FEATURES=xyz POINTS.AUGMENT.COLOR_DROP=0.1", "POINTS.FEATURES=rgb"),
+    ("minkunet14_synthetic_rooms", "POINTS.FEATURES=xyz POINTS.AUGMENT.COLOR_SHIFT=9", "POINTS.FEATURES=rgb"),
     ("pointgroup_synthetic_rooms", "POINTS.INSTANCES.FULL_SCALE=300", "POINTS.MAX_POINTS=50000"),
     ("landmark_unet3d", "VOLUMES.FLIP=0 VOLUMES.MIRROR_PAIRS=a:b", "VOLUMES.FLIP=0.5"),
     (

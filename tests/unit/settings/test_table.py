@@ -32,7 +32,7 @@ CLASSIFIERS = {"classification", "linear_probe", "knn_probe"}
         ("DATA.VOXEL_SIZE_M", {"semantic_segmentation", "pointgroup"}),
         ("POINTS.ROOMS.TRAIN", {"semantic_segmentation", "pointgroup"}),
         ("POINTS.AUGMENT.FLIP", {"semantic_segmentation"}),
-        ("POINTS.INSTANCES.FLIP", {"pointgroup"}),
+        ("POINTS.INSTANCES.ROTATION", {"pointgroup"}),
         ("VOLUMES.FLIP", {"landmarks"}),
         ("TRAIN.BASE_LR", set(TABLES)),
         ("DATA.DATA_PATH", set(TABLES)),
@@ -54,7 +54,7 @@ def test_who_reads_a_key(name, tasks):
         ("PROBE.KNN_K", "score", False),
         ("EVALUATION.GROUP", "neutral", False),
         ("SAVE", "place", False),
-        ("POINTS.INSTANCES.FROZEN_MODULES", "training", True),
+        ("POINTS.INSTANCES.ROTATION", "training", True),
     ],
 )
 def test_another_value_changes_what_the_field_or_its_section_says(name, effect, training_only):

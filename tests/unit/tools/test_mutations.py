@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from coverage import CoverageData
 from support.processes import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
+import mutants  # noqa: E402
 import mutations  # noqa: E402
 
 
@@ -64,16 +66,49 @@ def test_a_seed_draws_the_same_mutants_of_different_lines(tmp_path):
         assert [n for n in range(40) if changed[n] != lines[n]] == [mutant.line - 1]
 
 
-def test_the_tests_of_a_line_are_read_from_its_contexts():
-    import mutants
+STEP = mutations.Mutant("paddlevit_dist/engine/step.py", 12, "", "", "", "")
+FIRST, OTHER = "tests/unit/engine/test_step.py::d", "tests/unit/x/test_b.py::test_c"
 
-    assert mutants._parse_context("tests.unit.engine.test_step.test_a") == "tests/unit/engine/test_step.py::test_a"
-    assert mutants._parse_context("support.runs.main") == ""
-    mutant = mutations.Mutant("paddlevit_dist/engine/step.py", 12, "", "", "", "")
-    tests = {
-        ("paddlevit_dist/engine/step.py", 10): {"tests/unit/x/test_b.py::test_c", "tests/unit/engine/test_step.py::d"}
-    }
-    first, near, *whole = mutants.list_stages(mutant, tests)
-    assert first == ["tests/unit/engine/test_step.py::d", "tests/unit/x/test_b.py::test_c"]
+
+def test_the_tests_of_a_line_come_first_and_those_of_its_package_last():
+    tests = {("paddlevit_dist/engine/step.py", 10): {OTHER, FIRST}, ("paddlevit_dist/engine/step.py", 13): {"later"}}
+    first, near, *whole = mutants.list_stages(STEP, {"unit": tests})
+    assert first == [FIRST, OTHER]
     assert near[0].startswith("tests/unit/engine/test_step") and all(Path(ROOT, name).exists() for name in near)
     assert whole == [["tests/integration/test_promises.py"], ["tests/integration/engine"]]
+
+
+def test_twelve_integration_tests_of_several_files_follow_where_they_are_measured():
+    near = [f"tests/integration/engine/test_z.py::test_{letter}" for letter in "abc"]
+    far = [f"tests/integration/images/test_{letter}.py::test_{number}" for letter in "abcde" for number in (1, 2, 3)]
+    tests = {("paddlevit_dist/engine/step.py", 12): {*far, *near, "tests/integration/engine/test_z.py"}}
+    _, last = mutants.list_stages(STEP, {"unit": {}, "integration": tests})
+    assert last == [*near[:2], *(test for test in far if test[-1] != "3")]
+    assert [FIRST] == mutants.list_stages(STEP, {"unit": {(STEP.file, 12): {FIRST}}, "integration": {}})[0]
+
+
+def write_coverage(path: Path, rows: list[tuple[str, str, list[int]]]) -> Path:
+    """Write a file of coverage: tests, files and lines that they execute."""
+    data = CoverageData(str(path))
+    for context, file, lines in rows:
+        data.set_context(context)
+        data.add_lines({file: lines})
+    data.close()
+    return path
+
+
+def test_processes_are_merged_by_test_and_lines_and_a_torn_file_is_left_out(tmp_path):
+    step, loop = "/a/paddlevit_dist/engine/step.py", "/b/paddlevit_dist/engine/loop.py"
+    files = [
+        write_coverage(tmp_path / "1", [(FIRST, step, [7, 12]), ("", step, [1]), (OTHER, loop, [12])]),
+        write_coverage(tmp_path / "2", [(f"start|{FIRST}", step, [8, 30]), (OTHER, step, [12])]),
+        tmp_path / "3",
+    ]
+    files[2].write_bytes(files[0].read_bytes()[:5000])
+    mutants.merge_files(files, tmp_path / "merged")
+    assert mutants.read_tests(tmp_path / "merged", [STEP]) == {
+        (STEP.file, 7): {FIRST},
+        (STEP.file, 8): {FIRST},
+        (STEP.file, 12): {FIRST, OTHER},
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["merged"]

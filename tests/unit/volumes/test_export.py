@@ -8,7 +8,9 @@ from support.exported_landmarks import NAMES, RECIPE, SIZE, trained
 from paddlevit_dist import settings
 from paddlevit_dist.export.command import export
 from paddlevit_dist.export.scoring import load_exported_layer
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Exportable
 from paddlevit_dist.tasks.task import make_task
 
 
@@ -32,7 +34,7 @@ def test_the_exported_network_finds_what_the_trained_one_finds(tmp_path):
     values = settings.load([*RECIPE, "-eval", f"EXPORTED={tmp_path / 'heads'}", "-pretrained=none"]).values
     task = make_task(values)
     task.load_meta(CheckpointMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
-    exported = task.evaluated_model(load_exported_layer(values, task))
+    exported = get_aspect(task, Exportable).evaluated_model(load_exported_layer(values, task))
     volume = paddle.to_tensor(np.random.default_rng(1).random((1, 15, 13, 20), np.float32))
     with paddle.no_grad():
         places, confidences = task.find(exported, volume)

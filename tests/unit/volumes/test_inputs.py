@@ -10,7 +10,9 @@ from support.volume_files import AFFINE, voxels, write_series, write_volume
 
 from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
@@ -33,7 +35,7 @@ def predicted(task, inputs):
         sample = inputs.sample(index, np.random.default_rng(0))
         task.check_sample(sample)
         batch = {name: paddle.to_tensor(values) for name, values in task.collate([sample]).items()}
-        results += task.predict_step(model, batch)
+        results += get_aspect(task, Predictable).predict_step(model, batch)
     return results
 
 
@@ -61,14 +63,14 @@ def test_one_head_in_every_format_has_its_landmarks_in_one_place(tmp_path):
     (tmp_path / "f.nii.gz").write_bytes(b"no volume")
     task = recalled()
     paddle.seed(0)
-    inputs = task.open_inputs([str(tmp_path)], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path)], tmp_path)
     assert list(inputs.names) == [str(tmp_path / name) for name in ("a.nii.gz", "b.npz", "c.mha", "d.nrrd", "e")]
     assert [path for path, _ in inputs.unreadable] == [str(tmp_path / "f.nii.gz")]
     output = tmp_path / "output"
     output.mkdir()
-    writer, places = task.prediction_writer(output, inputs), []
+    writer, places = get_aspect(task, Predictable).prediction_writer(output, inputs), []
     for index, found in enumerate(predicted(task, inputs)):
-        rows = task.prediction_rows(found)
+        rows = get_aspect(task, Predictable).prediction_rows(found)
         assert [row["landmark"] for row in rows] == list(NAMES)
         assert {row["world"] for row in rows} == {"RAS" if index < 2 else "LPS"}
         sign = 1 if index < 2 else -1
@@ -87,11 +89,15 @@ def test_one_head_in_every_format_has_its_landmarks_in_one_place(tmp_path):
 
 def test_another_spacing_is_resampled_and_the_trained_one_is_not(tmp_path):
     write_volume(tmp_path / "a.npz")
-    as_stored = recalled().open_inputs([str(tmp_path)], tmp_path).sample(0, np.random.default_rng(0))
+    as_stored = (
+        get_aspect(recalled(), Predictable).open_inputs([str(tmp_path)], tmp_path).sample(0, np.random.default_rng(0))
+    )
     assert as_stored["volume"].shape == (1, 10, 12, 14)
-    coarser = recalled(spacing=(4.0, 1.5, 1.0)).open_inputs([str(tmp_path)], tmp_path)
+    coarser = get_aspect(recalled(spacing=(4.0, 1.5, 1.0)), Predictable).open_inputs([str(tmp_path)], tmp_path)
     assert coarser.sample(0, np.random.default_rng(0))["volume"].shape == (1, 6, 12, 14)
-    rounded = recalled(spacing=(2.006, 1.496, 1.003)).open_inputs([str(tmp_path)], tmp_path)  # as weights keep lengths
+    rounded = get_aspect(recalled(spacing=(2.006, 1.496, 1.003)), Predictable).open_inputs(
+        [str(tmp_path)], tmp_path
+    )  # as weights keep lengths
     assert np.array_equal(rounded.sample(0, np.random.default_rng(0))["volume"], as_stored["volume"])
     assert AFFINE.shape == as_stored["affine"].shape
 

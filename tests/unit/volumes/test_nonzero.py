@@ -9,7 +9,9 @@ from support.processes import ROOT
 from support.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Exportable, Predictable
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.nonzero import BOX, MASK, choose_region, compute_box, compute_box_share, nonzero_mask
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
@@ -47,7 +49,10 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
         )
         == 1
     )
-    assert task.signature()["z_score"] == within and task.export_parts().about["preprocessing"]["z_score"] == within
+    assert (
+        task.signature()["z_score"] == within
+        and get_aspect(task, Exportable).export_parts().about["preprocessing"]["z_score"] == within
+    )
     evaluated = task.build_dataset("val", tmp_path / "cache")
     case = int(evaluated.dataset.case(0)[-1])
     volume = evaluated.sample(0, np.random.default_rng(0))["volume"]
@@ -69,11 +74,17 @@ def test_z_score_is_of_what_is_not_zero_and_of_stored_voxels(tmp_path, margin, w
     predicting = make_task(data, "VOLUMES.NORMALIZE", "[none,z_score]")
     predicting.load_meta(CheckpointMeta(2, ("background", "bright"), task.signature()))
     files = [str(data / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz") for channel in range(2)]
-    again = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
+    again = (
+        get_aspect(predicting, Predictable).open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"]
+    )
     np.testing.assert_array_equal(again, volume)
     silent = {name: value for name, value in task.signature().items() if name != "z_score"}
     predicting.load_meta(CheckpointMeta(2, ("background", "bright"), silent))
-    whole = predicting.open_inputs(files, tmp_path).sample(0, np.random.default_rng(0))["volume"][1]
+    whole = (
+        get_aspect(predicting, Predictable)
+        .open_inputs(files, tmp_path)
+        .sample(0, np.random.default_rng(0))["volume"][1]
+    )
     assert whole.mean() == pytest.approx(0, abs=1e-5) and whole.std() == pytest.approx(1, abs=1e-5)
 
 

@@ -101,6 +101,10 @@ class Linear(_Drawn, nn.Layer):
         """Multiply (..., in) to (..., out)."""
         return linear(x, self.weight, self.bias)
 
+    def count_products(self, x: paddle.Tensor) -> int:
+        """Return the number of products in each number of the output."""
+        return self.in_features
+
 
 class _DrawnConvolution(_Drawn):
     """Have the attributes of PyTorch's convolutions."""

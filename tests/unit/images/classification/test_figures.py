@@ -11,6 +11,8 @@ from paddlevit_dist import create_model
 from paddlevit_dist.images.classification.figures import attention_rollout, overlay_shares, report_figures
 from paddlevit_dist.metrics.classification import RECORD, join_records, record_later
 from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 
@@ -171,7 +173,7 @@ def test_an_evaluation_keeps_records_of_what_it_predicts(tmp_path):
     step = EvaluationStep(trainer.task.build_metrics(), keeps_records=True)
     with paddle.no_grad():
         later = trainer.task.eval_step(trainer.model, batch, step)()
-        predictions = trainer.task.predict_step(trainer.model, batch)
+        predictions = get_aspect(trainer.task, Predictable).predict_step(trainer.model, batch)
     kept, shares, labels = np.frombuffer(b"".join(later), RECORD), np.stack(predictions), batch["labels"].numpy()
     np.testing.assert_array_equal(kept["label"], labels)
     np.testing.assert_array_equal(kept["classes"], np.argsort(-shares, axis=1)[:, :5])

@@ -9,7 +9,8 @@ from paddlevit_dist.images.classification import probes
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.protocols import Exportable, LogContributor, Predictable, Recomputable
+from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
+from paddlevit_dist.tasks.protocols import Drawable, Ensembling, Exportable, Predictable, Recomputable
 
 WORDS = ["-dataset=digits", "DATA.IMAGE_SIZE", "28", "DATA.IMAGE_CHANNELS", "1", "-pretrained=weights.npz"]
 
@@ -21,7 +22,8 @@ def probe():
 
 @pytest.mark.parametrize("task", [LinearProbe, KnnProbe])
 def test_a_probe_is_no_classifier(task):
-    assert not issubclass(task, (Predictable, Exportable, Recomputable, LogContributor))
+    probe = task.__new__(task)
+    assert not any(has_aspect(probe, protocol) for protocol in (Predictable, Ensembling, Exportable, Recomputable))
 
 
 def test_its_export_is_refused_in_one_line(probe, refuse):
@@ -33,7 +35,10 @@ def test_its_export_is_refused_in_one_line(probe, refuse):
 def test_training_images_are_drawn_as_an_evaluation_sees_them(probe, tmp_path):
     samples = probe.build_dataset("train", tmp_path)
     batch = probe.collate([samples.sample(index, np.random.default_rng(index)) for index in range(4)])
-    drawn, seen = probe.visualize_batch(samples, batch, 1), probe.visualize_eval_samples(samples, range(4))
+    drawn, seen = (
+        get_aspect(probe, Drawable).visualize_batch(samples, batch, 1),
+        get_aspect(probe, Drawable).visualize_eval_samples(samples, range(4)),
+    )
     assert [caption for _, caption in drawn] == [caption for _, caption in seen]
     for (one, _), (other, _) in zip(drawn, seen):
         np.testing.assert_array_equal(one, other)

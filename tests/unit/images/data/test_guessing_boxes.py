@@ -14,7 +14,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import DetectionData
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.registry.lookup import BOX_LABELS
+from paddlevit_dist.registry.manifest import BOX_LABELS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import dataset_class

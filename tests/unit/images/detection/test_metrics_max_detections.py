@@ -10,8 +10,8 @@ from support.coco_writer import annotation, write_coco
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
-from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.samples import DetectionSample
@@ -19,6 +19,8 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable, Predictable
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.task import make_task
 
@@ -179,7 +181,7 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
         config.load([*small_detections.SHAPES, *words, "-max_detections=200", "MODEL.NUM_QUERIES", "200"]).values
     )
     assert not [line for line in enough.build_dataset("val", tmp_path).notices if "more objects" in line]
-    assert [*task.summarize_samples(train)] == [
+    assert [*get_aspect(task, Drawable).summarize_samples(train)] == [
         "category   objects    images",
         "dog              9         1",
         "cat            117         2",
@@ -197,7 +199,7 @@ def test_a_network_that_finds_more_gives_the_best_of_each_category():
         image = np.random.default_rng(0).integers(0, 256, (3, 32, 40), dtype=np.uint8)
         batch = task.collate([DetectionSample(0, False, image, (32, 40), np.zeros((0, 4)), np.zeros(0, int))])
         batch = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
-        found += task.predict_step(model, batch)
+        found += get_aspect(task, Predictable).predict_step(model, batch)
     whole, best = found
     assert len(whole.scores) == 60 and np.bincount(whole.labels).max() > 12
     for label in range(3):

@@ -14,8 +14,9 @@ from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.run_lengths import decode, encode
+from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import DatasetSaving
+from paddlevit_dist.tasks.protocols import DatasetSaving, Predictable
 from paddlevit_dist.tasks.task import make_task
 
 READERS = {"coco": Coco, "yolo": Yolo, "voc": Voc}
@@ -49,17 +50,17 @@ def opened(tmp_path):
     Image.fromarray(pixels[:, :, 0]).save(tmp_path / "y" / "2.png")
     task = make_task(config.load([*small_detections.SHAPES, "-eval", "-pretrained=x"]).values)
     task.load_meta(CheckpointMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
-    return task, task.open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
+    return task, get_aspect(task, Predictable).open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
 
 
 def save(task, samples, folder, layout, found=FOUND):
-    task.save_predictions_as(layout)
-    writer = task.prediction_writer(folder, samples)
+    get_aspect(task, DatasetSaving).save_predictions_as(layout)
+    writer = get_aspect(task, Predictable).prediction_writer(folder, samples)
     entries = []
     for index, prediction in enumerate(found):
         writer.write(index, prediction)
         entries.append(PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, prediction)))
-    return task.prediction_writer(folder, samples).finish(entries)  # of another process
+    return get_aspect(task, Predictable).prediction_writer(folder, samples).finish(entries)  # of another process
 
 
 @pytest.mark.parametrize("layout", READERS)
@@ -110,4 +111,4 @@ def test_masks_are_kept_for_coco(opened, tmp_path):
 
 def test_only_tasks_with_boxes_save_data_sets():
     boxes, digits = (make_task(config.load(words).values) for words in (small_detections.SHAPES, ["-cfg=vit_digits"]))
-    assert isinstance(boxes, DatasetSaving) and not isinstance(digits, DatasetSaving)
+    assert has_aspect(boxes, DatasetSaving) and not has_aspect(digits, DatasetSaving)

@@ -10,7 +10,9 @@ from support import small_detections
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
 from paddlevit_dist.tasks.task import make_task
 
 NAMES = ("cat", "dog", "owl")
@@ -34,7 +36,7 @@ def opened(settings, tmp_path):
         Image.new("RGB", (12, 10)).save(tmp_path / folder / "1.png")
     task = make_task(settings)
     task.load_meta(CheckpointMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
-    return task, task.open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
+    return task, get_aspect(task, Predictable).open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
 
 
 def annotations_in(folder, images=("y/1.png", "x/1.png", "x/2.png"), categories=("owl", "bird", "Cat", "dog")):
@@ -48,7 +50,7 @@ def annotations_in(folder, images=("y/1.png", "x/1.png", "x/2.png"), categories=
 
 
 def written(task, samples, folder):
-    writer = task.prediction_writer(folder, samples)
+    writer = get_aspect(task, Predictable).prediction_writer(folder, samples)
     entries = [
         PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, FOUND))
         for index in range(len(samples))
@@ -70,12 +72,12 @@ def test_numbers_in_place_of_names_are_no_names(opened, tmp_path):
     results, _ = written(task, samples, tmp_path)
     assert all("file_name" in one and "category_name" not in one for one in results)
     with pytest.raises(UserError, match="have no class names: add -class_names"):
-        task.load_annotation_ids(annotations_in(tmp_path), samples)
+        get_aspect(task, AnnotationMatching).load_annotation_ids(annotations_in(tmp_path), samples)
 
 
 def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
     task, samples = opened
-    lines = task.load_annotation_ids(annotations_in(tmp_path), samples)
+    lines = get_aspect(task, AnnotationMatching).load_annotation_ids(annotations_in(tmp_path), samples)
     assert len(lines) == 1 and lines[0].endswith("2 images and 3 of 3 categories matched by name")
     results, said = written(task, samples, tmp_path)
     assert [one["image_id"] for one in results] == 3 * ["i1"] + 3 * ["i0"]
@@ -85,7 +87,9 @@ def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
 
 def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_results(opened, tmp_path):
     task, samples = opened
-    _, note = task.load_annotation_ids(annotations_in(tmp_path, categories=("dog", "owl")), samples)
+    _, note = get_aspect(task, AnnotationMatching).load_annotation_ids(
+        annotations_in(tmp_path, categories=("dog", "owl")), samples
+    )
     assert "lacks cat" in note
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results] == 2 * [20, 10]
@@ -95,12 +99,12 @@ def test_of_two_categories_of_one_name_the_learned_id_decides(settings, opened, 
     task, samples = make_task(settings), opened[1]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 30]}))
     file = annotations_in(tmp_path, categories=("cat", "dog", "dog"))
-    task.load_annotation_ids(file, samples)
+    get_aspect(task, AnnotationMatching).load_annotation_ids(file, samples)
     results, _ = written(task, samples, tmp_path)
     assert [one["category_id"] for one in results[:2]] == [10, 30]
     task.load_meta(CheckpointMeta(2, ("cat", "dog"), {}, {"classes": ["cat", "dog"], "category ids": [2, 5]}))
     with pytest.raises(UserError, match="dog matches several categories"):
-        task.load_annotation_ids(file, samples)
+        get_aspect(task, AnnotationMatching).load_annotation_ids(file, samples)
 
 
 @pytest.mark.parametrize(
@@ -114,5 +118,7 @@ def test_of_two_categories_of_one_name_the_learned_id_decides(settings, opened, 
 )
 def test_annotations_of_something_else_are_refused(opened, tmp_path, images, categories, part):
     with pytest.raises(UserError, match=part) as error:
-        opened[0].load_annotation_ids(annotations_in(tmp_path, images, categories), opened[1])
+        get_aspect(opened[0], AnnotationMatching).load_annotation_ids(
+            annotations_in(tmp_path, images, categories), opened[1]
+        )
     assert "\n" not in str(error.value) and str(error.value).startswith("predict -annotations: ")

@@ -26,7 +26,9 @@ from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionInput, DetectionWriter, build_rows
 from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.tasks.protocols import Exportable, ParameterGrouping, Predictable, Reportable
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task import make_task
@@ -89,7 +91,9 @@ def test_an_image_of_one_pixel_trains_and_is_evaluated(trainer):
     assert all(p.grad is not None and np.isfinite(p.grad.numpy()).all() for p in model.parameters() if p.trainable)
     model.clear_gradients()
     model.eval()
-    found = task.predict_step(model, as_tensors(task.collate([sample(1, 1, is_training=False)])))[0]
+    found = get_aspect(task, Predictable).predict_step(
+        model, as_tensors(task.collate([sample(1, 1, is_training=False)]))
+    )[0]
     model.train()
     assert len(found.boxes) == 10 and (np.abs(found.boxes) <= 2).all()
 
@@ -130,14 +134,16 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
     facts, plain = host_facts(batch), make_task(settings())
     assert len(batch["images"]) == len(facts["parts"]) > 3 * 2 and len(facts["indices"]) == 3
     trainer.model.eval()
-    merged = task.predict_step(trainer.model, as_tensors(batch))
+    merged = get_aspect(task, Predictable).predict_step(trainer.model, as_tensors(batch))
     for index in range(3):
         stored, results, parts = samples.dataset.read(index)[0], [], []
         for _, top, left, height, width, is_mirrored in facts["parts"][facts["parts"][:, 0] == index].tolist():
             pixels = np.asarray(stored)[top : top + height, left : left + width]
             pixels = Image.fromarray(np.ascontiguousarray(pixels[:, ::-1] if is_mirrored else pixels))
             own = DetectionInput(build_evaluation_transform(plain.config))(pixels, np.random.default_rng(0))
-            results += plain.predict_step(trainer.model, as_tensors(plain.collate([own._replace(index=0)])))
+            results += get_aspect(plain, Predictable).predict_step(
+                trainer.model, as_tensors(plain.collate([own._replace(index=0)]))
+            )
             parts.append(ImagePart(top, left, height, width, bool(is_mirrored)))
         expected = merge_parts(results, parts, (stored.height, stored.width), 0.5)
         assert len(merged[index].scores) == len(expected.scores) > 10
@@ -146,7 +152,7 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
     trainer.model.train()
     again = task.predict_again(samples, 1, trainer.model)
     assert len(again.scores) > 10
-    windows = task.export_parts().about["windows"]
+    windows = get_aspect(task, Exportable).export_parts().about["windows"]
     assert (windows["window"], windows["overlap"], windows["mirrored"], windows["iou"]) == ([16, 20], 0.2, True, 0.5)
 
 
@@ -155,13 +161,18 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
 
 def test_the_backbone_learns_at_its_rate_and_all_parameters_decay(trainer):
     values = settings("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
-    groups = small_detections.Watched(values).parameter_groups(trainer.model)
+    groups = get_aspect(small_detections.Watched(values), ParameterGrouping).parameter_groups(trainer.model)
     rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
     assert set(rates) == {name for name, p in trainer.model.named_parameters() if not p.stop_gradient}
     for name, (rate, decay) in rates.items():
         assert (rate, decay) == (0.1 if name.startswith("backbone.") else 1.0, 0.02)
     some = small_detections.Watched(settings("TRAIN.DECAY_ALL_PARAMETERS", "False", "TRAIN.WEIGHT_DECAY", "0.02"))
-    still = {name for g in some.parameter_groups(trainer.model) if g["weight_decay"] == 0 for name in g["names"]}
+    still = {
+        name
+        for g in get_aspect(some, ParameterGrouping).parameter_groups(trainer.model)
+        if g["weight_decay"] == 0
+        for name in g["names"]
+    }
     assert {name for name, p in trainer.model.named_parameters() if len(p.shape) == 1 and p.trainable} <= still
 
 
@@ -170,7 +181,7 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
     frozen.stop_gradient = True
     try:
         values = settings("TRAIN.OPTIMIZER.NAME", "AdamW")
-        groups = small_detections.Watched(values).parameter_groups(trainer.model)
+        groups = get_aspect(small_detections.Watched(values), ParameterGrouping).parameter_groups(trainer.model)
         optimizer = build_optimizer(values.TRAIN.OPTIMIZER, trainer.model, groups, 0.1)
         paddle_versions.create_accumulators(optimizer)
         state = OptimizerState(optimizer, trainer.model).tensors()
@@ -246,7 +257,9 @@ def test_images_and_results_of_a_prediction(tmp_path):
     for number in (5, 6):
         Image.new("RGB", (12, 10)).save(tmp_path / f"{number}.png")
     task = make_task(settings("-eval", "-pretrained=x"))
-    samples = task.open_inputs([str(tmp_path / f"{number}.png") for number in (5, 6)], tmp_path)
+    samples = get_aspect(task, Predictable).open_inputs(
+        [str(tmp_path / f"{number}.png") for number in (5, 6)], tmp_path
+    )
     writer = DetectionWriter(tmp_path, samples, NAMES, CATEGORY_IDS, 0.5)
     rows = [writer.write(index, FOUND) for index in (0, 1)]
     assert rows == [{"picture": "pictures/5.jpg"}, {"picture": "pictures/6.jpg"}]
@@ -344,10 +357,15 @@ def test_an_evaluation_without_a_single_annotation_has_figures_too():
 def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_size(trainer):
     task, model = trainer.task, trainer.model
     with pytest.raises(UserError, match="DETECTION.EVAL_BATCHING single keeps their aspect ratio: set it to one_size"):
-        task.evaluated_model(task.exported_model(model))
+        get_aspect(task, Exportable).evaluated_model(get_aspect(task, Exportable).exported_model(model))
     model.eval()
-    again = make_task(settings("DETECTION.EVAL_BATCHING", "one_size")).evaluated_model(task.exported_model(model))
-    images, sizes = paddle.to_tensor(task.export_parts().example["input"]), np.array([[100, 200]])
+    again = get_aspect(make_task(settings("DETECTION.EVAL_BATCHING", "one_size")), Exportable).evaluated_model(
+        get_aspect(task, Exportable).exported_model(model)
+    )
+    images, sizes = (
+        paddle.to_tensor(get_aspect(task, Exportable).export_parts().example["input"]),
+        np.array([[100, 200]]),
+    )
     (expected,), (found,) = (one.decode(one(images), np.array([[32, 32]]), sizes) for one in (model, again))
     model.train()
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
@@ -380,7 +398,7 @@ def test_an_evaluation_step_keeps_a_record_of_each_image(trainer):
     with paddle.no_grad():
         records = task.eval_step(trainer.model, as_tensors(batch), step)()
     assert len(records) == 3 and step.metrics.state["images"] == 3
-    figures = task.figures(samples, list(enumerate(records)), trainer.model)
+    figures = get_aspect(task, Reportable).figures(samples, list(enumerate(records)), trainer.model)
     shown = {figure.title: figure for figure in figures}["Hardest images"].images
     described = {samples.describe(index) for index in range(3)}
     assert shown and {caption.splitlines()[1] for _, caption in shown} <= described

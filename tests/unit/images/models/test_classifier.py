@@ -18,10 +18,9 @@ from support.every_classifier import (
     small_model,
 )
 
-from paddlevit_dist.registry.lookup import CLASS_LABELS, annotation_type
+from paddlevit_dist.registry.lookup import SPELLINGS, annotation_type, list_models
+from paddlevit_dist.registry.manifest import CLASS_LABELS
 from paddlevit_dist.registry.model_names import read_model_names
-from paddlevit_dist.registry.models import list_models
-from paddlevit_dist.registry.other_names import SPELLINGS
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model, variant_options
 

@@ -12,6 +12,8 @@ from support.updates import waits_of_an_update
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Checkable, Drawable, ParameterGrouping, Recomputable
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.tasks.task import make_task
@@ -123,8 +125,10 @@ def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
     model = task.build_model()
     model.decode_head.linear_pred.weight.set_value(paddle.zeros_like(model.decode_head.linear_pred.weight))
     term = task.train_step(model, as_tensors(training_batch(task, samples)), StepPosition(1, 0, 1))["loss"]
-    assert float(term.sum) / float(term.count) == pytest.approx(task.expected_losses()["loss"], rel=1e-4)
-    assert task.expected_losses()["loss"] == math.log(4)
+    assert float(term.sum) / float(term.count) == pytest.approx(
+        get_aspect(task, Checkable).expected_losses()["loss"], rel=1e-4
+    )
+    assert get_aspect(task, Checkable).expected_losses()["loss"] == math.log(4)
 
 
 def test_hard_pixels_alone_have_gradients():
@@ -154,7 +158,7 @@ def test_an_update_waits_for_the_norm_of_its_gradients_alone(words):
 def test_the_backbone_learns_at_its_rate_and_norms_do_not_decay():
     task, _ = build_task("TRAIN.BACKBONE_LR_FACTOR", "0.1", "TRAIN.WEIGHT_DECAY", "0.02")
     model = task.build_model()
-    groups = task.parameter_groups(model)
+    groups = get_aspect(task, ParameterGrouping).parameter_groups(model)
     rates = {name: (group["learning_rate"], group["weight_decay"]) for group in groups for name in group["names"]}
     learning = {name: parameter for name, parameter in model.named_parameters() if not parameter.stop_gradient}
     assert set(rates) == set(learning)
@@ -199,7 +203,7 @@ def test_a_backbone_whose_weights_lack_a_tensor_is_refused_unless_it_is_allowed(
 
 def test_a_recomputed_step_has_the_same_gradients(tmp_path):
     task, _ = build_task()
-    assert len(task.recomputed_layers(task.build_model())) == 4
+    assert len(get_aspect(task, Recomputable).recomputed_layers(task.build_model())) == 4
     plain, recomputed = (
         small_segmenters.train(str(tmp_path / name), ["-batch_size=8", *words])["weights"]
         for name, words in (("plain", []), ("recomputed", ["TRAIN.RECOMPUTE", "True"]))
@@ -214,12 +218,12 @@ def test_a_recomputed_step_has_the_same_gradients(tmp_path):
 def test_images_show_labels_in_the_colors_of_the_legend():
     task, samples = build_task()
     batch = training_batch(task, samples)
-    shown = task.visualize_batch(samples["train"], batch, 1)
+    shown = get_aspect(task, Drawable).visualize_batch(samples["train"], batch, 1)
     assert len(shown) == 3 and all(image.dtype == np.uint8 and image.ndim == 3 for image, _ in shown)
     share = np.count_nonzero(batch["labels"][0] != IGNORED) / batch["labels"][0].size
     assert shown[0][1] == f"32 x 32, {share:.0%} labeled"
-    names, colors = zip(*task.image_legend())
+    names, colors = zip(*get_aspect(task, Drawable).image_legend())
     assert list(names) == task.class_names and len(set(colors)) == 4
-    (image, caption), *_ = task.visualize_eval_samples(samples["val"], [2])
+    (image, caption), *_ = get_aspect(task, Drawable).visualize_eval_samples(samples["val"], [2])
     height, width = samples["val"].dataset.read_labels(2).shape
     assert caption == f"{width} x {height}, 100% labeled" and image.any()

@@ -9,14 +9,16 @@ from PIL import Image
 from support.waits import counted_waits
 
 from paddlevit_dist import settings
-from paddlevit_dist.commands import evaluate_results
+from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.metrics.confusion import CONFUSION
 from paddlevit_dist.metrics.counts import count_confusion
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.tasks.protocols import Exportable, Predictable, Reportable
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
@@ -71,7 +73,11 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
         for one, two in zip(metrics[1].per_sample(), metrics[other].per_sample()):
             assert np.array_equal(one, two)
     with paddle.no_grad():
-        maps = [found for batch in batches(task, samples, 7) for found in task.predict_step(model, batch)]
+        maps = [
+            found
+            for batch in batches(task, samples, 7)
+            for found in get_aspect(task, Predictable).predict_step(model, batch)
+        ]
     labels = [samples.dataset.read_labels(index) for index in range(7)]
     assert [one.shape for one in maps] == [one.shape for one in labels] and len({one.shape for one in maps}) > 1
     expected = sum(count_confusion(*pair, 4, 255) for pair in zip(labels, maps))
@@ -115,7 +121,7 @@ def test_an_image_waits_for_a_gpu_once():
 
 def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsys):
     task, samples, model = opened()
-    writer = SavedPredictions(task.prediction_writer(tmp_path, samples), tmp_path, range(7))
+    writer = SavedPredictions(get_aspect(task, Predictable).prediction_writer(tmp_path, samples), tmp_path, range(7))
     metrics, _ = evaluated(task, samples, model, writer=writer)
     (said,) = writer.finish()
     (tmp_path / "truth").mkdir()
@@ -123,7 +129,7 @@ def test_saved_masks_score_as_the_evaluation_that_has_saved_them(tmp_path, capsy
     for index, file in enumerate(masks):
         Image.fromarray(samples.dataset.read_labels(index)).save(tmp_path / "truth" / file.name)
     names = f"-classes={tmp_path / 'classes.txt'}"
-    evaluate_results.run_masks([str(tmp_path / "truth"), str(tmp_path / "masks"), "-json", names])
+    evaluate_masks.run([str(tmp_path / "truth"), str(tmp_path / "masks"), "-json", names])
     values = metrics.compute(metrics.state)
     assert values.pop("pixels") > 0 and len(masks) == 7 and "the number of a pixel is the line" in said
     assert json.loads(capsys.readouterr().out)["scores"] == pytest.approx(values, rel=1e-12)
@@ -136,12 +142,12 @@ def test_new_images_become_masks_with_colors_and_shares(tmp_path):
     used.load_meta(CheckpointMeta(4, tuple(task.class_names), {}, {"palette": colors.tobytes().hex()}))
     image = samples.dataset.read(2)[0]
     image.save(tmp_path / "new.png")
-    inputs = used.open_inputs([str(tmp_path / "new.png")], tmp_path)
+    inputs = get_aspect(used, Predictable).open_inputs([str(tmp_path / "new.png")], tmp_path)
     with paddle.no_grad():
-        (found,) = used.predict_step(model, next(batches(used, inputs, 1)))
-    (row,) = used.prediction_rows(found)
+        (found,) = get_aspect(used, Predictable).predict_step(model, next(batches(used, inputs, 1)))
+    (row,) = get_aspect(used, Predictable).prediction_rows(found)
     assert row == {f"share {name}": round(float((found == k).mean()), 6) for k, name in enumerate(task.class_names)}
-    writer = used.prediction_writer(tmp_path, inputs)
+    writer = get_aspect(used, Predictable).prediction_writer(tmp_path, inputs)
     assert writer.write(0, found) == {"mask": "masks/new.png", "picture": "pictures/new.jpg"}
     assert "images overlaid with the colors" in writer.finish([PredictionRecord(0, [row])])[1]
     with Image.open(tmp_path / "masks" / "new.png") as mask:
@@ -190,14 +196,18 @@ def test_outputs_that_are_not_finite_are_no_prediction_and_no_score():
     with pytest.raises(UserError, match="not finite: nothing is scored"):
         evaluated(task, samples, model)
     with paddle.no_grad(), pytest.raises(BadSample, match="not finite"):
-        task.prediction_rows(task.predict_step(model, next(batches(task, samples, 1)))[0])
+        get_aspect(task, Predictable).prediction_rows(
+            get_aspect(task, Predictable).predict_step(model, next(batches(task, samples, 1)))[0]
+        )
 
 
 def test_figures_have_the_numbers_of_the_metrics():
     task, samples, model = opened()
     metrics, records = evaluated(task, samples, model, keeps_records=True)
     with paddle.no_grad():
-        gallery, classes, matrix, images = task.figures(samples, list(enumerate(records)), model)
+        gallery, classes, matrix, images = get_aspect(task, Reportable).figures(
+            samples, list(enumerate(records)), model
+        )
     values = metrics.compute(metrics.state)
     shown = {row[0]: row for row in classes.rows}
     for name in task.class_names:
@@ -213,12 +223,12 @@ def test_figures_have_the_numbers_of_the_metrics():
 
 def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]", "SEGMENTATION.PROTOCOL", "slide")
-    parts = task.export_parts()
+    parts = get_aspect(task, Exportable).export_parts()
     assert parts.size == (32, 32) and parts.about["evaluated"] == samples.eval_protocol
     pixels = paddle.to_tensor(parts.example["picture"].transpose(2, 0, 1)[None].copy())
     np.testing.assert_allclose(parts.example["input"], task.normalizer(pixels).numpy(), atol=1e-5)
-    metrics, _ = evaluated(task, samples, task.evaluated_model(model))
+    metrics, _ = evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))
     assert np.array_equal(metrics.state[CONFUSION], evaluated(task, samples, model)[0].state[CONFUSION])
     task, samples, model = opened("SEGMENTATION.CROP", "[32, 32]")
     with pytest.raises(UserError, match="takes 32x32 pixels .* SEGMENTATION.PROTOCOL slide"):
-        evaluated(task, samples, task.evaluated_model(model))
+        evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))

@@ -17,6 +17,8 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable
 
 RANGES = [(-1.0, 1.0), (-0.5, 0.5), (0.0, 1.0), (2.0, 5.0)]
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.VAL", "2", "DATA.VOXEL_SIZE_M", "0.2"]
@@ -65,14 +67,12 @@ def test_a_voxel_shows_its_first_point_or_the_mean_of_its_points(which, low, hig
 
 @pytest.mark.parametrize("low, high", RANGES)
 @pytest.mark.parametrize("which", ("first", "mean"))
-@pytest.mark.parametrize("use_positions", (True, False))
-def test_pointgroups_voxels_show_colors_and_positions_likewise(which, low, high, use_positions):
+def test_pointgroups_voxels_show_colors_and_positions_likewise(which, low, high):
     one = scene(600)
     words = ["POINTS.COLOR_RANGE", f"[{low}, {high}]", "POINTS.VOXEL_FEATURES", which, "DATA.VOXEL_SIZE_M", "0.4"]
-    task = instance_task(*words, "POINTS.INSTANCES.USE_POSITIONS", str(use_positions))
+    task = instance_task(*words)
     batch = task.collate([task.build_dataset("val", None).build_sample(one, np.random.default_rng(0))])
-    points = low + one.rgb / 255 * (high - low)
-    points = np.concatenate([points, one.xyz], axis=1) if use_positions else points
+    points = np.concatenate([low + one.rgb / 255 * (high - low), one.xyz], axis=1)
     for number, shown in enumerate(batch["features"]):
         members = points[batch["inverse"] == number]
         np.testing.assert_allclose(shown, members[0] if which == "first" else members.mean(axis=0), atol=2e-6)
@@ -196,7 +196,7 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
     samples = task.build_dataset("train", None)
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     batch = task.collate(readings)
-    images = task.visualize_batch(samples, batch, 1)
+    images = get_aspect(task, Drawable).visualize_batch(samples, batch, 1)
     assert [image.shape for image, _ in images] == [(240, 480 if see == "colors" else 240, 3)] * 2
     for (image, caption), reading in zip(images, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
@@ -207,5 +207,5 @@ def test_images_show_the_voxels_that_the_network_sees(features, see):
             assert shown <= {tuple(color) for color in reading.scene.rgb.tolist()} and len(shown) > 100
         else:
             assert 3 <= len(shown) <= 21
-    plain, again = (task.visualize_eval_samples(samples, [1, 0]) for _ in range(2))
+    plain, again = (get_aspect(task, Drawable).visualize_eval_samples(samples, [1, 0]) for _ in range(2))
     assert all(np.array_equal(one[0], other[0]) for one, other in zip(plain, again)) and len(plain) == 2

@@ -1,13 +1,22 @@
 """Images of scenes: the truth beside the prediction, in ScanNet's colors, with a legend."""
 
 import numpy as np
+import pytest
 from PIL import Image
 from support.small_scenes import scene
 
-from paddlevit_dist.points.data.images import UNLABELED_PIXELS, draw, sheet
+from paddlevit_dist.points.data.images import (
+    UNLABELED_PIXELS,
+    build_legend,
+    color,
+    draw,
+    draw_classes,
+    fit_in_cell,
+    sheet,
+)
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLORS
-from paddlevit_dist.points.segmentation.task import SceneClassWriter
+from paddlevit_dist.points.segmentation.prediction import SceneClassWriter
 
 
 def make_colors(image):
@@ -41,3 +50,47 @@ def test_truth_is_on_the_left_of_the_prediction(tmp_path):
     writer.write_scene(room, predicted)
     alone = np.asarray(Image.open(tmp_path / "a.png"))
     assert alone.shape[1] < image.shape[1] - width and COLORS[17] in make_colors(alone)
+
+
+def test_points_are_three_pixels_where_the_view_from_above_sees_them():
+    xyz = np.array([[0, 0, 0], [2, 1, 0.5], [-1, 3, 1], [0.5, -2, 2]], np.float32)
+    colors = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200], [90, 90, 0]], np.uint8)
+    image = draw(xyz, colors, np.ones(4, bool), 300)
+    yaw, tilt = np.radians(30), np.radians(55)
+    right = xyz[:, 0] * np.cos(yaw) - xyz[:, 1] * np.sin(yaw)
+    away = xyz[:, 0] * np.sin(yaw) + xyz[:, 1] * np.cos(yaw)
+    up = away * np.sin(tilt) + xyz[:, 2] * np.cos(tilt)
+    scale = 296 / np.ptp(right)
+    assert image.shape == (int(np.ptp(up) * scale) + 4, 300, 3)
+    for place in range(4):
+        rows, columns = np.nonzero((image == colors[place]).all(axis=2))
+        assert len(rows) == 9 and rows.min() == pytest.approx((up.max() - up[place]) * scale, abs=1)
+        assert columns.min() == pytest.approx((right[place] - right.min()) * scale, abs=1)
+
+
+def test_nearer_points_hide_farther_ones_and_the_foreground_the_room():
+    above = np.array([[0, 0, 0], [0, 0, 0], [5, 0, 0]], np.float32)
+    direction = np.array([0.5, np.sqrt(0.75), 0]) * np.cos(np.radians(55)) - np.array([0, 0, np.sin(np.radians(55))])
+    above[0] -= (2 * direction).astype(np.float32)  # toward the viewer: the same pixel
+    colors = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200]], np.uint8)
+    for foreground, hidden in (([True] * 3, 1), ([False] * 3, 1), ([False, True, True], 0)):
+        for order in ([0, 1, 2], [1, 2, 0]):
+            shown = make_colors(draw(above[order], colors[order], np.array(foreground)[order], 100))
+            assert tuple(colors[hidden].tolist()) not in shown and tuple(colors[1 - hidden].tolist()) in shown
+    names = ["chair", "Wall", "floor", "table"]
+    behind = draw_classes(above, np.array([1, 3, 0]), names, 100)
+    palette = color(np.arange(4), np.arange(12).reshape(4, 3))
+    assert palette.tolist() == np.arange(12).reshape(4, 3).tolist()
+    assert color(np.array([-100, 2, -1]), palette).tolist() == [[205] * 3, [6, 7, 8], [205] * 3]
+    legend = dict(build_legend(np.array([[3, -100], [1, 0]]), names))
+    assert list(legend) == ["chair", "Wall", "table"]
+    assert legend["table"] in make_colors(behind) and legend["Wall"] not in make_colors(behind)
+
+
+def test_tall_scenes_are_cut_off_at_the_bottom_of_their_cell():
+    image = np.repeat(np.arange(300) % 250, 240 * 3).reshape(300, 240, 3).astype(np.uint8)
+    assert (fit_in_cell(image) == image[:240]).all()
+    cell = fit_in_cell(image[:100])
+    assert (cell[:100] == image[:100]).all() and (cell[100:] == 255).all() and cell.shape == (240, 240, 3)
+    high = draw(np.array([[0, 0, 0], [0, 0, 9]], np.float32), np.zeros((2, 3), np.uint8), np.ones(2, bool), 50)
+    assert high.shape == (4 * 46 + 4, 50, 3)

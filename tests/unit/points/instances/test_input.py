@@ -20,12 +20,12 @@ def room(index=0, spacing_m=0.08):
     return SyntheticRooms(None, "train", None, num_train=4, spacing_m=spacing_m).read(index)
 
 
-def make_samples(dataset, scale, is_training=True, max_points=None, use_positions=True):
+def make_samples(dataset, scale, is_training=True, max_points=None):
     """Samples with the keys' defaults."""
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms"]
     words += [] if max_points is None else ["POINTS.MAX_POINTS", str(max_points)]
     steps = build_steps(settings.load(words).values.POINTS, scale, is_training)
-    return InstanceSamples(dataset, steps, "mean", use_positions)
+    return InstanceSamples(dataset, steps, "mean")
 
 
 def make_sample(scene, scale, seed=0, **options):
@@ -137,8 +137,6 @@ def test_the_networks_batch_says_the_same():
     for voxel in (0, 17, len(full["voxel_locs"]) - 1):
         members = full["v2p_map"][voxel, 1 : 1 + full["v2p_map"][voxel, 0]]
         np.testing.assert_allclose(batch["features"][voxel], shown[members].mean(axis=0), atol=1e-5)
-    without = make_sample(room(), 20.0, use_positions=False)
-    assert np.array_equal(without.views[0].features, scenes[0].views[0].features[:, :3])
 
 
 def test_a_scene_without_instances_and_an_instance_of_one_point():

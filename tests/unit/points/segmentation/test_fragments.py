@@ -11,6 +11,8 @@ from paddlevit_dist.points.segmentation import fragments
 from paddlevit_dist.points.segmentation.fragments import FloorBlocks
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 
 SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
@@ -93,7 +95,7 @@ def evaluated(task, samples, scenes):
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     metrics = task.build_metrics()
     task.eval_step(model, tensors, EvaluationStep(metrics))
-    return metrics, task.predict_step(model, tensors), model
+    return metrics, get_aspect(task, Predictable).predict_step(model, tensors), model
 
 
 def test_a_point_has_the_mean_logits_of_its_blocks():

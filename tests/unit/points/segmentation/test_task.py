@@ -11,6 +11,8 @@ from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
@@ -138,7 +140,7 @@ def test_several_directions_average_their_shares():
 def test_predictions_are_written_as_text_and_colored_points(tmp_path):
     task = make_task("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
     dataset = task.build_dataset("val", None)
-    writer = SavedPredictions(task.prediction_writer(tmp_path, dataset), tmp_path, range(2))
+    writer = SavedPredictions(get_aspect(task, Predictable).prediction_writer(tmp_path, dataset), tmp_path, range(2))
     samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
     model = task.build_model()
     model.eval()
@@ -169,12 +171,16 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
     model.eval()
     unlabeled = [one._replace(semantic=np.full_like(one.semantic, -100)) for one in scenes]
     known, unknown = (
-        task.predict_step(model, tensors(task.collate(read_all(make_samples(*given, rotations=2)))))
+        get_aspect(task, Predictable).predict_step(
+            model, tensors(task.collate(read_all(make_samples(*given, rotations=2))))
+        )
         for given in (scenes, unlabeled)
     )
     assert [len(classes) for classes in known] == [len(one.xyz) for one in scenes]
     assert all(np.array_equal(one, other) and one.dtype == np.int64 for one, other in zip(known, unknown))
-    alone = task.predict_step(model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2)))))
+    alone = get_aspect(task, Predictable).predict_step(
+        model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2))))
+    )
     assert np.array_equal(known[-1], alone[0])
 
 

@@ -7,11 +7,14 @@ import pytest
 from paddlevit_dist import create_model, settings
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
+from paddlevit_dist.points.shapes.figures import draw_shape
 from paddlevit_dist.points.shapes.solids import SyntheticSolids, revolve_profile
-from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample, draw_shape
+from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Drawable, Predictable, Reportable
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
@@ -244,11 +247,13 @@ def test_steps_of_training_and_evaluation(tmp_path):
     model.eval()
     metrics = task.build_metrics()
     kept = task.eval_step(model, tensors, EvaluationStep(metrics, keeps_records=True))()
-    predicted = task.predict_step(model, tensors)
+    predicted = get_aspect(task, Predictable).predict_step(model, tensors)
     right = np.mean([shares.argmax() == label for shares, label in zip(predicted, batch["labels"])])
     assert metrics.compute(metrics.state)["top-1"] == pytest.approx(100 * right)
     assert all(shares.sum() == pytest.approx(1) for shares in predicted)
-    figures = {figure.title: figure for figure in task.figures(samples, list(enumerate(kept)), model)}
+    figures = {
+        figure.title: figure for figure in get_aspect(task, Reportable).figures(samples, list(enumerate(kept)), model)
+    }
     assert {"Hardest shapes", "Confusion", "Classes", "Calibration"} < set(figures)
     assert np.trace(figures["Confusion"].values) == round(8 * right) and figures["Confusion"].values.sum() == 8
     pixels, caption = figures["Hardest shapes"].images[0]
@@ -258,9 +263,11 @@ def test_steps_of_training_and_evaluation(tmp_path):
 def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):
     task = ShapeClassification(make_keys())
     samples = task.build_dataset("train", tmp_path)
-    ((still, caption), *_), (again, *_) = (task.visualize_eval_samples(samples, [3, 5]) for _ in range(2))
+    ((still, caption), *_), (again, *_) = (
+        get_aspect(task, Drawable).visualize_eval_samples(samples, [3, 5]) for _ in range(2)
+    )
     batch = task.collate([samples.sample(3, np.random.default_rng(0))])
-    ((varied, _),) = task.visualize_batch(samples, batch, 1)
+    ((varied, _),) = get_aspect(task, Drawable).visualize_batch(samples, batch, 1)
     assert caption.startswith("cylinder, ") and np.array_equal(still, again[0]) and not np.array_equal(still, varied)
 
 
@@ -281,13 +288,13 @@ def test_files_are_predicted_as_an_evaluation_would_see_them(tmp_path):
     (tmp_path / "cube.off").write_text(CUBE)
     xyz = SyntheticSolids(8, "val").read(3).xyz
     (tmp_path / "points.txt").write_text("".join(f"{x},{y},{z}\n" for x, y, z in xyz))
-    inputs = task.open_inputs([str(tmp_path), str(tmp_path / "nothing.off")], tmp_path)
+    inputs = get_aspect(task, Predictable).open_inputs([str(tmp_path), str(tmp_path / "nothing.off")], tmp_path)
     assert [name.rpartition("/")[2] for name in inputs.names] == ["cube.off", "points.txt"]
     assert inputs.unreadable == [(str(tmp_path / "nothing.off"), "no such file or folder")]
     batch = task.collate([inputs.sample(index, np.random.default_rng(0)) for index in range(2)])
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
-    predicted = task.predict_step(model, tensors)
-    (row,) = task.prediction_rows(predicted[1])
+    predicted = get_aspect(task, Predictable).predict_step(model, tensors)
+    (row,) = get_aspect(task, Predictable).prediction_rows(predicted[1])
     assert row["class"] == SyntheticSolids.class_names[predicted[1].argmax()]
     assert row["score"] == pytest.approx(predicted[1].max(), rel=1e-6) and len(row) == 10
 

@@ -14,6 +14,8 @@ from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Predictable
 from paddlevit_dist.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
@@ -125,7 +127,7 @@ def predict(data: Path, out: Path, *arguments: str) -> dict[str, list[dict[str, 
     model = task.build_model()
     model.eval()
     out.mkdir(exist_ok=True)
-    writer = SavedPredictions(task.prediction_writer(out, samples), out, range(len(samples)))
+    writer = SavedPredictions(get_aspect(task, Predictable).prediction_writer(out, samples), out, range(len(samples)))
     step = EvaluationStep(task.build_metrics(), writer)
     for index in range(len(samples)):
         batch = task.collate([samples.sample(index, np.random.default_rng(0))])

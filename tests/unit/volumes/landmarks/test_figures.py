@@ -5,9 +5,11 @@ import paddle
 import pytest
 
 from paddlevit_dist import settings
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.figures import Chart, Gallery
+from paddlevit_dist.tasks.protocols import Reportable
 from paddlevit_dist.tasks.step_types import EvaluationStep
-from paddlevit_dist.volumes.landmarks.figures import LandmarkRecord
+from paddlevit_dist.volumes.landmarks.results import LandmarkRecord
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
@@ -25,7 +27,7 @@ def test_figures_are_of_the_errors_that_the_metrics_count():
         batch = {name: paddle.to_tensor(values) for name, values in batch.items()}
         with paddle.no_grad():
             kept += zip([index], task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))())
-    errors, curves, volumes, gallery = task.figures(samples, kept, model)
+    errors, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, kept, model)
     values = metrics.compute(metrics.state)
     rows = {row[0]: dict(zip(errors.columns, row)) for row in errors.rows}
     assert rows["all"]["mean mm"] == pytest.approx(values["mre_mm"], abs=2e-3)
@@ -48,7 +50,7 @@ def test_unknown_landmarks_count_nowhere():
     known[1] = 3.0
     nothing, voxels = np.full_like(known, np.nan), np.zeros((len(known), 3), np.float32)
     records = [(0, LandmarkRecord(nothing, voxels)), (3, LandmarkRecord(known, voxels))]
-    errors, curves, volumes, gallery = task.figures(samples, records, None)
+    errors, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
     rows = {row[0]: row for row in errors.rows}
     assert rows[task.names[0]][1] is None and rows[task.names[1]][1] == 3.0 and rows["all"][-1] == 1
     assert set(curves.lines) == {"all", task.names[1]}

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import settings
-from paddlevit_dist.commands import evaluate_results
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.prediction import PredictionRecord
+from paddlevit_dist.volumes import commands as volume_commands
 from paddlevit_dist.volumes.geometry import VolumeGeometry
-from paddlevit_dist.volumes.landmarks.predictions import LandmarkGroundTruth, LandmarkPrediction, LandmarkWriter
+from paddlevit_dist.volumes.landmarks.prediction import LandmarkWriter
+from paddlevit_dist.volumes.landmarks.results import LandmarkGroundTruth, LandmarkPrediction
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 
 NAMES = ["nose", "chin", "ear"]
@@ -44,7 +45,7 @@ def write(folder, places, form):
 
 
 def evaluate(capsys, *words):
-    evaluate_results.run_landmarks([*map(str, words), "-json"])
+    volume_commands.run_landmarks([*map(str, words), "-json"])
     captured = capsys.readouterr()
     return json.loads(captured.out), captured.err
 

@@ -12,6 +12,8 @@ from support.volume_files import world
 from paddlevit_dist import settings
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 
 
@@ -54,7 +56,10 @@ def test_images_show_training_crops_and_whole_volumes():
     task = make_task()
     samples = task.build_dataset("train", Path("unused"))
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
-    for images in (task.visualize_batch(samples, batch, 1), task.visualize_eval_samples(samples, [0, 1])):
+    for images in (
+        get_aspect(task, Drawable).visualize_batch(samples, batch, 1),
+        get_aspect(task, Drawable).visualize_eval_samples(samples, [0, 1]),
+    ):
         assert len(images) == 2 and images[0][0].dtype == np.uint8 and images[0][1].endswith("of 8 landmarks")
 
 

@@ -9,7 +9,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
 from paddlevit_dist.volumes.segmentation.components import LabelPairs, decide_components, find_labels, keep_largest
 from paddlevit_dist.volumes.segmentation.samples import VolumeRecord
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation, format_protocol
 
 
 def walk(mask):
@@ -66,7 +66,7 @@ def test_predictions_keep_what_the_key_says():
     labels = volume[0].astype(np.uint8)
     predicted, _ = task._to_prediction(record, lambda: (labels, labels, volume[0]))
     assert predicted.labels.sum() == 27 and predicted.labels[5, 5, 5] == 0 and labels[5, 5, 5] == 1
-    assert task.protocol_line().endswith("largest component of blob")
+    assert format_protocol(task.config.VOLUMES).endswith("largest component of blob")
 
 
 def make_folders(tmp_path, description, predictions):

@@ -5,6 +5,8 @@ import paddle
 import pytest
 
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Ensembling
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.decoding import MeanProbabilities
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
@@ -54,7 +56,7 @@ def test_each_member_predicts_with_its_own_windows():
         task = VolumeSegmentation.__new__(VolumeSegmentation)
         task.config, task.class_names, task.regions = volumes, ["background", "deep"], []
         members.append((task, lambda windows: paddle.concat([windows, windows + windows.shape[2] - 4.0], axis=1)))
-    (votes,) = members[0][0].predict_mean(members, batch)
+    (votes,) = get_aspect(members[0][0], Ensembling).predict_mean(members, batch)
     assert votes.labels.dtype == np.uint8 and (votes.labels == 1).all()  # -2, 4, 4
-    (votes,) = members[0][0].predict_mean(members[:1], batch)
+    (votes,) = get_aspect(members[0][0], Ensembling).predict_mean(members[:1], batch)
     assert (votes.labels == 0).all()

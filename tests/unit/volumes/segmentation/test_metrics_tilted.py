@@ -7,8 +7,8 @@ import pytest
 
 from paddlevit_dist.volumes.geometry import VolumeGeometry, step_lengths, turned_spacing
 from paddlevit_dist.volumes.segmentation.metrics import surface_distances
-from paddlevit_dist.volumes.segmentation.prediction import SegmentedVolume
-from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+from paddlevit_dist.volumes.segmentation.prediction import VolumeLabelPrediction
+from paddlevit_dist.volumes.segmentation.samples import SegmentedVolume
 
 TILT = np.deg2rad(25)
 TILTED = np.eye(4)
@@ -25,7 +25,7 @@ def test_a_voxel_is_as_large_as_the_determinant_says(affine):
     assert geometry.voxel_ml == pytest.approx(0.002)
     task = SimpleNamespace(class_names=["background", "organ"], regions=[])
     predicted = SegmentedVolume(0, np.ones(SHAPE, np.uint8), np.zeros(SHAPE, np.float32), steps)
-    assert VolumeSegmentation.prediction_rows(task, predicted) == [{"ml organ": 2.0}]
+    assert VolumeLabelPrediction(task).prediction_rows(predicted) == [{"ml organ": 2.0}]
 
 
 @pytest.mark.parametrize("affine", [TILTED, TURNED, np.diag([0.7, 1.0, 2.5, 1.0])], ids=["tilted", "turned", "right"])

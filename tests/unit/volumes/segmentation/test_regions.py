@@ -11,7 +11,9 @@ from support.volume_files import AFFINE
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Checkable, Exportable
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.geometry import to_canonical
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentationOptions
@@ -112,7 +114,7 @@ def test_only_orders_that_give_every_label_its_regions_back_are_read():
 
 def test_losses_are_nnunets_dice_and_binary_cross_entropy():
     """Of two levels, by loops over crops, regions and voxels; some voxels are ignored, and one region is absent."""
-    task, generator = make_task("VOLUMES.DICE_WEIGHT", "0.5"), np.random.default_rng(0)
+    task, generator = make_task(), np.random.default_rng(0)
     logits = [generator.standard_normal((2, 3, n, n, n)).astype("float32") for n in (4, 2)]
     labels = generator.integers(0, 4, (2, 4, 4, 4)).astype(np.uint8)
     labels[0, 0], labels[1][labels[1] == 3] = IGNORED, 2
@@ -131,7 +133,7 @@ def test_losses_are_nnunets_dice_and_binary_cross_entropy():
                 entropies += [-np.log(q if t else 1 - q) for q, t in zip(p, true)]
                 dice.append(1 - (2 * p[true].sum() + 1e-5) / (p.sum() + true.sum() + 1e-5))
         end, weight = " 1/2" if level else "", (1 / 3 if level else 2 / 3)
-        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight / 2)):
+        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight)):
             term = terms[name + end]
             assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(own_weight)
             assert float(term.count) == counts[name + end] == len(parts)
@@ -198,12 +200,12 @@ def test_a_folder_of_regions_is_read_described_and_written(tmp_path, monkeypatch
     assert lines[1].startswith(f"class organs: {share:.3g} % of the voxels, in 2 of 2") and len(lines) == 3
     task = VolumeSegmentation(load([f"-cfg={PHANTOMS}", "VOLUMES.NORMALIZE", "[none]"]).values)
     task._load_dataset_meta(dataset)
-    assert task.labels_in({"labels": np.array([0, 1, IGNORED])}).tolist() == [0]
+    assert get_aspect(task, Checkable).labels_in({"labels": np.array([0, 1, IGNORED])}).tolist() == [0]
     about = task.signature()
     other = VolumeSegmentation(task.config)
     other.load_meta(CheckpointMeta(2, ("organs", "liver"), json.loads(json.dumps(about)), {}))
     assert other.regions == task.regions == [LabelRegion((1, 2), 1), LabelRegion((2,), 2)]
-    assert other.export_parts().about["regions"] == {"organs": [2, 5], "liver": [5]}
+    assert get_aspect(other, Exportable).export_parts().about["regions"] == {"organs": [2, 5], "liver": [5]}
     writer = LabelWriter(tmp_path, dataset, task.class_names, task.numbers, task.regions)
     writer.finish([None])
     assert (tmp_path / "classes.txt").read_text() == "0\tbackground\n2,5\torgans\n5\tliver\n"

@@ -9,6 +9,8 @@ from support.processes import ROOT
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
+from paddlevit_dist.tasks.protocols import Drawable, Exportable, Reportable
 from paddlevit_dist.tasks.score_kind import find_score_kind
 from paddlevit_dist.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
@@ -210,7 +212,7 @@ def test_each_channel_has_its_own_window_or_all_have_one():
 
 def test_losses_are_weighted_means_of_levels(tmp_path):
     """Cross-entropy and Dice of two levels, as loops over logits."""
-    config = load([f"-cfg={PHANTOMS}", "VOLUMES.DICE_WEIGHT", "0.5"]).values
+    config = load([f"-cfg={PHANTOMS}"]).values
     task = VolumeSegmentation(config)
     task.class_names = ["background", "a", "b"]
     generator = np.random.default_rng(0)
@@ -237,9 +239,9 @@ def test_losses_are_weighted_means_of_levels(tmp_path):
                     overlap = of_class[is_true].sum()
                     dice.append(1 - 2 * overlap / (of_class[known].sum() + is_true.sum()))
         end, weight = " 1/2" if level else "", (1 / 3 if level else 2 / 3)
-        for name, parts, own_weight in (("cross_entropy", entropies, weight), ("dice", dice, weight / 2)):
+        for name, parts in (("cross_entropy", entropies), ("dice", dice)):
             term = terms[name + end]
-            assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(own_weight)
+            assert float(term.sum) == pytest.approx(sum(parts), rel=1e-4) and term.weight == pytest.approx(weight)
             assert float(term.count) == counts[name + end] == len(parts)
 
 
@@ -279,7 +281,7 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     def brain(windows):
         return paddle.concat([windows * 0 + float(label == 3) for label in range(5)], axis=1)
 
-    table, volumes, gallery = task.figures(samples, records, brain)
+    table, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, brain)
     values = metrics.compute(metrics.state)
     own = {row[0]: row[1:] for row in table.rows}
     assert own["brain"][0] == pytest.approx(values["Dice brain"], abs=1e-4) and own["bone"][0] == 0
@@ -288,9 +290,9 @@ def test_figures_images_exports_and_comparisons_of_phantoms():
     assert values["missed brain"] == 0 and values["missed bone"] == 2  # every voxel of both volumes is "brain"
     assert "a class is only labeled or only predicted: soft tissue 2, bone 2, eyes 2" in metrics.summary(values)
     assert len(gallery.images) == 2 and gallery.images[0][0].shape[0] % 2 == 0
-    drawn, caption = task.visualize_eval_samples(samples, [0])[0]
+    drawn, caption = get_aspect(task, Drawable).visualize_eval_samples(samples, [0])[0]
     assert caption == "soft tissue, bone, brain, eyes" and len(np.unique(drawn.reshape(-1, 3), axis=0)) > 50
-    assert task.export_parts().about["classes"] == dataset.class_names
+    assert get_aspect(task, Exportable).export_parts().about["classes"] == dataset.class_names
     kept = metrics.to_sample_table(metrics.per_sample())
     kind = find_score_kind(kept.kind)
     assert kind.is_valid(kept.arrays, 2, 4)

@@ -12,7 +12,9 @@ from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
+from paddlevit_dist.tasks.protocols import Predictable
 
 ROTATE_90, ROTATE_270 = Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270
 STORED_BY = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 6: ROTATE_90, 8: ROTATE_270}
@@ -80,7 +82,7 @@ def test_new_images_are_turned_as_those_of_the_training_were(tmp_path, kind, wor
     facts = trained.signature(trained.build_dataset("train", tmp_path))
     predicting.load_meta(CheckpointMeta(1, ("thing",), trained.signature(), facts))
     image = next((tmp_path / "data").rglob("1.png"))
-    inputs = predicting.open_inputs([str(image)], tmp_path)
+    inputs = get_aspect(predicting, Predictable).open_inputs([str(image)], tmp_path)
     assert inputs.sample(0, np.random.default_rng(0)).original_size == size
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.coco_writer import write_coco, write_image
 
-from paddlevit_dist.commands import evaluate_detections
+from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.run_lengths import outline, parse_segmentation
 from paddlevit_dist.runtime.errors import UserError
 

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 from support import coco_peer
 
-from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.runtime.errors import UserError
 
 CATEGORIES = [{"id": 3, "name": "cup"}, {"id": 8, "name": "hat"}]  # 0 and 1 in YOLO's files

@@ -8,7 +8,7 @@ from support.rtdetr_networks import CLASSES, SMALL, make_images, make_network, m
 
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
-from paddlevit_dist.registry.models import list_models
+from paddlevit_dist.registry.lookup import list_models
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model
 

@@ -12,7 +12,7 @@ from paddlevit_dist.commands.inspect_model import listing
 from paddlevit_dist.images.models.bridges import package_files
 from paddlevit_dist.images.models.pretrained_input import find_variant_input
 from paddlevit_dist.library.models import create_model as create_pretrained
-from paddlevit_dist.registry.models import list_models
+from paddlevit_dist.registry.lookup import list_models
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.model_factory import create_model
 

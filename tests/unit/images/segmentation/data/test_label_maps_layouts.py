@@ -10,7 +10,8 @@ from PIL import Image
 from support.label_map_layouts import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
 
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
-from paddlevit_dist.registry.lookup import MASK_LABELS, guess_dataset
+from paddlevit_dist.registry.lookup import guess_dataset
+from paddlevit_dist.registry.manifest import MASK_LABELS
 from paddlevit_dist.runtime.errors import UserError
 
 

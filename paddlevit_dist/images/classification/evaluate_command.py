@@ -1,0 +1,49 @@
+"""``paddlevit-dist evaluate classes [TRUTH] RESULTS``: score a table of predicted classes of any program."""
+
+import sys
+
+from ...commands.parser import CommandParser
+from ...commands.scored import add_options, data_set, print_scores, takes_data
+from ...runtime.errors import UserError
+from ...runtime.printing import one_line
+
+
+def run(words: list[str]) -> None:
+    """Run ``evaluate classes [TRUTH] RESULTS``."""
+    parser = CommandParser(
+        "evaluate classes",
+        "Compute top-1, top-5, balanced accuracy and loss of a table: a column of image names, and one for each class "
+        "(probabilities or logits) or columns of the best classes. Images are matched by name, with or without "
+        "folders and suffix; each image needs a row. Runs without Paddle.",
+        ("predictions.csv -data_path=pets", "truth.csv predictions.csv", "probs.csv -cfg=output/run/config.yaml"),
+        imports=True,
+    )
+    add_options(parser, "table with the true class of each image", "table of results, .csv or .tsv", "images")
+    parser.add_argument(
+        "--logits", "-logits", action="store_true", help="scores are logits: compute the loss of their softmax"
+    )
+    options = parser.parse_args(words)
+
+    from .result_scores import score
+
+    if not takes_data(options):
+        print_scores(score(options.results, options.truth, options.logits), options)
+        return
+    from .opening import open_images
+    from .result_tables import ClassGroundTruth
+
+    with data_set(options, "classification") as (values, cache, origin):
+        dataset, _ = open_images(values, origin.split, cache)
+        if dataset.labels is None or dataset.num_classes is None:
+            raise UserError(f"dataset {origin.dataset} does not have one class for each image")
+        number = max(values.MODEL.NUM_CLASSES or 0, dataset.num_classes)
+        names = list(dataset.class_names or ())
+        classes = [*names, *map(str, range(len(names), number))]
+        images = list(map(dataset.identity, range(len(dataset))))
+        if dataset.is_random_split:
+            print(
+                one_line(f"note: the ground truth is the {len(images):,} images that are held out of training"),
+                file=sys.stderr,
+            )
+        truth = ClassGroundTruth(images, dataset.labels.astype("int64"), classes, str(origin))
+        print_scores(score(options.results, truth, options.logits, origin), options, dataset.groups_by)

@@ -1,0 +1,63 @@
+"""What image classification brings: datasets of images with classes, and its tasks."""
+
+from ...registry.manifest import CLASS_LABELS, Manifest
+
+_TABLES = ("..settings:IMAGES", ".settings:TABLE")
+_PROBE_TABLES = (*_TABLES, ".settings:PROBE_TABLE")
+
+MANIFEST = Manifest(
+    __package__,
+    annotations=CLASS_LABELS,
+    datasets={
+        "digits": "..data.small_sets:Digits",
+        "mnist": "..data.small_sets:Mnist",
+        "fashion_mnist": "..data.small_sets:FashionMnist",
+        "cifar10": "..data.cifar:Cifar10",
+        "cifar100": "..data.cifar:Cifar100",
+        "imagenet2012": "..data.imagenet:ImageNet2012",
+        "folder": "..data.class_folders:ClassFolders",
+        "tar": "..data.tar:TarImages",
+    },
+    bundled=("digits",),
+    tasks={
+        "classification": ".task:Classification",
+        "linear_probe": ".probes:LinearProbe",
+        "knn_probe": ".probes:KnnProbe",
+    },
+    task_tables={"classification": _TABLES, "linear_probe": _PROBE_TABLES, "knn_probe": _PROBE_TABLES},
+    recipes={
+        "mnist": "vit_mnist",
+        "fashion_mnist": "vit_mnist",
+        "digits": "vit_digits",
+        "folder": "finetune_folder",
+        CLASS_LABELS: "vit_tiny_patch16_224",
+    },
+    spellings={
+        "dataset": {
+            "imagenet": "imagenet2012",
+            "imagenet1k": "imagenet2012",
+            "imagenet_1k": "imagenet2012",
+            "ilsvrc2012": "imagenet2012",
+            "imagefolder": "folder",
+            "image_folder": "folder",
+            "cifar_10": "cifar10",
+            "cifar_100": "cifar100",
+            "fashionmnist": "fashion_mnist",
+        },
+    },
+    commands={
+        "evaluate classes": (
+            ".evaluate_command:run",
+            "accuracy of a table of predicted classes; runs without Paddle",
+        ),
+        "prepare images": (
+            "..prepare.command:run_images",
+            "check images, or pack them as tar files of smaller ones",
+        ),
+        "prepare index": (
+            "..prepare.command:run_index",
+            "write the index of tar files that are read from s3:// or https://",
+        ),
+    },
+    functions={"guess_dataset": "..data.guessing:guess"},
+)

@@ -1,0 +1,52 @@
+"""What detection brings: detectors, and datasets of images with boxes."""
+
+from ...registry.manifest import BOX_LABELS, Manifest
+
+MANIFEST = Manifest(
+    __package__,
+    annotations=BOX_LABELS,
+    families=(
+        ".detr.network:Detr",
+        ".rtdetr.network:RtDetr",
+        ".rfdetr.network:RfDetr",
+        ".mask_rcnn.network:MaskRCNN",
+        ".mask_rcnn.network:FasterRCNN",
+    ),
+    datasets={
+        "coco": ".data.coco:Coco",
+        "voc": ".data.voc:Voc",
+        "yolo": ".data.yolo:Yolo",
+        "synthetic_shapes": ".data.synthetic_shapes:SyntheticShapes",
+    },
+    bundled=("synthetic_shapes",),
+    tasks={"detection": ".task:Detection"},
+    task_tables={"detection": ("..settings:IMAGES", "..settings:OBJECTS", ".settings:TABLE")},
+    recipes={
+        "synthetic_shapes": "detr_shapes",
+        "coco": "finetune_detector",
+        "voc": "finetune_detector",
+        "yolo": "finetune_detector",
+        BOX_LABELS: "detr_r50_coco",
+    },
+    score_kinds={"boxes": ".evaluation.score_kind:BoxScores"},
+    spellings={
+        "model": {
+            "maskrcnn_resnet50_fpn": "mask_rcnn_resnet50_fpn",
+            "fasterrcnn_resnet50_fpn": "faster_rcnn_resnet50_fpn",
+        },
+        "dataset": {
+            "coco2017": "coco",
+            "coco_2017": "coco",
+            "pascal_voc": "voc",
+            "voc2007": "voc",
+            "voc2012": "voc",
+        },
+    },
+    commands={
+        "evaluate detections": (
+            ".evaluate_command:run",
+            "COCO scores of boxes from any program; runs without Paddle",
+        ),
+    },
+    functions={"find_boxes": "..data.box_layouts:find_boxes"},
+)

@@ -1,0 +1,51 @@
+"""Prediction of instances: rows and files."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ...tasks.dataset import TransformedDataset
+from ...tasks.prediction import Row
+from ..scene_prediction import ScenePrediction
+from ..scene_task import get_slices
+from .metrics import InstancePrediction
+from .stuff_classes import find_instance_classes
+from .task import CENTERED, HostPoints, InstanceSegmentation
+from .writer import InstanceWriter
+
+_ROW = ("instance", "class", "confidence", "points")  # columns of the tables of predictions
+
+
+class InstanceScenePrediction(ScenePrediction):
+    """Predicts the class of each point, and instances."""
+
+    task: InstanceSegmentation
+
+    def predict_step(
+        self, model: paddle.nn.Layer, batch: dict[str, Any]
+    ) -> list[tuple[np.ndarray, list[InstancePrediction]]]:
+        """Return the class of each point, int64 (points,), and the instances, best first, for each scene."""
+        output = self.task.forward(model, batch, HostPoints(batch), CENTERED)
+        classes = output.semantic_scores.argmax(axis=-1).numpy()
+        predictions_by_scene = self.task.select_instances(output, classes, batch)
+        return [(classes[part], predictions) for part, predictions in zip(get_slices(batch), predictions_by_scene)]
+
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> InstanceWriter:
+        """Return the writer of predicted instances."""
+        names = self.task.class_names
+        return InstanceWriter(folder, samples, names, find_instance_classes(names, self.task.keys.STUFF_CLASSES))
+
+    def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
+        """Return a row for each instance, best first; one without values if there is none."""
+        rows: list[tuple[Any, ...]] = [
+            (
+                number,
+                self.task.class_names[instance.class_number],
+                round(float(instance.confidence), 6),
+                len(instance.points),
+            )
+            for number, instance in enumerate(prediction[1])
+        ]
+        return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]

@@ -1,0 +1,51 @@
+"""What point clouds bring: sparse networks, datasets of scenes and shapes, and their tasks."""
+
+from ..registry.manifest import Manifest
+
+MANIFEST = Manifest(
+    __package__,
+    families=(
+        ".sparse.minkunet:MinkUNet",
+        ".sparse.minkunet:MinkClassifier",
+        ".sparse.minkunet:TutorialNetwork",
+    ),
+    models={"pointgroup": ".instances.pointgroup:PointGroup"},
+    datasets={
+        "synthetic_rooms": ".data.rooms:SyntheticRooms",
+        "scenes": ".data.scenes:PreparedScenes",
+        "scannet": ".data.scenes:ScanNet",
+        "synthetic_solids": ".shapes.solids:SyntheticSolids",
+        "modelnet10": ".shapes.data:ModelNet10",
+        "modelnet40": ".shapes.data:ModelNet40",
+    },
+    bundled=("synthetic_rooms", "synthetic_solids"),
+    tasks={
+        "semantic_segmentation": ".segmentation.task:SemanticSegmentation",
+        "pointgroup": ".instances.task:InstanceSegmentation",
+        "shape_classification": ".shapes.task:ShapeClassification",
+    },
+    task_tables={
+        "semantic_segmentation": (".settings:TABLE", ".segmentation.settings:TABLE"),
+        "pointgroup": (".settings:TABLE", ".instances.settings:TABLE"),
+        "shape_classification": (".shapes.settings:TABLE",),
+    },
+    recipes={
+        "synthetic_solids": "mink_classifier_solids",
+        "modelnet10": "mink_classifier_solids",
+        "modelnet40": "mink_classifier_solids",
+        "points": "minkunet34c_scannet",
+    },
+    score_kinds={"instances": ".instances.score_kind:InstanceScores"},
+    spellings={"task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"}},
+    functions={"metrics of points": ".segmentation.metrics:SemanticMetrics"},
+    commands={
+        "evaluate scenes": (
+            ".evaluate_command:run",
+            "ScanNet scores of predictions in its benchmark format",
+        ),
+        "prepare scannet": (".prepare.command:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
+        "prepare scenes": (".prepare.command:run_scenes", "write LAS, PCD, text, S3DIS, ... as memory-mapped scenes"),
+        "prepare ply": (".prepare.command:run_ply", "write PLY files as memory-mapped scenes"),
+        "prepare pth": (".prepare.command:run_pth", "write PointGroup's _inst_nostuff.pth as memory-mapped scenes"),
+    },
+)

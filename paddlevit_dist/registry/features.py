@@ -1,0 +1,90 @@
+"""The manifests of this package's folders and of users, and what they add to the command line and to runs.
+
+Each folder of ``FEATURES`` can be deleted: what its manifest names is gone then, and the rest of the package works. A
+row is imported when a run needs it.
+"""
+
+import importlib.util
+import os
+from importlib.machinery import PathFinder
+from typing import Any
+
+from ..runtime.lazy_names import import_object
+from .manifest import Manifest, Target, Targets
+
+FEATURES = (
+    *("engine", "metrics", "logging", "commands"),
+    *("images.classification", "images.models", "images.models.bridges", "volumes", "points"),
+    *("images.detection", "images.segmentation"),
+    *("cpu_kernels", "debug", "report", "export", "leakage", "compare"),
+)
+_PACKAGE = "paddlevit_dist"
+
+MANIFESTS: list[Manifest] = []
+COMMANDS: dict[str, tuple[Target, str]] = {}  # name -> function and help text
+JOBS: dict[str, Target] = {}  # key -> what runs instead of training or evaluation
+HOOKS: dict[str, Target] = {}  # key -> hook of training
+OBSERVERS: dict[str, Target] = {}  # key -> observer of a run that only evaluates
+BRIDGES: dict[str, Target] = {}  # prefix of a model's name that another package builds -> class
+SOURCES: dict[str, str] = {}  # such a prefix -> module with the names and weights
+_FUNCTIONS: dict[str, Target] = {}
+
+
+def locate(manifest: Manifest, target: Any) -> Any:
+    """Return a location of a manifest without leading dots; any other target unchanged."""
+    return importlib.util.resolve_name(target, manifest.package) if isinstance(target, str) else target
+
+
+def locate_all(manifest: Manifest, targets: Targets) -> dict[str, Any]:
+    """Return the targets of a table of a manifest, located."""
+    return {name: locate(manifest, target) for name, target in targets.items()}
+
+
+def add(manifest: Manifest) -> None:
+    """Add the rows of a manifest; later ones win."""
+    MANIFESTS.append(manifest)
+    COMMANDS.update((name, (locate(manifest, target), text)) for name, (target, text) in manifest.commands.items())
+    for table, rows in (
+        (JOBS, manifest.jobs),
+        (HOOKS, manifest.hooks),
+        (OBSERVERS, manifest.observers),
+        (BRIDGES, manifest.bridges),
+        (SOURCES, manifest.sources),
+        (_FUNCTIONS, manifest.functions),
+    ):
+        table.update(locate_all(manifest, rows))
+
+
+def find_function(name: str) -> Any:
+    """Import a function or class that a feature brings to the core; None if no feature that is there does."""
+    target = _FUNCTIONS.get(name)
+    return import_object(target) if isinstance(target, str) else target
+
+
+def find_job(values: Any) -> str | None:
+    """Return the key of the job that a configuration asks for; None for training or evaluation."""
+    return next((key for key in JOBS if values[key]), None)
+
+
+def build_set(rows: dict[str, Target], run: Any) -> list[Any]:
+    """Build the hooks or observers of a run whose keys are set."""
+    return [import_target(target)(run) for key, target in rows.items() if run.config[key]]
+
+
+def import_target(target: Target) -> Any:
+    """Import a target that is a location."""
+    return import_object(target) if isinstance(target, str) else target
+
+
+def _find_manifest(folder: str) -> Manifest | None:
+    """Return the manifest of a folder; None if the folder, or a module that it requires, does not exist."""
+    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), *folder.split("."))  # not of another installed copy
+    if PathFinder.find_spec(f"{_PACKAGE}.{folder}.manifest", [path]) is None:
+        return None
+    manifest = import_object(f".{folder}.manifest:MANIFEST")
+    return manifest if all(importlib.util.find_spec(module) for module in manifest.requires) else None
+
+
+for _folder in FEATURES:
+    if (_manifest := _find_manifest(_folder)) is not None:
+        add(_manifest)

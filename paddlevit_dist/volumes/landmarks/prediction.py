@@ -1,0 +1,172 @@
+"""Predicted landmarks of volumes, and their output files."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+from PIL import Image
+
+from ...runtime.files import atomic_file
+from ...runtime.printing import cell
+from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
+from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...tasks.protocols import Predictable
+from ..geometry import convert
+from ..images import orthogonal_slices
+from ..inputs import InputVolumes, VolumeInputs, find_volumes
+from ..intensities import IntensityConfig
+from ..nonzero import regions_per_channel
+from ..samples import AugmentationConfig, VolumeSamples
+from ..slicer_files import LandmarkPoint, format_fcsv, format_markups
+from .metrics import RADII_MM, LandmarkMetrics, build_rows, rate_name
+from .results import LandmarkGroundTruth, LandmarkPrediction
+from .task import LandmarkDetection, list_cases
+
+_COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
+
+
+class LandmarkPredictor(TaskAspect, Predictable):
+    """Predicts the landmarks of volumes."""
+
+    task: LandmarkDetection
+
+    def __init__(self, task: LandmarkDetection) -> None:
+        super().__init__(task)
+        self._cases: list[tuple[str, str]] | None = None  # of the inputs, once they are open
+
+    def _get_cases(self) -> list[tuple[str, str]]:
+        """Return name and convention of the inputs, or of the evaluated volumes."""
+        return self.task.cases if self._cases is None else self._cases
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[LandmarkPrediction]:
+        """Predict the landmarks of each volume."""
+        return self.task.locate(model, batch)
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
+        """Open the volumes in files and folders for prediction."""
+        task, volumes = self.task, self.task.config.VOLUMES
+        intensities = IntensityConfig.from_config(volumes, 1, task.within)
+        files, unreadable = find_volumes(list(map(str, inputs)))
+        dataset = InputVolumes(files, task.names, task.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
+        dataset.within = regions_per_channel(intensities.within, intensities.kinds)
+        self._cases = list_cases(dataset)
+        samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(task.names)), intensities)
+        return VolumeInputs(samples, unreadable)
+
+    def prediction_rows(self, prediction: LandmarkPrediction) -> list[Row]:
+        """Return a row for each landmark, in millimeters of the volume's convention."""
+        convention = self._get_cases()[prediction.index][1]
+        rows = zip(build_points(prediction, self.task.names, convention), prediction.confidences)
+        return [
+            {
+                "landmark": point.name,
+                **dict(zip(("x_mm", "y_mm", "z_mm"), map(float, point.position))),
+                "confidence": round(float(confidence), 4),
+                "world": convention.upper(),
+            }
+            for point, confidence in rows
+        ]
+
+    def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "LandmarkWriter":
+        """Create the writer of prediction files."""
+        return LandmarkWriter(folder, self.task.names, self._get_cases())
+
+
+class LandmarkWriter(PredictionWriter):
+    """Writer of point lists for Slicer and an image of each volume.
+
+    An evaluation also writes ``landmarks.csv`` and ``per_landmark.csv``.
+
+    Args:
+        folder: existing folder.
+        names: of the landmarks.
+        cases: file name of each volume, and the convention ("ras" or "lps") of its positions.
+    """
+
+    writes_evaluations = True
+
+    def __init__(self, folder: Path, names: Sequence[str], cases: Sequence[tuple[str, str]]) -> None:
+        self.folder = folder
+        self.names = list(names)
+        self.cases = list(cases)
+
+    def write(self, index: int, prediction: LandmarkPrediction, truth: LandmarkGroundTruth | None = None) -> Row:
+        """Write the files of one volume and return their names."""
+        case, convention = self.cases[index]
+        points = build_points(prediction, self.names, convention)
+        files = {"fcsv": f"{case}.fcsv", "mrk_json": f"{case}.mrk.json", "picture": f"{case}.png"}
+        _write(self.folder / files["fcsv"], format_fcsv(points, convention))
+        _write(self.folder / files["mrk_json"], format_markups(points, convention))
+        volume, places = np.asarray(prediction.volume), None if truth is None else truth.places
+        spacing = prediction.geometry.spacing
+        drawn = orthogonal_slices(volume, spacing, prediction.voxels, places, shows_sides=True, names=self.names)
+        with atomic_file(self.folder / files["picture"]) as file:
+            Image.fromarray(drawn).save(file, format="PNG")
+        return files
+
+    def summarize(
+        self, index: int, prediction: LandmarkPrediction, truth: LandmarkGroundTruth | None = None
+    ) -> list[list[str]] | None:
+        """Return the rows of ``landmarks.csv``, None without ground truth."""
+        if truth is None:
+            return None
+        case, convention = self.cases[index]
+        points = build_points(prediction, self.names, convention)
+        return [
+            [
+                cell(case),
+                cell(point.name),
+                *point.position,
+                f"{confidence:.4f}",
+                "" if math.isnan(error) else f"{error:.4f}",
+            ]
+            + [convention.upper()]
+            for point, confidence, error in zip(points, prediction.confidences, truth.errors)
+        ]
+
+    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
+        """Write the tables of an evaluation and return lines for the log."""
+        if not self.cases:
+            return []
+        lines = [f"point lists for Slicer (.fcsv, .mrk.json) and an image of each volume are in {self.folder}"]
+        metrics, rows = LandmarkMetrics(self.names), []
+        for entry in entries:
+            if entry.summary is not None:
+                rows += entry.summary
+                metrics.update(np.array([float(row[6] or "nan") for row in entry.summary]))
+        if rows:
+            _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
+            header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
+            landmark_rows = build_rows(metrics.state, list(map(cell, self.names)))
+            _write_csv(self.folder / "per_landmark.csv", header, landmark_rows)
+            worlds = " and ".join(sorted({row[7] for row in rows}))
+            lines.insert(0, f"wrote {len(rows)} positions in world millimeters ({worlds}) to {self.folder}")
+        return lines
+
+
+def build_points(prediction: LandmarkPrediction, names: Sequence[str], convention: str) -> list[LandmarkPoint]:
+    """Build the output points of a volume: millimeters with four digits, in a convention."""
+    points = []
+    for name, position, confidence in zip(names, convert(prediction.world, convention), prediction.confidences):
+        x, y, z = (f"{value:.4f}" for value in position)
+        points.append(LandmarkPoint(name, (x, y, z), f"confidence {confidence:.4f}"))
+    return points
+
+
+def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    _write(file, text.getvalue())
+
+
+def _write(file: Path, text: str) -> None:
+    with atomic_file(file) as out:
+        out.write(text.encode("utf-8"))

@@ -1,0 +1,105 @@
+"""Which checks the command makes, what it counts, and how it ends."""
+
+import pytest
+from support.runs import PLAIN
+
+from paddlevit_dist.debug import doctor, doctor_checks
+from paddlevit_dist.debug.doctor_checks import CheckResult, DoctorCheck
+from paddlevit_dist.launch import devices, stale_resources
+from paddlevit_dist.runtime.errors import UserError, WorkerFailure
+
+RESULTS = {"ok": CheckResult("ok", "fine"), "warning": CheckResult("warning", "odd", "look"), "skipped": None}
+
+
+def ask(monkeypatch, words, machine, data=()) -> list[str]:
+    """Run the command with checks that have these results; ``skipped`` needs ``failure``."""
+    made = {**RESULTS, "failure": CheckResult("failure", "broken", "repair it")}
+
+    def make(number, name):
+        needs = ("machine 1",) if name == "skipped" else ()
+        return DoctorCheck(f"machine {number}", lambda context, name=name: made[name], needs)
+
+    restarts = []
+    monkeypatch.setattr(doctor_checks, "CHECKS", [make(*pair) for pair in enumerate(machine)])
+    monkeypatch.setattr(
+        doctor_checks, "DATA_CHECKS", [DoctorCheck(f"data {name}", lambda _, name=name: made[name]) for name in data]
+    )
+    monkeypatch.setattr(doctor.tuning, "restart_with_environment", lambda *facts: restarts.append(facts))
+    monkeypatch.setattr(doctor.signals, "set_mode", lambda training: restarts.append(training))
+    doctor.run(words)
+    return restarts
+
+
+def test_a_machine_is_checked_without_data(monkeypatch, capsys):
+    started = ask(monkeypatch, ["-ngpus=2", "-seed=3"], ["ok", "warning", "ok"], data=["failure"])
+    assert started == [False, (2, True, "auto")]
+    assert capsys.readouterr().out.splitlines() == [
+        "ok       machine 0       fine",
+        "warning  machine 1       odd -> look",
+        "ok       machine 2       fine",
+        "2 ok, 1 warnings, 0 failures",
+        "To check data and a training step as well, add -cfg=FILE, -dataset or -data_path.",
+    ]
+
+
+@pytest.mark.parametrize("words", [[PLAIN], ["MODEL.DEPTH", "2"]])
+def test_data_are_checked_if_a_run_is_described_and_a_failure_ends_with_code_1(monkeypatch, capsys, words):
+    with pytest.raises(SystemExit) as ended:
+        ask(monkeypatch, words, ["ok", "failure", "skipped", "skipped"], data=["ok"])
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 1 and lines[1] == "failure  machine 1       broken -> repair it"
+    assert lines[2] == "skipped  machine 2       not checked: fix 'machine 1' first"
+    assert lines[4] == "ok       data ok         fine"
+    assert lines[-1] == "2 ok, 0 warnings, 1 failures, 2 skipped"
+
+
+def test_notices_about_settings_follow_the_checks(monkeypatch, capsys):
+    plan = devices.ProcessPlan(1, "cpu", False, ["one core\nfor two"])
+    monkeypatch.setattr("paddlevit_dist.launch.plan_processes", lambda number, device: plan)
+    ask(monkeypatch, ["-ngpus=1"], ["ok"])
+    assert capsys.readouterr().out.splitlines()[1] == r"note: one core\nfor two"
+
+
+@pytest.mark.parametrize("flag, name", [("-eval", "EVAL"), ("-selftest", "SELFTEST")])
+def test_the_flags_of_other_jobs_are_refused(monkeypatch, flag, name):
+    words = [flag, "-pretrained=x.pdparams"] if name == "EVAL" else [flag]
+    with pytest.raises(UserError, match=rf"doctor checks a training run: remove {flag} \({name}\)"):
+        ask(monkeypatch, words, [])
+    monkeypatch.setattr(devices, "is_launched", lambda: True)
+    with pytest.raises(UserError, match="without Paddle's launcher"):
+        ask(monkeypatch, ["-ngpus=1"], [])
+
+
+def test_shared_memory_of_killed_processes_is_removed_after_an_error(monkeypatch):
+    removed, tokens = [], iter(["checks", "later"])
+    monkeypatch.setattr(stale_resources, "new_token", lambda: next(tokens))
+    monkeypatch.setattr(stale_resources, "remove", lambda token, folder: removed.append(token))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctor_checks, "run_checks", stop)
+    with pytest.raises(KeyboardInterrupt):
+        ask(monkeypatch, ["-ngpus=1"], ["ok"])
+    assert removed == ["checks"]
+
+
+def test_errors_are_results_and_those_of_programs_have_their_trace(capsys):
+    errors = {
+        "user": UserError("no such file"),
+        "worker": WorkerFailure(1, "it ended\nwith a signal", "trace of rank 1"),
+        "program": ValueError("bad\nvalue"),
+    }
+    found = {}
+    for name, error in errors.items():
+
+        def fail(_, error=error):
+            raise error
+
+        found[name] = (doctor_checks.run_check(DoctorCheck(name, fail), None), capsys.readouterr().err)
+    assert found["user"] == (CheckResult("failure", "no such file"), "")
+    assert (
+        found["worker"][0] == CheckResult("failure", "rank 1 failed: it ended")
+        and "trace of rank 1" in found["worker"][1]
+    )
+    assert found["program"][0] == CheckResult("failure", "ValueError: bad") and "in fail" in found["program"][1]

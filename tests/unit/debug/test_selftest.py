@@ -1,0 +1,134 @@
+"""What the self-test compares, which variants it starts with which settings, and what it prints of each."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from support.runs import DIGITS
+
+from paddlevit_dist import settings
+from paddlevit_dist.debug import selftest
+from paddlevit_dist.debug.selftest import RunVariant, compare_variants
+from paddlevit_dist.launch.devices import ProcessPlan
+from paddlevit_dist.runtime.errors import UserError
+
+LOSS_1, LOSS_2 = "loss term 'ce' of update 1", "loss term 'ce' of update 2"
+LARGE, SMALL = "gradient of 'large' in update 1", "gradient of 'small' in update 1"
+WEIGHT, BUFFER = "change of weight 'large' after update 3", "change of buffer 'mean' after update 3"
+
+
+def make_variant(differing=None, has_batch_norm=False, **changes) -> RunVariant:
+    """Build a variant; ``changes`` are added to its values, which are named in capitals above."""
+    values = {
+        **{"LOSS_1": np.float64(2.0), "LOSS_2": np.float64(-0.5), "LARGE": np.array([1.0, -4.0, 2.0])},
+        **{"SMALL": np.array([[1e-6, 0.0]]), "WEIGHT": np.zeros(3), "BUFFER": np.array([8.0])},
+    }
+    named = {globals()[name]: np.asarray(value + changes.get(name, 0.0)) for name, value in values.items()}
+    rounding = {LOSS_1: 0.5, LOSS_2: 0.5, LARGE: 0.002}
+    return RunVariant(named, differing, has_batch_norm, {"large": 100.0, "mean": 1.0}, rounding)
+
+
+def test_each_tensor_differs_by_a_share_of_its_own_size_and_may_by_what_rounding_does_to_it():
+    other = make_variant(LOSS_1=-0.1, LOSS_2=0.1, LARGE=np.array([0.0, 0.02, -0.03]), SMALL=2e-6, WEIGHT=1e-3, BUFFER=4)
+    rounded_weight = 3 * 2.0**-23 * 100 / 1e-4  # three updates of a weight of 100
+    expected = {
+        LOSS_1: (0.1, 2.0, 0.01),  # of the first update's loss at most 1 %
+        LOSS_2: (0.1, 0.5, 5.0001),
+        LARGE: (0.03, 4.0, 0.0201),
+        SMALL: (2e-6, 0.004, 1e-4),  # of a thousandth of the largest gradient
+        WEIGHT: (1e-3, rounded_weight, 1e-4),
+        BUFFER: (4.0, 8.0, 1e-4),
+    }
+    found = compare_variants(make_variant(), other)
+    assert [difference.name for difference in found] == list(expected)
+    for difference in found:
+        largest, scale, allowed = expected[difference.name]
+        assert (difference.largest, difference.scale, difference.allowed) == pytest.approx((largest, scale, allowed))
+        assert difference.share == pytest.approx(largest / scale)
+    without = compare_variants(make_variant(), other, with_buffers=False)
+    assert [difference.name for difference in without] == [LOSS_1, LOSS_2, LARGE, SMALL, WEIGHT]
+
+
+def test_what_one_variant_lacks_or_has_in_another_shape_or_not_finite_differs_infinitely():
+    reference, other = make_variant(), make_variant(LARGE=math.nan)
+    del reference.values[LOSS_2], other.values[WEIGHT]
+    other.values[SMALL] = np.zeros(2)
+    found = {difference.name: difference.share for difference in compare_variants(reference, other)}
+    assert found == {LOSS_1: 0.0, LARGE: math.inf, SMALL: math.inf, WEIGHT: math.inf, BUFFER: 0.0, LOSS_2: math.inf}
+
+
+def run_with(monkeypatch, words, results) -> list[dict]:
+    """Run the command on variants that were trained before, and return what each was started with."""
+    started = []
+
+    def launch(function, arguments, plan, seconds, in_child):
+        config, task, dataset, folder, perturbed = arguments
+        assert function is selftest.run_variant and in_child and len(dataset) > 64 and task.config.SELFTEST
+        facts = {"processes": plan.processes, "batch": config.DATA.BATCH_SIZE, "steps": config.TRAIN.ACCUM_ITER}
+        started.append({**facts, "ngpus": config.NGPUS, "perturbed": perturbed, "config": config, "seconds": seconds})
+        with open(f"{folder}/{selftest._RESULT}", "wb") as file:
+            pickle.dump(results[len(started) - 1], file)
+
+    monkeypatch.setattr(selftest, "launch_workers", launch)
+    selftest.run(settings.load([*DIGITS, "-selftest", *words]))
+    return started
+
+
+def list_starts(started) -> list[tuple]:
+    return [tuple(facts[name] for name in ("processes", "ngpus", "batch", "steps", "perturbed")) for facts in started]
+
+
+def test_the_devices_are_compared_with_one_device_and_with_a_batch_in_parts(monkeypatch, capsys, tmp_path):
+    words = ["-ngpus=3", f"-output={tmp_path / 'none'}", "MODEL.DROPOUT", "0.3", "WATCHDOG_SECONDS", "77"]
+    started = run_with(monkeypatch, words, [make_variant(), make_variant(SMALL=1e-7), make_variant(BUFFER=5)])
+    assert list_starts(started) == [(3, 3, 21, 1, 0), (1, 1, 63, 1, 5), (1, 1, 21, 3, 0)]
+    for facts in started:
+        config = facts["config"]
+        assert (config.TRAIN.OPTIMIZER.NAME, config.TRAIN.BATCH_NORM, config.MODEL.DROPOUT) == ("SGD", "sync", 0.0)
+        assert config.SAVE != str(tmp_path / "none") and facts["seconds"] == 77
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "selftest: 3 updates of each of these variants, float32, SGD",
+        "  3 processes x 21",
+        "  1 process x 63",
+        "  1 process x 21 x 3 accumulated",
+    ]
+    assert "dropout layers, MODEL.DROPOUT 0.3" in lines[4] and "OPTIMIZER" not in lines[4]
+    assert [line for line in lines if "agree" in line] == [
+        "3 processes x 21 and 1 process x 63: 6 tensors agree; closest to its tolerance:",
+        "1 process x 21 x 3 accumulated and 1 process x 63: 5 tensors agree; closest to its tolerance:",
+    ]
+    assert lines[6] == f"  {SMALL}: by 1e-07, 2.5e-05 of 0.004 (allowed 0.0001)" and lines[-1] == "PASS"
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_first_tensor_that_differs_and_the_first_gradient_are_printed(monkeypatch, capsys, tmp_path):
+    bad = make_variant("'head' is not the same on rank 0 and rank 1", LOSS_1=1, SMALL=1, BUFFER=1)
+    with pytest.raises(SystemExit) as ended:
+        run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}"], [bad, make_variant(), make_variant(LARGE=3)])
+    *_, first, pair, loss, gradient, other_pair, other_gradient, end = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 1 and end == "FAIL"
+    assert first == "FAIL: 2 processes x 32: 'head' is not the same on rank 0 and rank 1"
+    assert pair == "FAIL: 2 processes x 32 and 1 process x 64: 3 of 6 tensors differ, first:"
+    assert loss == f"  {LOSS_1}: by 1, 0.5 of 2 (allowed 0.01)" and gradient.startswith(f"  {SMALL}: by 1, 2.5e+02 of ")
+    assert other_pair.endswith(" accumulated and 1 process x 64: 1 of 5 tensors differ, first:")
+    assert other_gradient == f"  {LARGE}: by 3, 0.75 of 4 (allowed 0.02)"
+
+
+def test_batch_norm_is_not_compared_with_a_batch_in_parts(monkeypatch, capsys, tmp_path):
+    results = [make_variant(has_batch_norm=True)] * 2
+    started = run_with(monkeypatch, ["-ngpus=2", f"-output={tmp_path}"], results)
+    assert list_starts(started) == [(2, 2, 32, 1, 0), (1, 1, 64, 1, 5)]
+    skipped = "not compared: 1 process x 32 x 2 accumulated: batch norm has other statistics in each micro-batch"
+    assert skipped in capsys.readouterr().out.splitlines()
+    with pytest.raises(UserError, match="single process with batch norm"):
+        run_with(monkeypatch, ["-ngpus=1", f"-output={tmp_path}"], results)
+
+
+def test_one_device_is_compared_with_two_processes_unless_one_was_asked_for(monkeypatch, tmp_path):
+    two, one = (2, 2, 32, 1, 0), [(1, 1, 64, 1, 5), (1, 1, 32, 2, 0)]
+    for words, kind, starts in (([], "cpu", [two, *one]), ([], "gpu", one), (["-ngpus=1"], "cpu", one)):
+        monkeypatch.setattr(selftest, "plan_processes", lambda *_, kind=kind, **__: ProcessPlan(1, kind, False, []))
+        started = run_with(monkeypatch, [*words, f"-output={tmp_path}"], [make_variant()] * 3)
+        assert list_starts(started) == starts

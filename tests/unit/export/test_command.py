@@ -1,0 +1,178 @@
+"""What the command hands on and prints, and which files an export writes."""
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+
+from paddlevit_dist.export import command
+from paddlevit_dist.export.command import TrainedModel, export
+from paddlevit_dist.export.differences import OutputDifference
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.step_types import ExportParts
+
+
+def make_trained(**parts) -> TrainedModel:
+    """A classifier of three classes of images (2, 2, 3)."""
+    paddle.seed(0)
+    model = paddle.nn.Sequential(paddle.nn.Flatten(), paddle.nn.Linear(12, 3))
+    model.eval()
+    about = {"model": "resnet18", "num_classes": 3, "input_shape": [None, 2, 2, 3], "weights": "run", "report": "all"}
+    return TrainedModel(model, {**about, "classes": ["ä", "b", "c"]}, ExportParts(2, {}, **parts))
+
+
+def compute_softmax(logits: np.ndarray) -> np.ndarray:
+    return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("outputs", ["logits", "probabilities"])
+def test_an_export_is_described_and_has_an_example(tmp_path, outputs):
+    given = np.linspace(-1, 1, 12, dtype=np.float32).reshape(1, 2, 2, 3)
+    processing = {"PreProcess": {"transform_ops": []}, "PostProcess": {"Topk": {"topk": 5}}}
+    trained = make_trained(example={"input": given, "picture": np.arange(3)}, paddlex=processing)
+    difference = export(trained, str(tmp_path / "new" / "net"), outputs=outputs)
+    folder = tmp_path / "new"
+    names = {path.name for path in folder.iterdir()}
+    programs = {"net.json"}, {"net.pdmodel", "net.pdiparams.info"}  # of Paddle 3 and 2.6
+    assert names - {"net.about.yaml", "net.example.npz", "net.pdiparams", "net.yml"} in programs
+    about = yaml.safe_load((folder / "net.about.yaml").read_text(encoding="utf-8"))
+    size = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
+    facts = {"format": "paddle", "precision": "float32", "outputs": outputs, "input_name": "images"}
+    softmax = {"output": "probabilities of the classes"} if outputs == "probabilities" else {}
+    assert about == {**trained.about, **facts, **softmax, "largest_difference": size}
+    logits = trained.model(paddle.to_tensor(given)).numpy()
+    expected = compute_softmax(logits) if softmax else logits
+    with np.load(folder / "net.example.npz") as example:
+        assert set(example) == {"input", "output", "picture"} and example["picture"].tolist() == [0, 1, 2]
+        np.testing.assert_array_equal(example["input"], given)
+        np.testing.assert_allclose(example["output"], expected, rtol=1e-5)
+    images = np.random.default_rng(5).normal(size=(4, 2, 2, 3)).astype(np.float32)
+    loaded = paddle.jit.load(str(folder / "net"))(paddle.to_tensor(images)).numpy()
+    logits = trained.model(paddle.to_tensor(images)).numpy()
+    np.testing.assert_allclose(loaded, compute_softmax(logits) if softmax else logits, rtol=1e-4, atol=1e-6)
+    text = (folder / "net.yml").read_text(encoding="utf-8")
+    assert text.startswith("# resnet18, for PaddleX") and yaml.safe_load(text)["Global"] == {"model_name": "ResNet18"}
+    assert yaml.safe_load(text)["PostProcess"]["Topk"] == {"topk": 3, "label_list": ["ä", "b", "c"]}
+
+
+class Boxes(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = self.create_parameter([1], default_initializer=paddle.nn.initializer.Constant(0.5))
+
+    def forward(self, images, sizes):
+        return images.astype("float32").sum(axis=[1, 2, 3]), sizes.astype("float32") * self.factor
+
+
+def test_a_detector_has_two_inputs_and_its_own_comparison(tmp_path):
+    seen = []
+
+    def differ(expected, actual):
+        seen.append([array.shape for array in (*expected, *actual)])
+        return 0.25, "boxes"
+
+    names = {"output_names": ("sums", "boxes"), "input_name": "pixels", "sizes_name": "sizes"}
+    trained = make_trained(difference=differ, **names)._replace(model=Boxes())
+    trained.model.eval()
+    about = {**trained.about, "input_type": "uint8"}
+    difference = export(trained._replace(about=about), str(tmp_path / "net"))
+    assert difference == OutputDifference(0.25, 1.0, "boxes") and seen == [[(3,), (3, 2)] * 2]
+    about = yaml.safe_load((tmp_path / "net.about.yaml").read_text(encoding="utf-8"))
+    assert (about["input_name"], about["outputs"]) == ("pixels", ["sums", "boxes"]) and "yml" not in str(about)
+    with np.load(tmp_path / "net.example.npz") as example:
+        assert set(example) == {"input", "sizes", "sums", "boxes"}
+        assert example["input"].dtype == np.uint8 and example["input"].shape == (1, 2, 2, 3)
+        assert example["sums"] == example["input"].sum() and (example["boxes"] == example["sizes"] / 2).all()
+    assert not (tmp_path / "net.yml").exists()
+    with pytest.raises(UserError, match="-outputs=probabilities is for classifiers: remove it"):
+        export(trained, str(tmp_path / "other"), outputs="probabilities")
+
+
+def test_a_model_that_computes_something_else_leaves_nothing(tmp_path):
+    (tmp_path / "net.about.yaml").write_text("of the export before")
+    trained = make_trained(difference=lambda *_: (math.inf, "answers"))
+    with pytest.raises(RuntimeError, match="net differs from the model it was exported from"):
+        export(trained, str(tmp_path / "net"))
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["of the export before"]
+    (tmp_path / "net.example.npz").mkdir()
+    with pytest.raises(UserError, match=r"export: .*net.example.npz cannot be written: "):
+        export(make_trained(), str(tmp_path / "net"))
+    assert (tmp_path / "net.about.yaml").read_text() == "of the export before" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_path_is_a_file_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert command.check_output("~/a.b") == tmp_path / "a.b" == command.check_output(str(tmp_path / "a.b"))
+    for folder in (str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/", "~", "."):
+        with pytest.raises(UserError, match=rf"^export: {folder} is a folder: add a file name, such as .*/?model$"):
+            command.check_output(folder)
+
+
+ABOUT = {"model": "vit", "num_classes": 7, "weights": "run/best", "report": "9 tensors", "input_shape": [None, 3, 8, 8]}
+
+
+def run_with(monkeypatch, words, *, largest=1.0, **about) -> list:
+    """Run the command; return what was loaded, converted and exported with which settings."""
+    calls = []
+
+    def load_trained_model(*arguments):
+        calls.append(arguments)
+        return TrainedModel("model", {**ABOUT, **about})
+
+    def write(trained, *arguments):
+        calls.append((trained.model, *arguments))
+        return OutputDifference(0.001, largest)
+
+    def convert(trained):
+        return trained._replace(model=f"pixels of {trained.model}")
+
+    monkeypatch.setattr(command, "import_paddle", lambda: calls.append("Paddle"))
+    monkeypatch.setattr(command, "load_trained_model", load_trained_model)
+    monkeypatch.setattr("paddlevit_dist.export.pixels.convert_to_pixel_input", convert)
+    monkeypatch.setattr("paddlevit_dist.export.onnx_files.require_packages", lambda: calls.append("packages"))
+    monkeypatch.setattr(command, "export", write)
+    command.run(words)
+    return calls
+
+
+def test_each_flag_is_handed_on(monkeypatch, tmp_path, capsys):
+    out = str(tmp_path / "net")
+    words = ["-format=onnx", "-precision=float16", "-input=uint8", "-outputs=probabilities", "-model=vit"]
+    words += ["-image_size=32x64", "-in_channels=5", "-part=model_ema"]
+    assert run_with(monkeypatch, ["run", out, *words], largest=4.0, landmarks=["a"], note="new\nline") == [
+        *("packages", "Paddle", ("run", "vit", (32, 64), 5, "model_ema")),
+        ("pixels of model", out, "onnx", "float16", "probabilities"),
+    ]
+    assert capsys.readouterr().out.splitlines() == [
+        "vit with 7 landmarks from run/best: 9 tensors",
+        f"{out}: input [None, 3, 8, 8] uint8, computed in float16; outputs up to 4 differ by at most 1.0e-03",
+        r"note: new\nline",
+    ]
+    assert run_with(monkeypatch, ["run", out]) == [
+        *("Paddle", ("run", None, None, None, None), ("model", out, "paddle", "float32", "logits"))
+    ]
+    first, second, note = capsys.readouterr().out.splitlines()
+    assert first.startswith("vit with 7 classes from run/best") and "[None, 3, 8, 8] float32; " in second
+    assert note.startswith("note: rounding does not explain this difference") and f"run evaluate {out} to get" in note
+
+
+def test_half_precision_and_folders_are_refused_before_anything_is_loaded(monkeypatch, tmp_path):
+    with pytest.raises(UserError, match="-precision=float16 is for -format=onnx and onnxruntime"):
+        run_with(monkeypatch, ["run", str(tmp_path / "net"), "-precision=float16"])
+    with pytest.raises(UserError, match="is a folder"):
+        run_with(monkeypatch, ["run", str(tmp_path)])
+
+
+def test_a_sparse_network_is_refused_before_its_weights_are_read():
+    with pytest.raises(UserError, match="pointgroup is a sparse network, which needs a table of neighboring voxels"):
+        command.load_trained_model("weights", "pointgroup")
+
+
+def test_a_size_is_that_of_all_axes_or_of_square_images():
+    assert command._parse_size("DATA.IMAGE_SIZE", 64) == ["DATA.IMAGE_SIZE", "64"]
+    assert command._parse_size("DETECTION.EXPORT_SIZE", 64) == ["DETECTION.EXPORT_SIZE", "[64, 64]"]
+    assert command._parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == ["DETECTION.EXPORT_SIZE", "[32, 64]"]
+    with pytest.raises(UserError, match="the images of this run are square: give -image_size as one number"):
+        command._parse_size("DATA.IMAGE_SIZE", (32, 64))

@@ -1,0 +1,97 @@
+"""The rows of manifests exist, and a folder whose module is missing brings nothing."""
+
+import inspect
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist.commands import COMMANDS, import_command, list_commands
+from paddlevit_dist.engine.evaluation import EvaluationObserver
+from paddlevit_dist.engine.hooks import Hook
+from paddlevit_dist.registry import features, lookup
+from paddlevit_dist.registry.features import HOOKS, JOBS, OBSERVERS, import_target, locate, locate_all
+from paddlevit_dist.registry.manifest import Manifest
+
+
+def locations(manifest: Manifest) -> list[str]:
+    """All locations of a manifest."""
+    kinds = [getattr(manifest, f"{kind}s") for kind in lookup.KINDS]
+    tables = (*kinds, manifest.bridges, manifest.jobs, manifest.hooks, manifest.observers, manifest.functions)
+    rows = [target for table in tables for target in table.values()]
+    rows += [target for target, _ in manifest.commands.values()]
+    rows += [table for tables in manifest.task_tables.values() for table in tables]
+    return [locate(manifest, target) for target in (*rows, *manifest.families, *manifest.key_tables)]
+
+
+@pytest.mark.parametrize("manifest", features.MANIFESTS, ids=lambda manifest: manifest.package)
+def test_every_location_can_be_imported(manifest):
+    assert locations(manifest)
+    for location in locations(manifest):
+        assert import_target(location) is not None
+
+
+def test_every_feature_is_there():
+    assert [manifest.package for manifest in features.MANIFESTS] == [
+        f"paddlevit_dist.{folder}" for folder in features.FEATURES
+    ]
+
+
+@pytest.mark.parametrize("target", HOOKS.values(), ids=[*HOOKS])
+def test_a_hook_is_made_of_the_trainer(target):
+    assert issubclass(import_target(target), Hook)
+    assert list(inspect.signature(import_target(target)).parameters) == ["run"]
+
+
+@pytest.mark.parametrize("target", OBSERVERS.values(), ids=[*OBSERVERS])
+def test_an_observer_is_made_of_the_trainer(target):
+    assert issubclass(import_target(target), EvaluationObserver)
+    assert list(inspect.signature(import_target(target)).parameters) == ["run"]
+
+
+def test_jobs_and_commands_are_functions_of_one_argument():
+    functions = [*map(import_target, JOBS.values()), *map(import_command, COMMANDS)]
+    for function in functions:
+        assert len(inspect.signature(function).parameters) == 1, function
+
+
+def test_commands_are_listed_by_their_first_word():
+    names = list_commands()
+    assert sorted(names) == sorted(COMMANDS)
+    assert names.index("evaluate") + 1 == names.index("evaluate classes") and names.index(
+        "inspect leaks"
+    ) < names.index("doctor")
+
+
+def test_keys_of_rows_are_those_of_the_features():
+    keys = {key.name for table in lookup.common_tables()[1:] for key in table.keys}
+    assert {*HOOKS, *OBSERVERS, *JOBS} <= keys
+    assert all(
+        table.is_optional or not table.check.__module__.endswith("settings") for table in lookup.common_tables()[1:]
+    )
+
+
+def test_a_row_is_built_only_if_its_key_is_set():
+    run = SimpleNamespace(config=dict.fromkeys([*HOOKS, *OBSERVERS], False))
+    assert features.build_set(HOOKS, run) == features.build_set(OBSERVERS, run) == []
+    assert features.find_job({"SELFTEST": False, "SEEDS": 3}) == "SEEDS"
+    assert features.find_job({"SELFTEST": False, "SEEDS": None}) is None
+
+
+def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
+    from paddlevit_dist.cpu_kernels import manifest
+
+    assert features._find_manifest("cpu_kernels") is manifest.MANIFEST
+    monkeypatch.setattr(manifest, "MANIFEST", manifest.MANIFEST._replace(requires=("a_module_that_nobody_has",)))
+    assert features._find_manifest("cpu_kernels") is None
+    assert features._find_manifest("a_folder_that_was_deleted") is None
+    assert features.find_function("a_function_of_it") is None
+
+
+def test_locations_of_a_manifest_are_relative_to_its_package():
+    manifest = Manifest("paddlevit_dist.images.detection", models={"a": ".task:A", "b": "..data:B", "c": "mine:C"})
+    assert locate_all(manifest, manifest.models) == {
+        "a": "paddlevit_dist.images.detection.task:A",
+        "b": "paddlevit_dist.images.data:B",
+        "c": "mine:C",
+    }
+    assert locate(manifest, len) is len

@@ -1,0 +1,108 @@
+"""What users register, where it stands then, and what is refused."""
+
+import importlib.util
+import sys
+
+import pytest
+from support.registrations import forgotten
+
+from paddlevit_dist.registry import lookup, register
+from paddlevit_dist.runtime.errors import UserError
+
+
+class First:
+    """A class of a user."""
+
+
+class Second:
+    """Another."""
+
+
+@pytest.fixture(autouse=True)
+def own_names():
+    with forgotten():
+        yield
+        lookup.TRANSFORMS.clear()
+        lookup.KINDS["score_kind"].pop("mine", None)
+
+
+KINDS = {
+    "model": register.register_model,
+    "dataset": register.register_dataset,
+    "task": register.register_task,
+    "transform": register.register_transform,
+    "score_kind": register.register_score_kind,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_is_of_its_kind_and_another_class_needs_replace(kind):
+    KINDS[kind]("mine", First)
+    KINDS[kind]("mine", First)
+    assert lookup.resolve(kind, "mine") is First
+    with pytest.raises(UserError) as refusal:
+        KINDS[kind]("mine", Second)
+    line = str(refusal.value)
+    assert line.startswith("test_register.py:") and line.endswith(": choose another name, or replace=True")
+    assert f"{kind.replace('_', ' ')} 'mine' is registered twice (test_register.py:" in line
+    assert lookup.resolve(kind, "mine") is First
+    KINDS[kind]("mine", Second, replace=True)
+    assert lookup.resolve(kind, "mine") is Second
+    assert [entry for entry in lookup.REGISTRATIONS if entry[1] == "mine"] == [(kind, "mine")]
+
+
+def test_a_name_of_this_package_is_taken():
+    with pytest.raises(UserError, match=r"dataset 'coco' is registered twice \(this package has one\): choose another"):
+        register.register_dataset("coco", First)
+
+
+def test_a_file_that_is_imported_again_registers_the_same_class(tmp_path):
+    (tmp_path / "again.py").write_text("class Net: pass\n\n\nclass Other: pass\nmake = lambda: 1\nother = lambda: 2\n")
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, tmp_path / "again.py")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    try:
+        one, two = load("again_one"), load("again_two")
+        for first, second, others in (("Net", "Net", "Other"), ("make", "make", "other")):
+            register.register_model(first, getattr(one, first))
+            register.register_model(first, getattr(two, second))
+            assert lookup.MODELS[first] is getattr(two, second)
+            with pytest.raises(UserError, match="registered twice"):
+                register.register_model(first, getattr(one, others))
+    finally:
+        del sys.modules["again_one"], sys.modules["again_two"]
+
+
+@pytest.mark.parametrize(("name", "target"), [("", First), (3, First), ("mine", 3), ("mine", None)])
+def test_what_cannot_be_named_is_refused(name, target):
+    for kind in ("model", "callback"):
+        with pytest.raises(UserError) as refusal:
+            getattr(register, f"register_{kind}")(name, target)
+        assert str(refusal.value).partition(": ")[2] == (
+            f"register_{kind}({name!r}, {target!r}): expected a name, and a class or a function"
+        )
+        assert str(refusal.value).startswith("test_register.py:")
+    assert not lookup.REGISTRATIONS.get(("model", name))
+
+
+def test_a_callback_and_a_location_are_registered_as_they_are():
+    register.register_callback("mine", First)
+    register.register_callback("mine", Second)
+    assert lookup.CALLBACKS["mine"] is Second
+    register.register_dataset("mine", "somewhere:Data")
+    register.register_dataset("mine", "somewhere:Data")
+    with pytest.raises(UserError, match="registered twice"):
+        register.register_dataset("mine", "somewhere:Other")
+    assert lookup.REGISTRATIONS["dataset", "mine"].target == "somewhere:Data"
+
+
+def test_the_tables_of_a_replaced_task_are_gone():
+    tables = ("paddlevit_dist.images.settings:IMAGES", "paddlevit_dist.points.settings:TABLE")
+    register.register_task("mine", First, tables)
+    assert lookup.TABLES["mine"] == list(tables) == list(lookup.REGISTRATIONS["task", "mine"].tables)
+    register.register_task("mine", Second, replace=True)
+    assert "mine" not in lookup.TABLES and lookup.REGISTRATIONS["task", "mine"].tables is None

@@ -1,0 +1,53 @@
+"""Each key is in a recipe, on a page besides that of all keys, or PaddleViT's: a key in none of them has no reader."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from paddlevit_dist.settings import recipe_folder
+from paddlevit_dist.settings.table import keys, leaves
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PADDLEVITS = json.loads((REPOSITORY / "tests/golden/paddlevit_keys.json").read_text())["keys"]
+REFERENCE = "keys.md", "commands.md"  # written from the keys
+
+
+def find_recipe_keys() -> set[str]:
+    """The keys that a recipe or a BASE file sets, or that the comments of one name."""
+    found: set[str] = set()
+    for file in recipe_folder().rglob("*.yaml"):
+        text = file.read_text()
+        found |= {name for name, _ in leaves(yaml.safe_load(text) or {})}
+        found |= set(re.findall(r"\b[A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)+", text))
+    return found
+
+
+def read_pages() -> list[str]:
+    files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+    return [file.read_text() for file in files if file.name not in (*REFERENCE, "CHANGELOG.md")]
+
+
+def is_named(key, page: str) -> bool:
+    """Whether a page has a key's name, its last part in code of a page that names the section, or its flag."""
+    if re.search(rf"(?<![\w.]){re.escape(key.name)}(?!\w)", page):
+        return True
+    if key.flag is not None and re.search(rf"(?<![\w-])-{re.escape(key.flag.name)}\b", page):
+        return True
+    section, _, last = key.name.rpartition(".")
+    return bool(section) and section in page and bool(re.search(rf"`[^`\n]*(?<!\w){last}(?!\w)[^`\n]*`", page))
+
+
+def test_each_key_is_in_a_recipe_on_a_page_or_paddlevits():
+    pages, in_recipes = read_pages(), find_recipe_keys()
+    nowhere = [
+        name
+        for name, key in keys().items()
+        if name not in in_recipes and name not in PADDLEVITS and not any(is_named(key, page) for page in pages)
+    ]
+    assert nowhere == []
+
+
+def test_paddlevits_keys_are_known():
+    assert len(PADDLEVITS) == 84 and set(PADDLEVITS) <= set(keys())

@@ -101,8 +101,8 @@ class CommandParser(argparse.ArgumentParser):
                 self._require_key(rest[0])
                 has_keys = True
                 name, value = command_line.take_override(rest)
-                flag = key.flag if (key := table.find_key(name)) else None
-                option = f"-{flag.name}" if flag else ""
+                key = table.find_key(name)
+                option = f"-{key.flag.name}" if key is not None and key.flag else ""
                 is_own = option in self._option_string_actions and option not in _BY_TASK
                 (own if is_own else settings).append(f"{option if is_own else name}={value}")
             else:

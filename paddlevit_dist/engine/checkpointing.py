@@ -312,12 +312,12 @@ class Checkpointer:
     def _copy_weights(self, averaged: dict[str, np.ndarray] | None) -> tuple[Tensors, Tensors | None]:
         """Return weights and averages, copied if they are written in the background; see ``_copy_state``."""
         weights: Tensors = self._state.model.state_dict()
-        ema = self._state.ema
-        averages: Tensors | None = None if ema is None else ema.state_dict()
-        if averages is not None and averaged is not None:
+        own = None if self._state.ema is None else self._state.ema.state_dict()
+        averages: Tensors | None = own
+        if own is not None and averaged is not None:
             names = {key: tensor.name for key, tensor in weights.items()}
             whole = {key: HostTensor(averaged[key], names[key]) for key in names if key in averaged}
-            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in averages.items()} | whole
+            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in own.items()} | whole
         if self._config.SAVE_IN_BACKGROUND:
             weights = self._copies.copy("weights", weights)
             if averages is not None and averaged is None:

@@ -228,3 +228,14 @@ def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypat
     assert dog.explain([*lost, {"lost": False}], running) == [*lost, {"lost": False}]
     *first, end = dog.explain(lost, running)
     assert first == lost and end["rank"] == 1 and "(a collective gives up after 30 s)" in end["message"]
+
+
+@pytest.mark.parametrize(("seconds", "reads"), [(100.0, 11), (2.0, 41)])
+def test_ranks_are_looked_at_ten_times_in_the_limit_but_once_a_second_at_least(build, monkeypatch, seconds, reads):
+    dog, running, now, _, _ = build(seconds)
+    updates = []
+    monkeypatch.setattr(dog, "_update", lambda running: updates.append(now[0]) or 0.0)
+    for _ in range(41):
+        dog.poll(running)
+        now[0] += 0.25
+    assert len(updates) == reads

@@ -53,7 +53,8 @@ def test_options_have_the_runs_values_by_default():
     )
     assert (options.restart, options.ngpus, options.batch_size, options.num_workers) == (True, 2, 3, 0)
     assert (options.save_as, options.class_names, options.annotations) == ("yolo", "n", "c")
-    assert options.settings == ["-least_score=.25", "-max_detections=10", "-window=8x9", "-largest_component=foreground"]
+    given = "-least_score=.25 -max_detections=10 -window=8x9 -largest_component=foreground"
+    assert options.settings == given.split()
 
 
 def test_class_names_are_the_lines_of_a_file(tmp_path):

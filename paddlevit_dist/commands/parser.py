@@ -49,7 +49,7 @@ class CommandParser(argparse.ArgumentParser):
         other_names: Mapping[str, str] | None = None,
         keys: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(prog=program(command), description=description, allow_abbrev=False, add_help=False)
+        super().__init__(prog=program(command), description=description, add_help=False)
         self.command = command
         self.examples = [f"{self.prog} {example}".rstrip() for example in examples]
         self.imports, self.keys = imports, keys

@@ -1,4 +1,4 @@
-"""Tables of keys with their rules, each next to its readers (``registry.TABLES``), and the tree of a configuration.
+"""Tables of keys with their rules, each next to its readers (``lookup.TABLES``), and the tree of a configuration.
 
 A configuration contains the keys of its task, and those that users have registered. The tables of other tasks are
 imported only for help, and for a name that the task's tables lack.

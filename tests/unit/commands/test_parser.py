@@ -1,94 +1,134 @@
-"""Commands with positional words that also take flags and keys of the main job."""
+"""What commands read from the command line, and how they show it."""
+
+import os
+from argparse import ArgumentTypeError
 
 import pytest
-from support.registrations import forgotten
 
-from paddlevit_dist.commands.parser import CommandParser, at_least
+from paddlevit_dist.commands import parser as parsers
+from paddlevit_dist.commands.parser import (
+    CommandParser,
+    HelpShown,
+    above_zero,
+    at_least,
+    choice,
+    image_size,
+    path,
+)
+from paddlevit_dist.registry import plugins
+from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
 
-OWN_KEY = """
-from paddlevit_dist import Key, register_model
-register_model("bright", "somewhere:Bright", keys=[Key("BRIGHTNESS", 1, "int", "how bright")])
-"""
+
+@pytest.fixture
+def parser() -> CommandParser:
+    built = CommandParser("walk", "Walk.", ("a b", ""), other_names={"steps": "write -count=N"})
+    built.add_argument("source", metavar="SOURCE", type=path, help="where\nfrom")
+    built.add_argument("targets", metavar="TARGET", nargs="+", help="where to")
+    built.add_argument("--fast", "-fast", action="store_true", help="run")
+    built.option("count", 3, "steps", at_least(1))
+    built.option("pace", None, "kind of steps", choices=("short", "long"))
+    built.option("jobs", 2, "at once", at_least(0), shown="by the cores")
+    built.option("words", None, "of the way")
+    return built
 
 
-def parse(*words: str):
-    """Positional words, options and settings of a command."""
-    parser = CommandParser("apply", "Apply.", ("",), imports=True, keys=("least_score",))
-    parser.add_argument("source")
-    parser.add_argument("inputs", nargs="*")
-    parser.option("output", "out", "folder")
-    parser.option("batch_size", None, "inputs", at_least(1))
-    options = parser.parse_args(words)
-    return [options.source, *options.inputs], (options.output, options.batch_size), options.settings
-
-
-@pytest.mark.parametrize(
-    "words, inputs, settings",
-    [
-        ("run a.jpg DETECTION.FLIP true", ["run", "a.jpg"], ["DETECTION.FLIP=true"]),
-        ("run a.jpg DETECTION.FLIP=true SEED 3", ["run", "a.jpg"], ["DETECTION.FLIP=true", "SEED=3"]),
-        ("run -least_score=0.2 a.jpg", ["run", "a.jpg"], ["-least_score=0.2"]),
-        ("run --least-score 0.2 a.jpg -amp", ["run", "a.jpg"], ["-least_score=0.2", "-amp"]),
-        ("run DETECTION.MERGE_IOU -0.5", ["run"], ["DETECTION.MERGE_IOU=-0.5"]),
-        ("run SEED 3 -- SEED TRAIN.BASE_LR=1", ["run", "SEED", "TRAIN.BASE_LR=1"], ["SEED=3"]),
-        ("-- SEED DATA.SPLIT", ["SEED", "DATA.SPLIT"], []),
-        ("run MODEL.UNKNOWN 3", ["run"], ["MODEL.UNKNOWN=3"]),
-        ("run a.jpg ALBUM", ["run", "a.jpg", "ALBUM"], []),
-    ],
-)
-def test_the_first_key_ends_the_inputs_and_after_two_dashes_all_are_inputs(words, inputs, settings):
-    assert parse(*words.split()) == (inputs, ("out", None), settings)
-
-
-@pytest.mark.parametrize("words", ["-output=there -batch_size=3", "SAVE there DATA.BATCH_SIZE=3"])
-def test_a_key_whose_flag_is_an_option_of_the_command_is_the_option(words):
-    assert parse("run", *words.split()) == (["run"], ("there", 3), [])
+def test_options_stand_anywhere_with_one_hyphen_or_two(parser):
+    read = parser.parse_args(["-fast", "a", "--count=4", "b", "-pace", "long", "c"])
+    assert (read.source, read.targets, read.fast, read.count, read.pace) == ("a", ["b", "c"], True, 4, "long")
+    read = parser.parse_args(["~/a", "b"])
+    assert (read.source, read.fast, read.count, read.pace, read.jobs) == (os.path.expanduser("~/a"), False, 3, None, 2)
+    assert parser.parse_args(["a", "--", "-b", "-c"]).targets == ["-b", "-c"]
+    assert parser.parse_args(["a", "-1"]).targets == ["-1"]
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    ("words", "message"),
     [
-        ("run SEED", "command line: SEED needs a value: write SEED=VALUE"),
-        ("run SEED -output=there", "command line: SEED needs a value: write SEED=VALUE"),
-        ("run SEED = 3", "SEED: no spaces are allowed around '='"),
-        ("run -least_scor=1", "-least_scor is not a known option: did you mean '-least_score'?"),
-        ("run -lr=1", "-lr is not a known option: write TRAIN.BASE_LR VALUE"),
-        ("run -cfg=vit_digits", "-cfg is not a known option"),
-        ("run SEED 3 a.jpg", "a.jpg follows a key: write paths before the keys, or after --"),
-        ("run EVAL true", "EVAL is a key and a path: write EVAL=VALUE for the key, ./EVAL for the path"),
-        ("run DATA.BATCH_SIZE 0", "'0' is not a whole number from 1 up"),
+        (["-cuont=3", "a", "b"], "walk: -cuont is not a known option: did you mean '-count'?"),
+        (["-steps=3"], "walk: -steps is not a known option: write -count=N"),
+        (["--Steps"], "walk: --Steps is not a known option: write -count=N"),
+        (["-zzzz"], "walk: -zzzz is not a known option: options are -fast, -count, -pace, -jobs, -words"),
+        (["-fas", "a", "b"], "walk: -fas is not a known option: did you mean '-fast'?"),
+        (["a"], "walk: the following arguments are required: TARGET"),
+        (["a", "b", "-count=0"], "walk: argument --count/-count: '0' is not a whole number from 1 up"),
+        (["a", "b", "-pace=slow"], "walk: argument --pace/-pace: invalid choice: 'slow' (choose from "),
     ],
 )
-def test_what_is_neither_is_refused_in_one_line(words, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jpg").touch()
-    (tmp_path / "EVAL").mkdir()
+def test_a_mistake_names_the_command_and_how_to_get_help(parser, words, message):
     with pytest.raises(UserError) as refusal:
-        parse(*words.split())
-    assert said in str(refusal.value) and "\n" not in str(refusal.value)
+        parser.parse_args(words)
+    assert str(refusal.value).startswith(message) and str(refusal.value).endswith(f"; see {program('walk')} -h")
+
+
+def test_an_option_of_this_name_elsewhere_is_suggested(parser):
+    parser.option("output", None, "folder", path)
+    with pytest.raises(UserError, match="--output-dir is not a known option: did you mean '-output'"):
+        parser.parse_args(["a", "b", "--output-dir=x"])
+
+
+def test_modules_of_import_are_loaded_by_the_commands_that_take_them(parser, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(plugins, "load", lambda *words: loaded.append(words))
+    taking = CommandParser("walk", "Walk.", (), imports=True)
+    taking.parse_args(["-import=a,b", "--import", "c.py"])
+    taking.parse_args([])
+    parser.parse_args(["a", "b"])
+    assert loaded == [(["a", "b", "c.py"], "-import"), ([], "-import")]
+
+
+def test_help_has_a_row_for_each_argument_as_it_is_typed(parser, capsys):
+    assert parser.rows() == [
+        ("SOURCE", "where from"),
+        ("TARGET ...", "where to"),
+        ("-fast", "run"),
+        ("-count=N", "steps (default: 3)"),
+        ("-pace=short|long", "kind of steps"),
+        ("-jobs=N", "at once (default: by the cores)"),
+        ("-words=WORDS", "of the way"),
+    ]
+    with pytest.raises(HelpShown) as shown:
+        parser.parse_args(["a", "-h"])
+    assert shown.value.code == 0 and shown.value.parser is parser
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: {program('walk')} SOURCE TARGET ... [-flag=value ...]\n")
+    assert f"  {program('walk')} a b\n  {program('walk')}\n" in shown
+    without = CommandParser("rest", "Rest.", ())
+    without.add_argument("place", nargs="?")
+    assert without.format_help().startswith(f"usage: {program('rest')} [PLACE]\n")
+
+
+def test_the_parser_of_a_command_is_found_by_its_help():
+    def walk(words):
+        CommandParser("walk", "Walk.", ()).parse_args(words)
+
+    def leave(words):
+        raise SystemExit(0)
+
+    assert parsers.build_parser(walk).command == "walk" and parsers.build_parser(leave) is None
+    with pytest.raises(AssertionError, match="continued"):
+        parsers.build_parser(len)
 
 
 @pytest.mark.parametrize(
-    "words", ["-import={0},{1}", "-import {0} --import={1}", "IMPORTS {0},{1}", "IMPORTS=[{0},{1}]"]
+    ("parse", "good", "bad"),
+    [
+        (at_least(2), {"2": 2, "70": 70, str(2**31 - 1): 2**31 - 1}, ["1", "-3", "2.0", "", "x", str(2**31)]),
+        (at_least(2, 9), {"2": 2, "9": 9}, ["10", "1"]),
+        (above_zero, {"0.5": 0.5, "1e-9": 1e-9, "7": 7.0}, ["0", "-1", "nan", "inf", "x"]),
+        (choice("a", "b"), {"a": "a", "b": "b"}, ["", "c", "ab"]),
+        (image_size, {"224": 224, "224x320": (224, 320), "3X5": (3, 5)}, ["0", "3x0", "1x2x3", "x", "-4", "3.5"]),
+    ],
 )
-def test_modules_are_imported_once_as_a_flag_or_as_a_key_names_them(words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = [f"{part}_{abs(hash(words))}.py" for part in ("first", "second")]  # modules of other cases stay imported
-    for name in names:
-        (tmp_path / name).write_text(f"open('{name}.txt', 'a').write('once')")
-    assert parse("run", *words.format(*names).split(), "SEED=3") == (["run"], ("out", None), ["SEED=3"])
-    assert [(tmp_path / f"{name}.txt").read_text() for name in names] == ["once", "once"]
+def test_each_kind_of_value_has_its_bounds(parse, good, bad):
+    assert {text: parse(text) for text in good} == good
+    assert all(type(parse(text)) is type(value) for text, value in good.items())
+    for text in bad:
+        with pytest.raises(ArgumentTypeError, match=f"'{text}'"):
+            parse(text)
 
 
-def test_a_key_of_an_imported_module_needs_no_section(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "keyed.py").write_text(OWN_KEY)
-    with forgotten():
-        assert parse("run", "a.jpg", "BRIGHTNESS", "3", "-import=keyed.py")[2] == ["BRIGHTNESS=3"]
-
-
-def test_a_file_that_looks_like_a_key_is_a_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "IMG.0001").touch()
-    assert parse("run", "IMG.0001")[0] == ["run", "IMG.0001"]
+def test_the_bounds_are_told():
+    with pytest.raises(ArgumentTypeError, match="^'1' is not a whole number from 2 to 9$"):
+        at_least(2, 9)("1")
+    assert (at_least(2).metavar, choice("a", "b").metavar, path.metavar) == ("N", "a|b", "PATH")

@@ -10,6 +10,7 @@ from support.waits import counted_waits
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
+from paddlevit_dist.images.segmentation.protocols import read_protocol
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from paddlevit_dist.inference.evaluation import SavedPredictions
 from paddlevit_dist.inference.trained import open_source
@@ -165,8 +166,8 @@ def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
     asked = {"source": str(tmp_path / "some.pdparams"), "command": "predict"}
     plain = open_source(**asked, recipe="segformer_b0_shapes")
     sliding = open_source(**asked, recipe="segformer_b0_shapes", words=["-window=48x64"])
-    found = ImageSegmentation(sliding.config).protocol
-    assert (found.crop, found.stride) == ((48, 64), (32, 42)) and ImageSegmentation(plain.config).protocol.crop is None
+    found = read_protocol(sliding.config)
+    assert (found.crop, found.stride) == ((48, 64), (32, 42)) and read_protocol(plain.config).crop is None
     assert plain.settings != sliding.settings  # what is predicted with one does not go on with the other
     with pytest.raises(
         UserError, match="-window: DETECTION.WINDOW is read by task detection, not by classification: remove it"

@@ -14,7 +14,6 @@ from paddlevit_dist.commands.parser import (
     choice,
     image_size,
     path,
-    share,
 )
 from paddlevit_dist.registry import plugins
 from paddlevit_dist.runtime.environment import program
@@ -117,7 +116,6 @@ def test_the_parser_of_a_command_is_found_by_its_help():
         (at_least(2), {"2": 2, "70": 70, str(2**31 - 1): 2**31 - 1}, ["1", "-3", "2.0", "", "x", str(2**31)]),
         (at_least(2, 9), {"2": 2, "9": 9}, ["10", "1"]),
         (above_zero, {"0.5": 0.5, "1e-9": 1e-9, "7": 7.0}, ["0", "-1", "nan", "inf", "x"]),
-        (share, {"0": 0.0, "1": 1.0, ".25": 0.25}, ["-0.1", "1.01", "nan", "x"]),
         (choice("a", "b"), {"a": "a", "b": "b"}, ["", "c", "ab"]),
         (image_size, {"224": 224, "224x320": (224, 320), "3X5": (3, 5)}, ["0", "3x0", "1x2x3", "x", "-4", "3.5"]),
     ],
@@ -133,4 +131,4 @@ def test_each_kind_of_value_has_its_bounds(parse, good, bad):
 def test_the_bounds_are_told():
     with pytest.raises(ArgumentTypeError, match="^'1' is not a whole number from 2 to 9$"):
         at_least(2, 9)("1")
-    assert (at_least(2).metavar, choice("a", "b").metavar, path.metavar, share.metavar) == ("N", "a|b", "PATH", "SHARE")
+    assert (at_least(2).metavar, choice("a", "b").metavar, path.metavar) == ("N", "a|b", "PATH")

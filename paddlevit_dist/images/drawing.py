@@ -13,6 +13,7 @@ from ..tasks.figures import Color, Figure, Gallery, class_colors
 CELL_PX = 320  # side of one cell
 _SHARE = 0.6  # weight of a class's color in a pixel
 _GAP_PX = 6
+_MOST_NAMED = 90  # classes in a legend
 
 
 def fit_image(image: np.ndarray) -> np.ndarray:
@@ -90,6 +91,13 @@ def overlay_labels(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) 
     colored[: len(palette)] = _SHARE * palette
     image_weights = np.where(np.arange(256) < len(palette), np.float32(1 - _SHARE), np.float32(1))
     return np.rint(pixels * image_weights[labels][:, :, None] + colored[labels]).astype(np.uint8)
+
+
+def build_legend(class_names: Sequence[str], colors: Sequence[Color]) -> list[tuple[str, Color]]:
+    """Return the names and colors of the first classes, and an entry with the number of other classes."""
+    shown = class_names[:_MOST_NAMED]
+    others = len(class_names) - len(shown)
+    return [*zip(shown, colors), *([(f"and {others} more", (255, 255, 255))] if others else [])]
 
 
 def add_legend(image: np.ndarray, entries: Sequence[tuple[str, Color]]) -> Image.Image:

@@ -5,7 +5,8 @@ The package ``losses`` has the losses that such tasks are trained with.
 - ``counts``: confusion counts, also near boundaries; without Paddle
 - ``confusion``: the metrics of a task that labels elements
 - ``tables``: the tables of a report about them
-- ``classification``, ``classifier_figures``: scores, common task methods and figures for samples with one class each
+- ``classification``, ``classifier_prediction``, ``classifier_figures``: scores, common task methods, predictions and
+  figures for samples with one class each
 """
 
 from ..runtime.lazy_names import lazy_names

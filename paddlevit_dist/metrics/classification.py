@@ -156,7 +156,7 @@ class ClassifierTask(Task):
 
     num_classes: int | None
     class_names: Sequence[str] | None
-    evaluated_classes: Sequence[str] | None = None  # names of the outputs, or of the first ones, if they are known
+    evaluated_classes: Sequence[str] | None  # names of the outputs, or of the first ones, if they are known
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Compute the logits of a batch: (batch, classes)."""

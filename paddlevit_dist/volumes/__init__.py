@@ -5,7 +5,7 @@
 - ``dataset``, ``phantoms``: volumes with landmarks
 - ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``, ``geometry``, ``store``: files and voxel geometry
 - ``samples``, ``intensities``, ``nonzero``: training crops; ``sliding_window``: whole volumes
-- ``inputs``: input of ``predict``; ``images``: rendered slices; ``export``: description of an exported network
+- ``inputs``: input of ``predict``; ``images``: rendered slices; ``export``: descriptions of exported networks
 """
 
 from ..runtime.lazy_names import lazy_names

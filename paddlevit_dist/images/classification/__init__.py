@@ -1,8 +1,8 @@
 """Classification of images.
 
-``task`` has training, evaluation, prediction and export, with the help of ``opening`` (of datasets), ``samples``,
-``augmentation``, ``distillation`` (a teacher), ``class_balance`` (rare classes), ``figures`` (for the report) and
-``prediction`` (drawings). ``settings`` has the keys.
+``task`` trains and scores, with the help of ``opening`` (of datasets), ``samples``, ``augmentation``, ``distillation``
+(a teacher) and ``class_balance`` (rare classes). Its aspects are in ``checks``, ``figures``, ``prediction`` and
+``export``. ``probes`` measure features, with ``probe_features`` and ``probe_figures``. ``settings`` has the keys.
 """
 
 from ...runtime.lazy_names import lazy_names

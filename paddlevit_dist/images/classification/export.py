@@ -6,51 +6,55 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ...tasks.aspects import TaskAspect
+from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
-from .samples import evaluation_transform
+from .samples import evaluation_transform, find_dataset_class
 from .settings import ClassificationDataSection
+from .task import Classification
 
 _TOP = 5
 
 
-def export_parts(data: ClassificationDataSection, kind: str, num_classes: int | None) -> ExportParts:
-    """Describe the export of a classifier trained with this configuration.
+class ImageClassExport(TaskAspect, Exportable):
+    """Describes an exported classifier."""
 
-    Args:
-        data: the configuration's DATA.
-        kind: of images, "photo" or "glyph".
-        num_classes: number of classes; None: not known.
-    """
-    channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
-    mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
-    shorter = None if kind == "glyph" else math.floor(size / data.CROP_PCT)
-    steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
-    if data.EXIF_ROTATE:
-        steps["upright"] = "turned as its EXIF orientation says"
-    is_square = data.CROP_MODE == "squash"
-    if shorter is None:
-        steps["resize"] = [size, size]
-    elif is_square:
-        steps["resize"] = [shorter, shorter]
-    else:
-        steps["resize_shorter_side"] = shorter
-        steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
-    if shorter is not None:
-        steps["center_crop"] = [size, size]
-        steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
-    interpolation = "bicubic" if kind == "glyph" else data.INTERPOLATION
-    steps.update(interpolation=f"{interpolation}, as PIL's {interpolation.upper()}", divide_by=255)
-    steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
-    meta = {
-        "mean": mean,
-        "standard_deviation": deviation,
-        "crop_pct": float(data.CROP_PCT),
-        "preprocessing": steps,
-        "output": "logits of the classes; their softmax is the probability of each",
-    }
-    paddlex = _paddlex(size, shorter, is_square, mean, deviation, interpolation) if channels == 3 else None
-    outputs = None if num_classes is None else (num_classes,)
-    return ExportParts(channels, meta, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
+    task: Classification
+
+    def export_parts(self) -> ExportParts:
+        """Return what an export contains in addition to the model."""
+        config, num_classes = self.task.config, self.task.num_classes
+        data, kind = config.DATA, find_dataset_class(config).kind
+        channels, size = data.IMAGE_CHANNELS, data.IMAGE_SIZE
+        mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+        shorter = None if kind == "glyph" else math.floor(size / data.CROP_PCT)
+        steps: dict[str, Any] = {"mode": "RGB" if channels == 3 else "L"}
+        if data.EXIF_ROTATE:
+            steps["upright"] = "turned as its EXIF orientation says"
+        is_square = data.CROP_MODE == "squash"
+        if shorter is None:
+            steps["resize"] = [size, size]
+        elif is_square:
+            steps["resize"] = [shorter, shorter]
+        else:
+            steps["resize_shorter_side"] = shorter
+            steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
+        if shorter is not None:
+            steps["center_crop"] = [size, size]
+            steps["crop_starts_at"] = "round((side - crop) / 2), halves to the even number"
+        interpolation = "bicubic" if kind == "glyph" else data.INTERPOLATION
+        steps.update(interpolation=f"{interpolation}, as PIL's {interpolation.upper()}", divide_by=255)
+        steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
+        meta = {
+            "mean": mean,
+            "standard_deviation": deviation,
+            "crop_pct": float(data.CROP_PCT),
+            "preprocessing": steps,
+            "output": "logits of the classes; their softmax is the probability of each",
+        }
+        paddlex = _paddlex(size, shorter, is_square, mean, deviation, interpolation) if channels == 3 else None
+        outputs = None if num_classes is None else (num_classes,)
+        return ExportParts(channels, meta, example=_example(data, kind), paddlex=paddlex, output_shape=outputs)
 
 
 def _example(data: ClassificationDataSection, kind: str) -> dict[str, np.ndarray]:

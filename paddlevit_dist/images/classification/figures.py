@@ -12,19 +12,95 @@ from typing import Any
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 from PIL import Image
 
+from ...metrics.classification import join_records, require_num_classes
 from ...metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
 from ...runtime.errors import UserError
 from ...runtime.paddle_versions import as_written
 from ...runtime.text_rendering import printable_or
+from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure, Gallery
+from ...tasks.protocols import Drawable, Reportable
+from ...tasks.step_types import StepPosition
 from ..models.attention import attention
 from ..models.cait import CaiT
 from ..models.vit import VisionTransformer
+from .samples import ClassificationSamples, evaluation_transform
+from .task import Classification, LabeledImageTask
 
 _LOOKED_AT = 8  # images whose attention is shown
+
+
+class LabeledImageFigures(TaskAspect, Reportable):
+    """Makes the figures of a classifier's evaluation."""
+
+    task: LabeledImageTask
+
+    def figures(
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
+    ) -> list[Figure]:
+        """Build the figures of an evaluation."""
+        evaluated = EvaluatedPredictions(
+            *join_records(records), require_num_classes(self.task.num_classes), dataset.class_names
+        )
+        return report_figures(evaluated, dataset, lambda images: attention_rollout(model, self.task.normalizer(images)))
+
+
+class LabeledImageDrawing(TaskAspect, Drawable):
+    """Draws images with their classes."""
+
+    task: LabeledImageTask
+
+    def visualize_batch(
+        self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
+        """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
+        images = self.task.normalize(paddle.to_tensor(batch["images"]))
+        return self.caption_images(
+            images, np.eye(require_num_classes(self.task.num_classes))[batch["labels"]], dataset.class_names
+        )
+
+    def visualize_eval_samples(
+        self, dataset: ClassificationSamples, indices: Sequence[int]
+    ) -> list[tuple[np.ndarray, str]]:
+        """Return the images as an evaluation sees them, with captions."""
+        transform = evaluation_transform(self.task.config.DATA, dataset.dataset.kind)
+        readings = [dataset.dataset.read(index) for index in indices]
+        images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
+        shares = np.eye(self.task.num_classes)[[label for _, label in readings]]
+        return self.caption_images(self.task.normalize(paddle.to_tensor(images)), shares, dataset.class_names)
+
+    def caption_images(
+        self, images: paddle.Tensor, shares: np.ndarray, class_names: Sequence[str] | None
+    ) -> list[tuple[np.ndarray, str]]:
+        """Return normalized images (n, channels, height, width) as uint8, each with the names of its labels.
+
+        Args:
+            images: the images.
+            shares: share of each class in an image, (n, classes).
+            class_names: names of the classes, if known.
+        """
+        return list(zip(self.task.normalizer.pixels(images), (format_labels(row, class_names) for row in shares)))
+
+
+class MixedImageDrawing(LabeledImageDrawing):
+    """Draws images that may be mixed, with their classes."""
+
+    task: Classification
+
+    def visualize_batch(
+        self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
+        """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
+        tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+        # Any update number will do: it only seeds mixing.
+        images, mix = self.task.training_images(tensors, StepPosition(epoch, epoch, epoch + 1))
+        targets = F.one_hot(tensors["labels"], self.task.num_classes)
+        shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
+        return self.caption_images(images, shares, dataset.class_names)
 
 
 def attention_rollout(model: paddle.nn.Layer, images: paddle.Tensor) -> np.ndarray | None:

@@ -5,7 +5,7 @@ DINOv2, arXiv 2304.07193, appendix B.3 (linear layers of many learning rates at 
 2104.14294, appendix F.1 (votes of neighbors).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,7 @@ from paddle import nn
 from ...checkpoint.weights import from_torch_names
 from ...metrics.classification import ClassificationMetrics, record_later, require_num_classes
 from ...runtime.errors import UserError
-from ...runtime.transfers import to_device
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
 from ...tasks.model import KeyMap, Model
-from ...tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..models.layers import Linear
@@ -162,15 +158,19 @@ class ProbeMetrics(ClassificationMetrics):
         return f"top-1 of {self.kind} {name}"
 
 
-class ProbeTask(LabeledImageTask, FeatureCaching, CheckpointMatching):
+class ProbeTask(LabeledImageTask):
     """Base class of probes: features of the samples are computed once the backbone has its weights.
 
     A probe measures features. It is not a classifier, and neither predicts nor exports.
     """
 
+    aspects = {
+        "CheckpointMatching": ".probe_features:ProbeMatching",
+        "FeatureCaching": ".probe_features:ProbeFeatures",
+        "Reportable": ".probe_figures:ProbeFigures",
+    }
     config: ProbeSettings
-    compatible_tasks = ("classification",)
-    num_heads = 0
+    num_heads: int
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Compute the logits of each of several classifiers, (classifiers, batch, classes)."""
@@ -178,7 +178,7 @@ class ProbeTask(LabeledImageTask, FeatureCaching, CheckpointMatching):
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
         """Open a split, which must have labels, with the transform of an evaluation."""
-        opened = self.open_evaluated(split, cache_folder)
+        opened = self._open_evaluated(split, cache_folder)
         if opened.dataset.labels is None:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} does not expose its labels, which a probe needs: give it an "
@@ -194,23 +194,9 @@ class ProbeTask(LabeledImageTask, FeatureCaching, CheckpointMatching):
         name = "features" if inputs[0].ndim == 1 else "images"
         return {name: np.stack(inputs), "labels": np.asarray(labels, dtype=np.int64)}
 
-    def _create_model(self, num_classes: int) -> ProbeModel:
-        return ProbeModel(super()._create_model(0), num_classes, self.num_heads)
-
-    def on_weights_loaded(
-        self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
-    ) -> None:
-        """Compute the features of all splits with the loaded backbone."""
-        if self.config.MODEL.PRETRAINED is None and self.config.MODEL.RESUME is None:
-            raise UserError(
-                "a probe of random weights is meaningless: set trained weights with -pretrained=PATH or NAME"
-            )
-        backbone: Any = model.backbone
-        for split, samples in datasets.items():
-            if isinstance(samples, FeatureSamples):
-                samples.features = keep(
-                    split, samples, backbone, lambda batch: backbone(self.normalize(batch["images"]))
-                )
+    def create_network(self, num_classes: int) -> ProbeModel:
+        """Create the frozen backbone with its heads."""
+        return ProbeModel(super().create_network(0), num_classes, self.num_heads)
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
@@ -226,32 +212,17 @@ class ProbeTask(LabeledImageTask, FeatureCaching, CheckpointMatching):
             metrics.best * size : (metrics.best + 1) * size
         ]  # called when the best head is known
 
-    def figures(
-        self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
-    ) -> list[Figure]:
-        """Build the figures of a classifier, with the images."""
-        if isinstance(dataset, FeatureSamples):
-            dataset = ClassificationSamples(dataset.dataset, dataset.transform)
-        return super().figures(dataset, records, model)
 
-
-class LinearProbe(ProbeTask, ParameterGrouping):
+class LinearProbe(ProbeTask):
     """A linear layer for each learning rate; the score is the best one's, or that of PROBE.LEARNING_RATE."""
+
+    aspects = {"ParameterGrouping": ".probe_features:HeadGrouping"}
 
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)
-        self._rates = list(config.PROBE.LEARNING_RATES)
-        self.num_heads = len(self._rates)
-        self._chosen = None if config.PROBE.LEARNING_RATE is None else self._rates.index(config.PROBE.LEARNING_RATE)
-
-    def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:
-        """Return the parameters of each head with its learning rate."""
-        decays = {"weight": self.config.TRAIN.WEIGHT_DECAY, "bias": 0.0}
-        return [
-            {"names": [f"heads.{head}.{name}"], "weight_decay": decay, "learning_rate": rate}
-            for head, rate in enumerate(self._rates)
-            for name, decay in decays.items()
-        ]
+        self.rates = list(config.PROBE.LEARNING_RATES)
+        self.num_heads = len(self.rates)
+        self._chosen = None if config.PROBE.LEARNING_RATE is None else self.rates.index(config.PROBE.LEARNING_RATE)
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
@@ -270,7 +241,7 @@ class LinearProbe(ProbeTask, ParameterGrouping):
 
     def build_metrics(self) -> ProbeMetrics:
         """Return the metrics of all heads."""
-        names = [f"{rate:g}" for rate in self._rates]
+        names = [f"{rate:g}" for rate in self.rates]
         return ProbeMetrics(require_num_classes(self.num_classes), self.evaluated_classes, "rate", names, self._chosen)
 
 
@@ -280,25 +251,27 @@ class KnnProbe(ProbeTask):
     The score is the one of the first number of neighbors in PROBE.KNN_K.
     """
 
+    aspects = {"FeatureCaching": ".probe_features:NeighborFeatures"}
+
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)
         if not config.EVAL:
             raise UserError(f"TASK {config.TASK} trains nothing: add -eval")
-        self._bank_samples: FeatureSamples | None = None
-        self._bank: tuple[paddle.Tensor, paddle.Tensor] | None = (
-            None  # normalized features and labels for training images
-        )
+        self.num_heads = 0
+        self.bank_samples: FeatureSamples | None = None
+        #: normalized features and labels of training images
+        self.bank: tuple[paddle.Tensor, paddle.Tensor] | None = None
 
     def build_dataset(self, split: str, cache_folder: Path) -> FeatureSamples:
         """Open the split to evaluate, and the training images."""
         if split == "train":
             raise UserError("-split=train: each image would be its own nearest neighbor; take another split")
-        self._bank_samples = super().build_dataset("train", cache_folder)
+        self.bank_samples = super().build_dataset("train", cache_folder)
         most = max(self.config.PROBE.KNN_K)
-        if most > len(self._bank_samples):
-            raise UserError(f"PROBE.KNN_K {most}: there are only {len(self._bank_samples):,} training images; lower it")
+        if most > len(self.bank_samples):
+            raise UserError(f"PROBE.KNN_K {most}: there are only {len(self.bank_samples):,} training images; lower it")
         samples = super().build_dataset(split, cache_folder)
-        samples.notices = list(dict.fromkeys([*self._bank_samples.notices, *samples.notices]))
+        samples.notices = list(dict.fromkeys([*self.bank_samples.notices, *samples.notices]))
         return samples
 
     def signature(self, dataset: Any = None) -> dict[str, Any]:
@@ -306,20 +279,10 @@ class KnnProbe(ProbeTask):
         facts = super().signature(dataset)
         return {name: fact for name, fact in facts.items() if "classes" not in name}
 
-    def on_weights_loaded(
-        self, model: paddle.nn.Layer, datasets: Mapping[str, TransformedDataset], keep: Callable[..., np.ndarray]
-    ) -> None:
-        """Compute the features of the training images and of all splits."""
-        bank = self._bank_samples
-        assert bank is not None
-        super().on_weights_loaded(model, {"train": bank, **datasets}, keep)
-        features = to_device(np.array(bank.features))
-        self._bank = F.normalize(features, axis=-1), to_device(np.asarray(bank.dataset.labels, np.int64))
-
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Compute the logarithms of the classes' shares of the votes, (neighbors, batch, classes)."""
-        assert self._bank is not None
-        bank, labels = self._bank
+        assert self.bank is not None
+        bank, labels = self.bank
         numbers, queries = self.config.PROBE.KNN_K, F.normalize(batch["features"], axis=-1)
         similarity, place = find_nearest(queries, bank, max(numbers))  # (batch, most)
         similarity = similarity - similarity[:, :1]  # does not change the shares, and avoids overflow

@@ -1,6 +1,5 @@
 """Image classification with any registered model: cross-entropy with label smoothing and mixed labels, top-1, top-5."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,36 +9,23 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...distributed import has_batch_norm, rank
-from ...metrics.classification import ClassificationMetrics, ClassifierTask, join_records, require_num_classes
-from ...metrics.classifier_figures import EvaluatedPredictions
+from ...distributed import rank
+from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
 from ...runtime.device_kinds import accelerator_bytes
-from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
-from ...tasks.dataset import TransformedDataset, is_training_split
-from ...tasks.figures import Figure
+from ...tasks.dataset import is_training_split
 from ...tasks.model import as_model
 from ...tasks.model_factory import create_model
-from ...tasks.protocols import (
-    Checkable,
-    Drawable,
-    Exportable,
-    LogContributor,
-    ModelChecking,
-    Recomputable,
-    Reportable,
-    count_samples,
-)
 from ...tasks.sample_checks import require_finite, require_label
-from ...tasks.step_types import ExportParts, LossTerm, StepPosition, TaskTraits
+from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ...tasks.task import Task
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import NUM_IMAGENET_1K_CLASSES
 from ..data.inspection import SplitInspection
-from ..data.quarantine import ReplacementReader, merge_quarantine
+from ..data.quarantine import ReplacementReader
 from ..data.reading import check_labels
 from ..imagenet_classes import names_by_synset
 from ..settings import RGB
@@ -54,19 +40,24 @@ from ..transforms.on_device import (
 from .augmentation import build_mixing
 from .class_balance import weighted_cross_entropy
 from .distillation import TeacherModel, build_teacher, distillation_loss
-from .export import export_parts
-from .figures import attention_rollout, format_labels, report_figures
 from .opening import choose_num_classes, open_images
-from .samples import ClassificationSamples, evaluation_transform, find_dataset_class
+from .samples import ClassificationSamples, evaluation_transform
 from .settings import ClassificationSettings
 from .training_samples import build_training_samples, build_training_transform
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check its dimensions
 
 
-class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, LogContributor):
+class LabeledImageTask(Task):
     """Base class of tasks whose samples are images of one class each."""
 
+    aspects = {
+        "Checkable": ".checks:ImageClassChecks",
+        "Drawable": ".figures:LabeledImageDrawing",
+        "LogContributor": ".checks:ImageClassLog",
+        "ModelChecking": ".checks:LabeledImageModelCheck",
+        "Reportable": ".figures:LabeledImageFigures",
+    }
     config: ClassificationSettings
     notices: list[str]
     best_metric = ("top-1", True)
@@ -79,13 +70,16 @@ class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, Log
     )
     num_classes: int | None
     class_names: Sequence[str] | None
+    evaluated_classes: Sequence[str] | None
 
     def __init__(self, config: ClassificationSettings) -> None:
         super().__init__(config)
         data = config.DATA
         self.normalizer = PixelNormalizer(data.IMAGENET_MEAN, data.IMAGENET_STD)
         self.num_classes = config.MODEL.NUM_CLASSES
-        self.class_names = None
+        self.class_names = self.evaluated_classes = None
+        self.class_weights: np.ndarray | None = None
+        self.replacements: ReplacementReader | None = None
         self._inspection: SplitInspection | None = SplitInspection(
             config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
         )
@@ -99,7 +93,7 @@ class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, Log
 
     # ---- data ----------------------------------------------------------------------------------------------------
 
-    def open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
+    def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
         """Open the images of a split, check their labels and some of their files, and return notices about them."""
         dataset, notes = open_images(self.config, split, cache_folder)
         self.num_classes = choose_num_classes(self.config, dataset, self.num_classes)
@@ -110,19 +104,13 @@ class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, Log
             notes += self._inspection.inspect(dataset, split, number)
         return dataset, [*map(one_line, notes)]
 
-    def open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:
+    def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with the transform of an evaluation; its classes are the evaluated ones."""
-        dataset, notices = self.open_labeled(split, cache_folder)
+        dataset, notices = self._open_labeled(split, cache_folder)
         samples = ClassificationSamples(dataset, evaluation_transform(self.config.DATA, dataset.kind))
         samples.notices = notices
         self.evaluated_classes = samples.class_names and list(map(str, samples.class_names))
         return samples
-
-    def describe_samples(self, dataset: Any) -> str:
-        """Describe a split: number of images, and images in each class."""
-        text = count_samples(self, dataset)
-        # A program may pass its own samples to the trainer.
-        return text + dataset.describe_classes() if isinstance(dataset, ClassificationSamples) else text
 
     def signature(self, dataset: Any = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the labels and classes of samples."""
@@ -133,15 +121,6 @@ class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, Log
         crop = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "CROP_MODE")
         names = (*crop, "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
-
-    def get_labels(self, dataset: Any) -> np.ndarray | None:
-        """Return the label of each sample, int64 (samples,); None if they are not known."""
-        labels = dataset.dataset.labels if isinstance(dataset, ClassificationSamples) else None
-        return None if labels is None else np.asarray(labels, dtype=np.int64)
-
-    def labels_in(self, sample: Any) -> np.ndarray | None:
-        """Return the class of a sample."""
-        return np.asarray(sample[1], dtype=np.int64)
 
     def check_sample(self, sample: Any) -> None:
         """Check the values of an image and its label."""
@@ -155,9 +134,10 @@ class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, Log
         if self.class_names is None and num_classes == NUM_IMAGENET_1K_CLASSES:  # trained weights
             self.class_names = list(names_by_synset().values())
             self.notices.append("note: the weights do not name their 1,000 classes; ImageNet's names are used")
-        return self._create_model(num_classes or require_num_classes(self.num_classes))
+        return self.create_network(num_classes or require_num_classes(self.num_classes))
 
-    def _create_model(self, num_classes: int) -> paddle.nn.Layer:
+    def create_network(self, num_classes: int) -> paddle.nn.Layer:
+        """Create the configured model with its initial weights."""
         data = self.config.DATA
         return create_model(
             self.config.MODEL.NAME,
@@ -167,71 +147,21 @@ class LabeledImageTask(Task, Reportable, Drawable, Checkable, ModelChecking, Log
             **self.model_options,
         )
 
-    def check_model(self) -> list[str]:
-        """Build the model without memory for its weights, to check its options."""
-        with paddle.LazyGuard():  # shapes only
-            self._create_model(self.num_classes or _ANY_NUMBER_OF_CLASSES)
-        return []
-
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
         """Normalize uint8 pixels (batch, channels, height, width) to float32 of the same shape."""
         return self.normalizer(images)
 
-    # ---- evaluation ----------------------------------------------------------------------------------------------
 
-    def expected_losses(self) -> dict[str, float]:
-        """Return the loss of uniform predictions, to compare the first loss with."""
-        return {"loss": math.log(require_num_classes(self.num_classes))}
-
-    def figures(
-        self, dataset: TransformedDataset, records: Sequence[tuple[int, bytes]], model: paddle.nn.Layer
-    ) -> list[Figure]:
-        """Build the figures of an evaluation."""
-        evaluated = EvaluatedPredictions(
-            *join_records(records), require_num_classes(self.num_classes), dataset.class_names
-        )
-        return report_figures(evaluated, dataset, lambda images: attention_rollout(model, self.normalizer(images)))
-
-    # ---- images --------------------------------------------------------------------------------------------------
-
-    def visualize_batch(
-        self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
-    ) -> list[tuple[np.ndarray, str]]:
-        """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
-        images = self.normalize(paddle.to_tensor(batch["images"]))
-        return self.caption_images(
-            images, np.eye(require_num_classes(self.num_classes))[batch["labels"]], dataset.class_names
-        )
-
-    def visualize_eval_samples(
-        self, dataset: ClassificationSamples, indices: Sequence[int]
-    ) -> list[tuple[np.ndarray, str]]:
-        """Return the images as an evaluation sees them, with captions."""
-        transform = evaluation_transform(self.config.DATA, dataset.dataset.kind)
-        readings = [dataset.dataset.read(index) for index in indices]
-        images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
-        shares = np.eye(self.num_classes)[[label for _, label in readings]]
-        return self.caption_images(self.normalize(paddle.to_tensor(images)), shares, dataset.class_names)
-
-    def caption_images(
-        self, images: paddle.Tensor, shares: np.ndarray, class_names: Sequence[str] | None
-    ) -> list[tuple[np.ndarray, str]]:
-        """Return normalized images (n, channels, height, width) as uint8, each with the names of its labels.
-
-        Args:
-            images: the images.
-            shares: share of each class in an image, (n, classes).
-            class_names: names of the classes, if known.
-        """
-        return list(zip(self.normalizer.pixels(images), (format_labels(row, class_names) for row in shares)))
-
-
-class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable):
+class Classification(LabeledImageTask, ClassifierTask):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
 
     aspects = {
-        "Predictable": ".prediction:ImageClassPrediction",
+        "Drawable": ".figures:MixedImageDrawing",
         "Ensembling": ".prediction:ImageClassPrediction",
+        "Exportable": ".export:ImageClassExport",
+        "ModelChecking": ".checks:ClassificationModelCheck",
+        "Predictable": ".prediction:ImageClassPrediction",
+        "Recomputable": ".checks:ClassifierRecomputation",
     }
 
     traits = replace(
@@ -246,8 +176,6 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable)
 
     def __init__(self, config: ClassificationSettings) -> None:
         super().__init__(config)
-        self.class_weights: np.ndarray | None = None
-        self.replacements: ReplacementReader | None = None
         self.teacher: TeacherModel | None = None
         self._train_transform: TrainingTransform | None = None
         train = config.TRAIN
@@ -261,8 +189,8 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable)
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with its transform, check it, and log what was found."""
         if not is_training_split(self.config, split):
-            return self.open_evaluated(split, cache_folder)
-        dataset, notices = self.open_labeled(split, cache_folder)
+            return self._open_evaluated(split, cache_folder)
+        dataset, notices = self._open_labeled(split, cache_folder)
         transform = build_training_transform(self.config, dataset.kind)
         self._train_transform = transform if isinstance(transform, TrainingTransform) else None
         samples, self.class_weights = build_training_samples(
@@ -271,10 +199,6 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable)
         samples.notices = [*notices, *samples.notices]
         self.replacements = samples.replacements
         return samples
-
-    def finish_epoch(self) -> list[str]:
-        """Merge the unreadable images of all ranks into one list; every rank must call this."""
-        return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Stack images and labels to a batch."""
@@ -300,13 +224,6 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable)
                 self.notices.append(self.teacher.fit_input(config.DATA))
                 as_model(model).learn_from_teacher()
         return model
-
-    def check_model(self) -> list[str]:
-        """Build the model without memory for its weights, to check its options, and look for a teacher."""
-        notes, train = super().check_model(), self.config.TRAIN
-        if self.config.EVAL or train.DISTILLATION_TYPE == "none" or train.TEACHER_MODEL is not None:
-            return notes
-        return [*notes, f"note: training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
 
     # ---- training ------------------------------------------------------------------------------------------------
 
@@ -377,29 +294,6 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable)
         uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
         return (1.0 - smoothing) * true_label + smoothing * uniform
 
-    def recomputed_layers(self, model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
-        """Return the layers whose activations are recomputed.
-
-        Raises:
-            UserError: the model has none, or has batch norms.
-        """
-        blocks = as_model(model).recomputed_layers()
-        if not blocks and has_batch_norm(model):
-            raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, whose running statistics "
-                "recomputation would update twice per batch; remove TRAIN.RECOMPUTE"
-            )
-        if not blocks:
-            raise UserError(
-                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; add one, or remove "
-                "TRAIN.RECOMPUTE"
-            )
-        return blocks
-
-    def expected_losses(self) -> dict[str, float]:
-        """Return the loss of uniform predictions, to compare the first loss with."""
-        return {} if self.class_weights is not None else super().expected_losses()
-
     # ---- evaluation ----------------------------------------------------------------------------------------------
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
@@ -409,20 +303,3 @@ class Classification(LabeledImageTask, ClassifierTask, Exportable, Recomputable)
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""
         return ClassificationMetrics(require_num_classes(self.num_classes), self.evaluated_classes)
-
-    def export_parts(self) -> ExportParts:
-        """Return what an export contains in addition to the model."""
-        return export_parts(self.config.DATA, find_dataset_class(self.config).kind, self.num_classes)
-
-    # ---- images --------------------------------------------------------------------------------------------------
-
-    def visualize_batch(
-        self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
-    ) -> list[tuple[np.ndarray, str]]:
-        """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
-        tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-        # Any update number will do: it only seeds mixing.
-        images, mix = self.training_images(tensors, StepPosition(epoch, epoch, epoch + 1))
-        targets = F.one_hot(tensors["labels"], self.num_classes)
-        shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
-        return self.caption_images(images, shares, dataset.class_names)

@@ -7,7 +7,8 @@
 - ``detr``, ``mask_rcnn``, ``rfdetr``, ``rtdetr``: the networks
 - ``boxes``, ``denoising``, ``key_names``: what they share
 - ``evaluation``: COCO's matching and scores, without Paddle; ``metrics``: scores over the processes of a run
-- ``prediction``, ``drawing``, ``figures``, ``export``: outputs made of detections
+- ``prediction``, ``drawing``, ``figures``, ``export``: outputs made of detections; ``records``: source of figures
+- ``checks``, ``drawn_samples``: log lines, checks and images of samples
 """
 
 from ...runtime.lazy_names import lazy_names

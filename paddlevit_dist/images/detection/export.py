@@ -10,13 +10,17 @@ import numpy as np
 import paddle
 from PIL import Image
 
+from ...registry.lookup import resolve
 from ...runtime.errors import UserError
+from ...tasks.aspects import TaskAspect
+from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
 from .data.transforms import build_window_plan, export_size, resize, resize_as_torchvision, whole_view
 from .detections import DetectedObjects
 from .detector import Detector, TopDetections
 from .settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionSettings
+from .task import Detection
 
 _INTERPOLATIONS = {
     PILLOW: "bilinear, as PIL's BILINEAR",
@@ -32,6 +36,47 @@ _MEANING = {
 }
 _IGNORED_SHARE = 0.1
 _COMPARED = "boxes (as fractions) and scores of nine in ten objects"
+
+
+class BoxExport(TaskAspect, Exportable):
+    """Describes an exported detector."""
+
+    task: Detection
+    image_size_key = "DETECTION.EXPORT_SIZE"
+
+    def export_parts(self) -> ExportParts:
+        """Return the description of the exported model."""
+        config = self.task.config
+        require_exportable(resolve("model", config.MODEL.NAME), config.MODEL.NAME)
+        data, size, plan = config.DATA, export_size(config), build_window_plan(config)
+        description = {
+            **describe_input(data, self.task.turns, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
+            SIZES: "int64 (batch, 2), width and height of the stored images",
+            "output": _MEANING,
+        }
+        if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
+            description["note"] = (
+                "an evaluation keeps the aspect ratio of images, with a shorter side of "
+                f"{data.EVAL_SHORTEST_SIDE} pixels; it detects slightly more than this model of one size"
+            )
+        if plan is not None:
+            description["windows"] = plan.to_description(config.DETECTION.MERGE_IOU)
+        image = draw_image(90, 120)
+        view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
+        resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
+        example = {"picture": image, "input": normalize(np.asarray(resized), data)}
+        return ExportParts(
+            3, description, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=compare_detections
+        )
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return the function that is exported."""
+        return ExportedDetector(model)
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Return a model that evaluates an exported function."""
+        require_one_size(self.task.config)
+        return EvaluatedFunction(function, self.task.num_classes)
 
 
 class ExportedDetector(paddle.nn.Layer):
@@ -140,33 +185,3 @@ def require_one_size(config: DetectionSettings) -> None:
             "an exported detector takes images of one size, but DETECTION.EVAL_BATCHING "
             f"{config.DETECTION.EVAL_BATCHING} keeps their aspect ratio: set it to {ONE_SIZE}"
         )
-
-
-def build_export_parts(config: DetectionSettings, turned: bool) -> ExportParts:
-    """Describe the export of a detector trained with this configuration.
-
-    Args:
-        config: the configuration.
-        turned: whether images are rotated by their EXIF orientation.
-
-    """
-    data, size, plan = config.DATA, export_size(config), build_window_plan(config)
-    description = {
-        **describe_input(data, turned, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
-        SIZES: "int64 (batch, 2), width and height of the stored images",
-        "output": _MEANING,
-    }
-    if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
-        description["note"] = (
-            "an evaluation keeps the aspect ratio of images, with a shorter side of "
-            f"{data.EVAL_SHORTEST_SIDE} pixels; it detects slightly more than this model of one size"
-        )
-    if plan is not None:
-        description["windows"] = plan.to_description(config.DETECTION.MERGE_IOU)
-    image = draw_image(90, 120)
-    view = whole_view(Image.fromarray(image), np.zeros((0, 4)), np.zeros(0, np.int64))
-    resized = (resize_as_torchvision if data.EVAL_RESIZE == TORCHVISION else resize)(view, size).image
-    example = {"picture": image, "input": normalize(np.asarray(resized), data)}
-    return ExportParts(
-        3, description, size, example=example, output_names=OUTPUTS, sizes_name=SIZES, difference=compare_detections
-    )

@@ -3,18 +3,22 @@
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import paddle
 
 from ...intervals import bootstrap
+from ...tasks.aspects import TaskAspect
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
+from ...tasks.protocols import Reportable
+from ..backbone_prediction import predict_again
 from ..drawing import build_gallery
-from .detections import DetectedObjects, boxes_to_corners, corners_to_boxes
+from .data.samples import DetectionSamples
+from .detections import DetectedObjects, boxes_to_corners
 from .drawing import fit_in_cell
 from .evaluation.accumulation import (
     AREA_RANGES,
-    IOU_THRESHOLDS,
     MAX_DETECTIONS,
     RECALLS,
     UNDEFINED,
@@ -25,67 +29,44 @@ from .evaluation.accumulation import (
 )
 from .evaluation.images import ImageQuality, compute_image_quality
 from .evaluation.operating_points import NO_WISHES, WishedRates, find_thresholds, split_by_class
-from .settings import DetectionSettings
+from .records import DetectionRecord
 from .suspicious_labels import (
     build_suspect_table,
-    compute_intersections,
-    find_suspects,
     list_suspects,
     write_suspects,
 )
+from .task import Detection
 
 _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
 _MOST_NAMES = 100  # of a confusion matrix; more are not readable
-_IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 _NOTHING = "nothing"
 _THRESHOLDS = np.linspace(0.05, 0.95, 19)
 _AT_50 = 0
-_OVERLAP = 0.5
 
 
-class DetectionRecord(NamedTuple):
-    """Record of an image without areas: about 9 bytes per detection, 40 per suspicious label, and 700 more.
+class BoxFigures(TaskAspect, Reportable):
+    """Makes the figures of an evaluation."""
 
-    Attributes:
-        labels: uint16 (d,).
-        scores: float32 (d,).
-        true_positives: uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``.
-        ignored: uint16 (d,), likewise.
-        true_labels: uint16 (n,), labels of the annotations without crowds.
-        pairs: uint16 (m, 2), label of annotation and detection, see ``match_across_classes``.
-        suspects: float32 (k, 10), see ``find_suspects``.
+    task: Detection
 
-    """
+    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+        """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run."""
+        if not records or not isinstance(dataset, DetectionSamples):
+            return []
 
-    labels: np.ndarray
-    scores: np.ndarray
-    true_positives: np.ndarray
-    ignored: np.ndarray
-    true_labels: np.ndarray
-    pairs: np.ndarray
-    suspects: np.ndarray
+        def predict(index: int) -> DetectedObjects:
+            return predict_again(self.task, dataset, index, model).finite()
 
-    @classmethod
-    def from_table(
-        cls, table: MatchTable, truth: Any, detections: DetectedObjects, least_score: float
-    ) -> "DetectionRecord":
-        """Build the record of one image.
-
-        Args:
-            table: matches of this image only.
-            truth: its annotations.
-            detections: its detections.
-            least_score: lowest score of detections in ``pairs``.
-
-        """
-        true_positives, ignored = (
-            (bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored)
-        )
-        true_labels = truth.labels[~truth.is_crowd].astype(np.uint16)
-        matched_pairs = match_across_classes(truth, detections, len(table.totals), least_score)
-        columns = table.labels, table.scores.astype(np.float32), true_positives, ignored, true_labels, matched_pairs
-        return cls(*columns, find_suspects(truth, detections, least_score))
+        config, class_names = self.task.config, self.task.class_names
+        keys, names = config.DETECTION, [dataset.name(index) for index, _ in records]
+        rows = list_suspects([record.suspects for _, record in records], names, class_names)
+        file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
+        write_suspects(file, rows)
+        limits = resolve_detection_limits(keys.MAX_DETECTIONS)
+        wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
+        figures = detection_figures(dataset, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
+        return [*figures, *build_suspect_table(rows, file.name)]
 
 
 def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
@@ -99,32 +80,6 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
     bits = (true_positives.astype(np.uint64), ignored.astype(np.uint64))
     no_annotated = MatchTable.empty(num_classes).annotated
     return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals, no_annotated)
-
-
-def build_report_figures(
-    dataset: Any,
-    records: Sequence[tuple[int, DetectionRecord]],
-    class_names: Sequence[str],
-    config: DetectionSettings,
-    predict: Callable[[int], DetectedObjects],
-) -> list[Figure]:
-    """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run.
-
-    Args:
-        dataset: the evaluated ``DetectionSamples``.
-        records: index in ``dataset`` and record of each image.
-        class_names: names in the order of labels.
-        config: the configuration.
-        predict: returns the detections in an image again.
-    """
-    keys, names = config.DETECTION, [dataset.name(index) for index, _ in records]
-    rows = list_suspects([record.suspects for _, record in records], names, class_names)
-    file = Path(config.SAVE) / ("eval_suspicious_labels.csv" if config.EVAL else "suspicious_labels.csv")
-    write_suspects(file, rows)
-    limits = resolve_detection_limits(keys.MAX_DETECTIONS)
-    wished = WishedRates(keys.WISHED_PRECISION, keys.WISHED_RECALL)
-    figures = detection_figures(dataset, records, class_names, keys.SCORE_THRESHOLD, predict, limits, wished)
-    return [*figures, *build_suspect_table(rows, file.name)]
 
 
 def detection_figures(
@@ -288,52 +243,13 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
     ]
 
 
-def match_across_classes(truth: Any, detections: DetectedObjects, num_classes: int, least_score: float) -> np.ndarray:
-    """Match annotations and detections of one image regardless of their classes.
-
-    The pair with the largest IoU is matched first, then the next, and so on.
-
-    Args:
-        truth: annotations, with the attributes of ``matching.BoxGroundTruth``. Crowds count as neither missed nor
-            detected; unmatched detections inside a crowd are ignored.
-        detections: detections in the image.
-        num_classes: number of classes.
-        least_score: detections with a lower score are ignored.
-
-    Returns:
-        uint16 (pairs, 2), label of annotation and detection; ``num_classes`` as annotation of unmatched detections, and
-        as detection of missed annotations.
-
-    """
-    chosen = np.asarray(detections.scores) >= least_score
-    boxes, labels = corners_to_boxes(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]
-    is_crowd = np.asarray(truth.is_crowd, bool)
-    true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)
-    intersections, areas, true_areas = compute_intersections(boxes, true_boxes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        overlaps = np.nan_to_num(intersections / (areas[:, None] + true_areas - intersections))[:, ~is_crowd]
-        crowd_fractions = np.nan_to_num(intersections / areas[:, None])[:, is_crowd]
-    true_labels = true_labels[~is_crowd]
-    is_found, is_used = np.zeros(len(true_labels), bool), np.zeros(len(labels), bool)
-    result = []
-    for place in np.argsort(-overlaps, axis=None, kind="stable")[: np.count_nonzero(overlaps >= _OVERLAP)]:
-        row, true_row = np.unravel_index(place, overlaps.shape)
-        if not is_used[row] and not is_found[true_row]:
-            is_used[row] = is_found[true_row] = True
-            result.append((true_labels[true_row], labels[row]))
-    is_used |= (crowd_fractions >= _OVERLAP).any(axis=1)
-    result += [(label, num_classes) for label in true_labels[~is_found]]
-    result += [(num_classes, label) for label in labels[~is_used]]
-    return np.array(result, np.uint16).reshape(-1, 2)
-
-
 def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
     """Return the confusion matrix, int64 (num_classes + 1, num_classes + 1).
 
     Rows are annotated classes, columns detected classes, with "nothing" last.
 
     Args:
-        all_pairs: results of ``match_across_classes`` for any number of images.
+        all_pairs: results of ``records.match_across_classes`` for any number of images.
         num_classes: number of classes.
 
     """

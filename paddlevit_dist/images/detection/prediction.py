@@ -7,31 +7,85 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import paddle
 from PIL import Image
 
+from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...runtime.printing import shorten
 from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...tasks.protocols import AnnotationMatching, DatasetSaving
 from ...tasks.sample_checks import BadSample
+from ..backbone_prediction import BackbonePrediction
 from ..data.data_warnings import count
 from ..data.formats import stems
-from ..data.inputs import IMAGES, AnnotatedImages
+from ..data.inputs import IMAGES, AnnotatedImages, InputImages
 from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import number_images
 from .data.samples import DetectionSample, see_stored
-from .data.transforms import DetectionEvaluationTransform, build_evaluation_transform, whole_view
+from .data.transforms import DetectionEvaluationTransform, build_evaluation_transform, build_window_plan, whole_view
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
-from .drawing import draw_annotations, draw_boxes
+from .drawing import draw_boxes
+from .inference import detect_objects
 from .matched_ids import match_categories, match_files, require_categories, require_images
 from .predicted_dataset import FOLDER, PredictedDataset
-from .settings import DetectionSettings
+from .task import Detection
 from .windows import WindowPlan
 
 _NO_BOXES = np.zeros((0, 4))
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
 # Files of results. Masks are separate: COCO's tools use the areas of boxes if a result has both.
 _FILES = {BOXES: "results.json", MASKS: "results_masks.json"}
+
+
+class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
+    """Predicts the objects in images; also with the ids of a file of annotations, or as a data set."""
+
+    task: Detection
+
+    def __init__(self, task: Detection) -> None:
+        super().__init__(task)
+        self._annotation_ids: Any = None  # set by ``load_annotation_ids``
+        self._saved_as: str | None = None  # set by ``save_predictions_as``
+
+    def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
+        """Return the detections in each image, in its pixels, best first."""
+        task = self.task
+        return detect_objects(model, batch, task.normalize, task.config, task.speed)
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Return samples of images to predict."""
+        transform = DetectionInput(build_evaluation_transform(self.task.config), build_window_plan(self.task.config))
+        return self._open_images(inputs, cache_folder, transform)
+
+    def save_predictions_as(self, layout: str) -> None:
+        """Let ``prediction_writer`` also write a data set of the predictions, in one of its ``LAYOUTS``."""
+        self._saved_as = layout
+
+    def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
+        """Use the ids in an annotation file for inputs and classes, and return log lines."""
+        task = self.task
+        if not task.are_named:
+            raise UserError("predict -annotations: the weights have no class names: add -class_names=FILE")
+        names = task.class_names[: len(task.category_ids)]
+        self._annotation_ids, lines = find_annotation_ids(annotations, samples.names, names, task.category_ids)
+        return lines
+
+    def prediction_rows(self, prediction: DetectedObjects) -> list[Row]:
+        """Return table rows of a prediction."""
+        return build_rows(prediction, self.task.class_names, self.task.config.DETECTION.SCORE_THRESHOLD)
+
+    def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
+        """Return the writer of predictions in a folder."""
+        task = self.task
+        least_score, names, saved = task.config.DETECTION.SCORE_THRESHOLD, task.class_names, None
+        if self._saved_as is not None and isinstance(dataset, InputImages):
+            saved = PredictedDataset(folder, dataset, self._saved_as, names, task.category_ids, least_score)
+        images, categories = None, task.category_ids
+        if self._annotation_ids is not None and isinstance(dataset, InputSamples):
+            images, categories = self._annotation_ids
+        return DetectionWriter(folder, dataset, names, categories, least_score, task.are_named, images, saved)
 
 
 class DetectionInput(NamedTuple):
@@ -49,26 +103,6 @@ class DetectionInput(NamedTuple):
         image = np.ascontiguousarray(np.asarray(view.image).transpose(2, 0, 1))
         size = (stored.size[1], stored.size[0])
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), no_objects)
-
-
-def draw_eval_samples(
-    dataset: Any, indices: Sequence[int], config: DetectionSettings, class_names: Sequence[str]
-) -> list[tuple[np.ndarray, str]]:
-    """Draw all annotations on images as in an evaluation; crowds are gray.
-
-    Args:
-        dataset: the ``DetectionSamples`` of a split.
-        indices: indices of the samples to draw.
-        config: the configuration.
-        class_names: names in the order of labels.
-
-    Returns:
-        An image, uint8 (height, width, 3), and its caption for each index.
-    """
-    transform, rng = DetectionInput(build_evaluation_transform(config)), np.random.default_rng(0)
-    read = (dataset.dataset.read(index) for index in indices)
-    images = ((transform(stored, rng).image, stored.size, annotations) for stored, annotations in read)
-    return [draw_annotations(*image, class_names) for image in images]
 
 
 def build_rows(detections: DetectedObjects, class_names: Sequence[str], least_score: float) -> list[Row]:

@@ -1,22 +1,16 @@
 """Metrics of semantic segmentation: sums over the pixels of all images at their stored size, and figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...intervals import nanmean, quotient
 from ...metrics.confusion import CONFUSION, ConfusionMetrics
-from ...metrics.counts import Packed, boundary_statistics, count_confusion, reduce_confusions, unpack_counts
-from ...metrics.tables import class_tables, sample_table
+from ...metrics.counts import boundary_statistics, count_confusion, reduce_confusions
 from ...runtime.errors import UserError
-from ...tasks.figures import Figure
-from ..drawing import build_gallery, fit_in_cell, get_palette, overlay_labels
 from .data.segmentation_dataset import IGNORED
 
 _BOUNDARIES = "boundaries"
-_SHOWN = 12  # images of the gallery
-_WRONG = np.array([(230, 30, 30)], np.uint8)
 
 
 class SegmentationMetrics(ConfusionMetrics):
@@ -76,43 +70,3 @@ class SegmentationMetrics(ConfusionMetrics):
             f"{super().summary(values)} mean Dice {values['mean Dice']:.4f} boundary IoU {values['boundary IoU']:.4f}"
         )
         return f"{shown}{self.absent(values)}"
-
-
-def segmentation_figures(
-    dataset: Any,
-    records: Sequence[tuple[int, Packed]],
-    class_names: Sequence[str],
-    predict: Callable[[int], np.ndarray],
-) -> list[Figure]:
-    """Build all figures, the most informative first.
-
-    Args:
-        dataset: evaluated samples, with their ``dataset``.
-        records: index of each image, and its counts.
-        class_names: one per class.
-        predict: returns the class map that the model predicts for a sample.
-    """
-    confusion, boundaries = map(sum, zip(*(unpack_counts(counts) for _, counts in records)))
-    statistics = np.stack(
-        [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
-    )  # (images, 3, classes)
-    right, true, predicted = np.moveaxis(statistics, 1, 0)
-    ious = nanmean(quotient(right, true + predicted - right))
-    hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
-    palette = get_palette(dataset.dataset, len(class_names))
-
-    def draw(index: int, pixels: np.ndarray, labels: np.ndarray) -> list[np.ndarray]:
-        predicted = predict(index)
-        wrong = np.where((labels == IGNORED) | (predicted == labels), np.uint8(IGNORED), np.uint8(0))
-        gray = pixels.mean(axis=2, keepdims=True).repeat(3, axis=2)
-        shown = (pixels, labels, palette), (pixels, predicted, palette), (gray, wrong, _WRONG)
-        return [fit_in_cell(overlay_labels(*arguments)) for arguments in shown]
-
-    indices = [index for index, _ in records]
-    chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
-    note = "Images with the lowest mean IoU of their own classes: ground truth, prediction, and mistakes in red."
-    return [
-        *build_gallery(dataset, chosen, draw, note),
-        *class_tables(confusion, class_names, "pixels", boundaries),
-        sample_table("Images", "image", [dataset.name(index) for index in indices], statistics, "pixels"),
-    ]

@@ -19,6 +19,7 @@ import paddle.nn.functional as F
 from ...runtime.transfers import to_device
 from ..models.segmenter import resize_maps
 from .data.segmentation_dataset import IGNORED
+from .settings import SegmentationSettings
 from .transforms import Size, scaled_size
 
 Network = Callable[[paddle.Tensor], paddle.Tensor]  # pixels (n, 3, h, w), 0 to 255 -> logits (n, classes, h', w')
@@ -52,6 +53,30 @@ class EvaluationProtocol(NamedTuple):
         text += "" if self.scales == (1.0,) else f"; mean of scales {scales}"
         resized = "directly to the stored size" if self.is_direct else "to the input's size, then the stored one"
         return f"{text}{'; also mirrored' if self.flips else ''}; logits bilinear {resized}"
+
+
+def read_crop(config: SegmentationSettings) -> Size:
+    """Return height and width of a window, and of the input of an exported model."""
+    height, width = config.SEGMENTATION.CROP or config.DATA.CROP_SIZE
+    return height, width
+
+
+def read_protocol(config: SegmentationSettings) -> EvaluationProtocol:
+    """Return the evaluation protocol that SEGMENTATION configures."""
+    keys, crop = config.SEGMENTATION, read_crop(config)
+    rows, columns = keys.STRIDE or (max(1, 2 * side // 3) for side in crop)
+    more = tuple(keys.SCALES), keys.FLIP, keys.RESIZE_LOGITS_VIA == "stored", config.DATA.EVAL_DIVISOR
+    return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, (rows, columns), *more)
+
+
+def describe_protocol(config: SegmentationSettings) -> str:
+    """Describe what a score depends on in addition to the weights and the data."""
+    data, text = config.DATA, "stored size"
+    if data.EVAL_SHORTEST_SIDE is not None:
+        text = f"shorter side {data.EVAL_SHORTEST_SIDE}"
+        text += f", longer at most {data.EVAL_LONGEST_SIDE}" if data.EVAL_LONGEST_SIDE is not None else ""
+    text += f", multiples of {data.EVAL_DIVISOR}" if data.EVAL_DIVISOR > 1 else ""
+    return f"{text}{'' if text == 'stored size' else f', bilinear of {data.RESIZE}'}; {read_protocol(config)}"
 
 
 View = tuple[paddle.Tensor, Size]  # logits float32 (1, classes, h, w) of one view of an image, and its input size

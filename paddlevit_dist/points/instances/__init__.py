@@ -4,6 +4,7 @@
   ``stuff_classes``: classes without instances
 - ``pointgroup``: network and losses; ``grouping``: clustering; ``proposals``: scoring and selection
 - ``metrics``: average precision; ``panoptic``: panoptic quality; ``writer``: predictions as files and figures
+- ``prediction``, ``figures``: aspects of the task
 """
 
 from ...runtime.lazy_names import lazy_names

@@ -1,4 +1,7 @@
-"""Semantic segmentation of point clouds: ``task``, ``settings``, ``metrics``; ``fragments``: evaluation in blocks."""
+"""Semantic segmentation of point clouds.
+
+``task``, ``settings``, ``metrics``; ``fragments``: evaluation in blocks; ``prediction``, ``figures``: aspects.
+"""
 
 from ...runtime.lazy_names import lazy_names
 

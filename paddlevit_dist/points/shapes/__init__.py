@@ -1,4 +1,7 @@
-"""Classification of shapes: ``task``, ``settings``, ``data`` (base class, ModelNet) and ``solids`` (synthetic)."""
+"""Classification of shapes: ``task``, ``settings``, ``data`` (base class, ModelNet) and ``solids`` (synthetic).
+
+``prediction``, ``figures`` and ``checks`` have the aspects of the task.
+"""
 
 from ...runtime.lazy_names import lazy_names
 

@@ -2,7 +2,8 @@
 
 - ``task``: the task; ``dataset``: volumes with landmark files; ``mirroring``: left and right landmarks
 - ``heatmaps``: targets, and the positions of peaks; ``losses``; ``metrics``: scores
-- ``predictions``: output files; ``scored``: scores of existing results; ``figures``: figures of the report
+- ``results``: predicted and true landmarks; ``scored``: scores of existing results
+- ``prediction`` (with output files), ``figures``, ``export``, ``checks``: aspects of the task
 """
 
 from ...runtime.lazy_names import lazy_names

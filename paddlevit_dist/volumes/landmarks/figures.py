@@ -27,10 +27,20 @@ class LandmarkFigures(TaskAspect, Reportable):
     task: LandmarkDetection
 
     def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
-        """Create the tables and images of the report."""
+        """Create the tables, the error curves and the gallery of the hardest volumes, worst first."""
         if not records or not isinstance(samples, VolumeSamples):
             return []
-        return landmark_figures(samples, records, self.task.names, require_spacing(self.task.spacing))
+        names, spacing = self.task.names, require_spacing(self.task.spacing)
+        errors = np.stack([record.errors for _, record in records])  # (volumes, landmarks)
+        means = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else -1.0 for row in errors])
+        order = np.argsort(-means, kind="stable")
+        cases = [samples.dataset.case(index) for index, _ in records]
+        return [
+            _landmarks(errors, names),
+            _curves(errors, names),
+            _volumes(errors, means, order, cases, names),
+            _gallery(samples, records, errors, means, order[:_SHOWN], cases, names, spacing),
+        ]
 
 
 class LandmarkDrawing(TaskAspect, Drawable):
@@ -55,28 +65,6 @@ class LandmarkDrawing(TaskAspect, Drawable):
         count = int(np.isfinite(inside).all(axis=1).sum())
         drawn = orthogonal_slices(volume, require_spacing(self.task.spacing), None, inside, names=self.task.names)
         return drawn, f"{count} of {len(self.task.names)} landmarks"
-
-
-def landmark_figures(
-    samples: Any, records: Sequence[tuple[int, LandmarkRecord]], names: Sequence[str], spacing: Sequence[float]
-) -> list[Figure]:
-    """Create the tables, the error curves and the gallery of the hardest volumes, worst first.
-
-    Args:
-        samples: ``VolumeSamples``, used to read the hardest volumes again.
-        names: of the landmarks.
-        spacing: millimeters (depth, height, width).
-    """
-    errors = np.stack([record.errors for _, record in records])  # (volumes, landmarks)
-    means = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else -1.0 for row in errors])
-    order = np.argsort(-means, kind="stable")
-    cases = [samples.dataset.case(index) for index, _ in records]
-    return [
-        _landmarks(errors, names),
-        _curves(errors, names),
-        _volumes(errors, means, order, cases, names),
-        _gallery(samples, records, errors, means, order[:_SHOWN], cases, names, spacing),
-    ]
 
 
 def _landmarks(errors: np.ndarray, names: Sequence[str]) -> FigureTable:

@@ -87,7 +87,7 @@ def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
     ] == "evaluation"
 
 
-class Broken(Classification):
+class Broken(Classification, Reportable):
     def figures(self, samples: Any, records: Any, model: Any) -> Any:
         raise ZeroDivisionError("in a task's own figures")
 

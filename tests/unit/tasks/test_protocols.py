@@ -86,3 +86,10 @@ def test_the_aspects_of_a_task_follow_their_protocols(task):
         for name, location in vars(cls).get("aspects", {}).items():
             aspect = import_object(location, cls.__module__.rpartition(".")[0])
             assert issubclass(aspect, PROTOCOLS[name]) and not getattr(aspect, "__abstractmethods__", ()), location
+
+
+@pytest.mark.parametrize("task", list_tasks())
+def test_a_task_is_what_trains_and_scores(task):
+    members = [name for name in dir(task) if not name.startswith("_")]
+    assert len(members) <= 18, f"{members}: what one command asks for is an aspect (tasks/aspects.py)"
+    assert task.__mro__.index(Task) <= 4, "at most three classes between a task and Task"

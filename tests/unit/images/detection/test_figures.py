@@ -4,7 +4,7 @@ import numpy as np
 from support import coco_peer
 from support.drawn_detections import NOTHING_FOUND
 
-from paddlevit_dist.images.detection import figures
+from paddlevit_dist.images.detection import figures, records
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
@@ -35,11 +35,11 @@ def test_what_is_taken_for_what():
         (0, 100, 10, 10, 2, 0.4),  # too uncertain
         (0, 0, 0, 0, 1, 0.9),  # no area
     )
-    pairs = figures.match_across_classes(image, detections, 3, 0.5)
+    pairs = records.match_across_classes(image, detections, 3, 0.5)
     assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
     matrix = figures.build_confusion_matrix([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
-    assert figures.match_across_classes(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
+    assert records.match_across_classes(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
 
 
 def test_the_hardest_images():

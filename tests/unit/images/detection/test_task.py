@@ -12,6 +12,7 @@ from support.drawn_detections import CATEGORY_IDS, NAMES, drawn
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
+from paddlevit_dist.images.backbone_prediction import predict_again
 from paddlevit_dist.images.data.formats import stems
 from paddlevit_dist.images.detection.data.indexed_images import number_images
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
@@ -20,10 +21,10 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import zero_padding
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement_factor
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate
-from paddlevit_dist.images.detection.export import build_export_parts
-from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, join_tables
+from paddlevit_dist.images.detection.figures import detection_figures, join_tables
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionInput, DetectionWriter, build_rows
+from paddlevit_dist.images.detection.records import DetectionRecord
 from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.aspects import get_aspect
@@ -150,7 +151,7 @@ def test_windows_are_seen_like_images_of_their_own_and_merged(trainer, tmp_path)
         np.testing.assert_allclose(merged[index].scores, expected.scores, atol=1e-4)
         assert np.abs(merged[index].boxes - expected.boxes).max() < 0.01
     trainer.model.train()
-    again = task.predict_again(samples, 1, trainer.model)
+    again = predict_again(task, samples, 1, trainer.model)
     assert len(again.scores) > 10
     windows = get_aspect(task, Exportable).export_parts().about["windows"]
     assert (windows["window"], windows["overlap"], windows["mirrored"], windows["iou"]) == ([16, 20], 0.2, True, 0.5)
@@ -377,7 +378,7 @@ def test_what_was_exported_is_evaluated_as_the_network_itself_on_images_of_one_s
 def test_an_export_resizes_as_the_evaluation_did(how, words):
     pixels_alone = ["DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]"]
     values = settings("DATA.EVAL_RESIZE", how, *pixels_alone, "DETECTION.EXPORT_SIZE", "[60,80]")
-    parts = build_export_parts(values, turned=False)
+    parts = get_aspect(make_task(values), Exportable).export_parts()
     assert words in parts.about["preprocessing"]["interpolation"]
     pixels = parts.example["picture"].astype(float)
     if how == "pillow":

@@ -1,0 +1,66 @@
+"""What a log says of detection, what ``doctor`` and checkpoints compare, and which parameters decay."""
+
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ...runtime.printing import one_line
+from ...tasks.aspects import TaskAspect
+from ...tasks.protocols import Checkable, CheckpointMatching
+from ..backbone_aspects import BackboneGrouping, BackboneLog
+from .data.samples import DetectionSample, DetectionSamples
+from .task import Detection
+
+
+class BoxLog(BackboneLog):
+    """Describes images with boxes, and the losses and the speed of detectors."""
+
+    task: Detection
+
+    def describe_samples(self, dataset: Any) -> str | None:
+        """Describe the dataset of a split in one line."""
+        if not isinstance(dataset, DetectionSamples):  # a user's dataset
+            return None
+        return one_line(dataset.dataset.summary())
+
+    def finish_epoch(self) -> list[str]:
+        """Return log lines on the losses of the epoch, and merge all ranks' unreadable images into one list.
+
+        Every rank must call this.
+        """
+        return [*self.task.criterion.epoch_lines(), *super().finish_epoch()]
+
+    def evaluation_lines(self) -> list[str]:
+        """Return a line on this process's detection speed."""
+        return [line] if (line := self.task.speed.line()) else []
+
+
+class BoxChecks(TaskAspect, Checkable):
+    """Lets ``doctor`` check labels."""
+
+    def labels_in(self, sample: DetectionSample) -> np.ndarray | None:
+        """Return the labels of the objects in a sample."""
+        return np.asarray(sample.labels, dtype=np.int64)
+
+
+class BoxMatching(TaskAspect, CheckpointMatching):
+    """Knows how to read images as weights were trained."""
+
+    task: Detection
+
+    def mismatch_hint(self, name: str, trained_value: Any) -> str:
+        """Return how to resolve a difference from a checkpoint's setting."""
+        if name in self.task.turned:
+            return f"set DATA.EXIF_ROTATE {str(trained_value).lower()} to read images as in training"
+        return super().mismatch_hint(name, trained_value)
+
+
+class BoxGrouping(BackboneGrouping):
+    """Gives the backbone its learning rate; norms and biases may decay."""
+
+    task: Detection
+
+    def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
+        """Return whether a parameter has weight decay."""
+        return self.task.config.TRAIN.DECAY_ALL_PARAMETERS or super().decays(name, parameter, exempt)

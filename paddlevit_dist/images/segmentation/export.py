@@ -1,0 +1,66 @@
+"""Export of segmenters."""
+
+import paddle
+
+from ...runtime.errors import UserError
+from ...tasks.aspects import TaskAspect
+from ...tasks.protocols import Exportable
+from ...tasks.step_types import ExportParts
+from ..transforms.described import describe_input, draw_image, normalize
+from .protocols import describe_protocol, read_crop
+from .task import ImageSegmentation
+from .transforms import Size
+
+_OUTPUT = (
+    "(batch, classes, rows, columns), logits at the network's own resolution: resize them bilinearly between the "
+    "centers of pixels (align_corners false, half_pixel) to the size of the image; its class is the largest"
+)
+
+
+class SegmenterExport(TaskAspect, Exportable):
+    """Describes an exported segmenter."""
+
+    task: ImageSegmentation
+    image_size_key = "SEGMENTATION.CROP"
+
+    def export_parts(self) -> ExportParts:
+        """Return what an export contains in addition to the model."""
+        task = self.task
+        data, size = task.config.DATA, read_crop(task.config)
+        resize = "see 'evaluated'; then windows of the input's size, or the whole image if it has this size"
+        meta = {
+            **describe_input(data, task.turns, resize, f"bilinear of {data.RESIZE}"),
+            "output": _OUTPUT,
+            "evaluated": describe_protocol(task.config),
+        }
+        image = draw_image(*size)
+        example = {"picture": image, "input": normalize(image, data)}
+        shape = (task.num_classes, None, None)
+        return ExportParts(3, meta, size, example=example, output_names=("logits",), output_shape=shape)
+
+    def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
+        """Wrap an exported model, to check the size of its input."""
+        return FixedSizeModel(function, read_crop(self.task.config))
+
+
+class FixedSizeModel(paddle.nn.Layer):
+    """An exported segmenter with a fixed input size, which replaces the network."""
+
+    def __init__(self, function: paddle.nn.Layer, size: Size) -> None:
+        super().__init__()
+        self.function, self._size = function, size
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """Run the exported segmenter.
+
+        Raises:
+            UserError: images, or windows of them, have another size.
+        """
+        if tuple(images.shape[2:]) != self._size:
+            size, input_size = ("x".join(map(str, size)) for size in (self._size, images.shape[2:]))
+            raise UserError(
+                f"the exported model takes {size} pixels (height x width), but the input has {input_size}; set "
+                f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{size.replace('x', ', ')}], enlarge smaller "
+                "images with DATA.EVAL_SHORTEST_SIDE, or export the model for this size (-image_size)"
+            )
+        return self.function(images)

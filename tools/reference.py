@@ -48,7 +48,6 @@ def _input_fields(expected: Any) -> dict[str, Any] | None:
 
 def keys_page() -> str:
     """Format all keys: a section for the tasks that read them, a table for each section of a file."""
-    flag_of = {flag.key: flag for flag in flags().values() if flag.key}
     groups: dict[str, dict[str, list[Key]]] = {}
     for key in keys().values():
         section = key.name.rpartition(".")[0]
@@ -71,7 +70,7 @@ def keys_page() -> str:
                 "| key | values | default | |",
                 "|---|---|---|---|",
             ]
-            lines += [_key_row(key, flag_of.get(key.name)) for key in rows]
+            lines += map(_key_row, rows)
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -82,8 +81,8 @@ def _readers(name: str) -> str:
     return " and ".join(task for task in TASKS if name in keys(task))
 
 
-def _key_row(key: Key, flag: Flag | None) -> str:
-    name = f"`{key.name}`" + (f" `-{flag.name}`" if flag else "")
+def _key_row(key: Key) -> str:
+    name = f"`{key.name}`" + (f" `-{key.flag.name}`" if key.flag else "")
     shown = list(key.default) if isinstance(key.default, tuple) else key.default
     default = "not set" if key.default is None else f"`{shown}`"
     return f"| {name} | {_escaped(key.expected())} | {default} | {_escaped(key.meaning)} |"
@@ -119,7 +118,10 @@ def _flag_tables() -> Iterator[str]:
         yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
         for flag in members:
             form = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-            yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(describe_flag(flag))} |"
+            set_keys = " or ".join(
+                f"`{key.name}`" for key in keys().values() if key.flag and key.flag.name == flag.name
+            )
+            yield f"| `{form}` | {set_keys} | {_escaped(describe_flag(flag))} |"
     yield ""
 
 

@@ -311,11 +311,46 @@ def _plan(
     interface = as_model(model)
     targets = _list_targets(model, state)
     matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
-    matched_names = frozenset() if matched_rows is None else matched_rows.names
-    fitting: dict[str, np.ndarray] = {} if matched_rows is None else dict(matched_rows.values)
     if matched_rows is not None:
         report.classes_by_name = matched_rows.matched, matched_rows.classes
         report.outputs = matched_rows.outputs
+    matched_names = frozenset() if matched_rows is None else matched_rows.names
+    fitting = {
+        **({} if matched_rows is None else matched_rows.values),
+        **_fit(interface, targets, state, report, matched_names),
+    }
+    unfit = targets.keys() - fitting.keys()
+    for layer in interface.classifier_layers or _infer_classifiers(report, unfit, model):
+        names = [key for key in targets if key.startswith(f"{layer}.")]
+        if any(key not in fitting for key in names):
+            report.reinitialized += names  # weight and bias together
+    fitting = {key: item for key, item in fitting.items() if key not in report.reinitialized}
+    report.loaded = list(fitting)
+    report.resized = [
+        key for key, item in fitting.items() if item.shape != state[key].shape and key not in matched_names
+    ]
+    report.notices += interface.list_resize_notices(report.resized)
+    _report_rest(targets, state, fitting, report)
+    return fitting
+
+
+def _fit(
+    interface: Model,
+    targets: Mapping[str, Any],
+    state: Mapping[str, np.ndarray],
+    report: LoadReport,
+    matched_names: frozenset[str],
+) -> dict[str, np.ndarray]:
+    """Report the shapes, and return the values that have the shape of their target or can be resized to it.
+
+    Args:
+        interface: the model.
+        targets: its tensors.
+        state: the weights under the model's names.
+        report: receives the shapes of both sides.
+        matched_names: tensors whose rows follow the names of classes, which are skipped.
+    """
+    fitting = {}
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)
@@ -326,30 +361,26 @@ def _plan(
             value = _fit_channels(value, shape, interface) if resized is None else resized
         if value is not None and value.shape == shape:
             fitting[name] = value
+    return fitting
 
-    unfit = targets.keys() - fitting.keys()
-    for layer in interface.classifier_layers or _infer_classifiers(report, unfit, model):
-        names = [key for key in targets if key.startswith(f"{layer}.")]
-        if any(key not in fitting for key in names):
-            report.reinitialized += names  # weight and bias together
-    fitting = {key: item for key, item in fitting.items() if key not in report.reinitialized}
 
-    report.loaded = list(fitting)
-    report.resized = [
-        key for key, item in fitting.items() if item.shape != state[key].shape and key not in matched_names
-    ]
-    report.notices += interface.list_resize_notices(report.resized)
-    report.missing = [key for key in targets if key not in fitting and key not in report.reinitialized]
-    report.unexpected = [key for key in state if key not in targets and not key.endswith(_IGNORED_SUFFIXES)]
-    report.shapes.update({key: (state[key].shape, None) for key in report.unexpected})
+def _report_rest(
+    targets: Mapping[str, Any],
+    state: Mapping[str, np.ndarray],
+    fitting: Mapping[str, np.ndarray],
+    report: LoadReport,
+) -> None:
+    """Report missing and unexpected tensors, the loaded fraction, and values that are not finite."""
+    report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
+    report.unexpected = [name for name in state if name not in targets and not name.endswith(_IGNORED_SUFFIXES)]
+    report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
     num_loaded, num_missing = (
-        sum(int(np.prod(targets[key].shape)) for key in listed) for listed in (report.loaded, report.missing)
+        sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
     )
     report.loaded_fraction = num_loaded / max(num_loaded + num_missing, 1)
-    not_finite = [key for key, item in fitting.items() if not np.isfinite(item).all()]
+    not_finite = [name for name, value in fitting.items() if not np.isfinite(value).all()]
     if not_finite:
         report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
-    return fitting
 
 
 def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.nn.Layer) -> list[str]:

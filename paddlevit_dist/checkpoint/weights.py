@@ -196,7 +196,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         for candidate in (expanded, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
-                    parse_exported = find_function("parse_evaluated_argument")
+                    parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
                     setting = parse_exported and parse_exported(str(candidate))
                     advice = f"; evaluate it with {setting}" if setting else ""
                     raise UserError(

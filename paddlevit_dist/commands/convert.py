@@ -24,7 +24,8 @@ from ..checkpoint.weights import (
     to_torch_names,
 )
 from ..launch.tuning import import_paddle
-from ..registry.lookup import MODELS
+from ..registry.lookup import MODELS, annotation_type
+from ..registry.manifest import CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.printing import one_line, shorten
@@ -183,9 +184,9 @@ def build_families() -> list[ModelFamily]:
 
     first: dict[tuple[str, str], str] = {}
     for name, target in MODELS.items():
-        if isinstance(target, str) and ".images.models." in target:
+        if annotation_type("model", name) in (CLASS_LABELS, MASK_LABELS):
             backbone = variant_options(name).get("backbone", "")
-            first.setdefault((target, backbone.partition("_")[0]), name)
+            first.setdefault((str(target), backbone.partition("_")[0]), name)
     families = []
     for (target, _), name in first.items():
         with paddle.LazyGuard():  # shapes only

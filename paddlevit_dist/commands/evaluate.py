@@ -1,6 +1,6 @@
 """``python -m paddlevit_dist evaluate FLAGS``: the main job with ``-eval``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..registry.features import find_function
 from ..settings.command_line import takes_next_word
@@ -20,7 +20,8 @@ def with_settings(words: Sequence[str]) -> list[str]:
 
     A positional argument is neither a flag, nor a key, nor the value of a key.
     """
-    is_value, settings, parse_exported = False, [], find_function("parse_evaluated_argument")
+    parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
+    is_value, settings = False, []
     for word in words:
         is_free = not is_value and not word.startswith("-")
         setting = parse_exported(word) if is_free and parse_exported is not None else None

@@ -1,13 +1,27 @@
 """``python -m paddlevit_dist inspect NAME``: a model's layers and cost; ``--list``: all names."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
 from ..registry import plugins
-from ..registry.lookup import MODELS, SPELLINGS, find_name, list_models
+from ..registry.lookup import (
+    MODELS,
+    SPELLINGS,
+    TASKS,
+    annotation_type,
+    common_tables,
+    find_name,
+    find_package,
+    list_models,
+)
 from ..runtime.errors import UserError
+from ..runtime.printing import one_line
+from ..settings.every_run import DEFAULT_TASK
+from ..settings.key import show
+from ..settings.table import index_keys, keys
 from ..tasks.model_factory import create_model
 from .parser import CommandParser, at_least, image_size
 
@@ -15,13 +29,15 @@ from .parser import CommandParser, at_least, image_size
 def run(words: list[str]) -> None:
     """Run the command."""
     options = _parse(words)
+    if options.list and options.settings:
+        raise UserError(f"inspect: {options.settings[0]}: --list takes no keys: remove one of both")
     if options.list:
         print(listing(options.name or ""))
     elif options.name is None:
         raise UserError("inspect: name a model or add --list; 'inspect data' shows training samples")
     else:
         import_paddle()
-        print(report(options.name, options.image_size, options.num_classes, options.depth))
+        print(report(options.name, options.image_size, options.num_classes, options.depth, options.settings))
 
 
 def _parse(words: list[str]) -> argparse.Namespace:
@@ -29,8 +45,14 @@ def _parse(words: list[str]) -> argparse.Namespace:
         "inspect",
         "Show the layers, parameters, multiply-accumulates and activation memory of a model. "
         "'inspect data' shows training samples instead, 'inspect recipes' lists the recipes that -cfg=NAME finds.",
-        ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224 -image_size=448 -depth=3", "-list resnet"),
+        (
+            "vit_tiny_patch16_224",
+            "swin_tiny_patch4_window7_224 -image_size=448 -depth=3",
+            "vit MODEL.DEPTH 6",
+            "-list resnet",
+        ),
         imports=True,
+        keys=(),
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of a name")
     parser.add_argument("--list", "-list", action="store_true", help="print the names of all models")
@@ -69,18 +91,31 @@ def listing(part: str = "") -> str:
     return "\n".join(lines)
 
 
-def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: int = 2) -> str:
+def report(
+    name: str, image_size: Any = None, num_classes: int = 1000, depth: int = 2, words: Sequence[str] = ()
+) -> str:
     """Return a table of the layers down to ``depth``, and the totals, as text.
 
+    Args:
+        name: of the model.
+        image_size: pixels, or (height, width); None: the variant's.
+        num_classes: outputs of the classifier.
+        depth: levels of nested layers that get a line each.
+        words: flags and keys of a command line, with the options of the model.
+
     Raises:
-        UserError: unknown name, or an image size that does not fit.
+        UserError: unknown name, an image size that does not fit, or a key that is wrong.
     """
     import paddle
 
     from ..tasks.model import as_model
     from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
-    model = create_model(find_name("model", name), num_classes=num_classes, image_size=image_size)
+    name = find_name("model", name)
+    if words:
+        model = _build_configured(name, image_size, num_classes, words)
+    else:
+        model = create_model(name, num_classes=num_classes, image_size=image_size)
     model.eval()
     if as_model(model).image_size is None:
         total = count_parameters(model)
@@ -103,6 +138,49 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
             f"activations kept for the backward pass: about {_megabytes(cost.activation_bytes)} for one float32 image",
         ]
     )
+
+
+def _build_configured(name: str, image_size: Any, num_classes: int, words: Sequence[str]) -> Any:
+    """Build a model as a training run with these keys would, and print notices about them."""
+    from .. import settings
+    from ..settings.table import COMMAND_LINE
+    from ..tasks.task import make_task
+
+    configuration = settings.load([f"TASK={_find_task(name)}", f"MODEL.NAME={name}", *words])
+    given = {key: found for key, found in configuration.settings.items() if found.source == COMMAND_LINE}
+    for key, found in given.items():
+        if not _changes_layers(key):
+            print(one_line(f"{key} {show(found.value)} ({found.origin}): no effect: inspect does not read it"))
+    config: Any = configuration.values
+    if config.MODEL.NAME != name:
+        raise UserError(f"inspect: MODEL.NAME {config.MODEL.NAME}: the model is {name}; name one")
+    task = make_task(config)
+    print("".join(f"{one_line(notice)}\n" for notice in task.notices), end="")
+    if not hasattr(task, "model_options"):
+        return task.build_model(num_classes)
+    options = dict(task.model_options)
+    if "DATA.IMAGE_CHANNELS" in given:
+        options["in_channels"] = config.DATA.IMAGE_CHANNELS
+    if "DATA.IMAGE_SIZE" in given:
+        image_size = config.DATA.IMAGE_SIZE
+    return create_model(name, num_classes=num_classes, image_size=image_size, **options)
+
+
+def _changes_layers(name: str) -> bool:
+    """Return whether a key may change the layers of a model: not one of all runs, of training or of data."""
+    if name.startswith("MODEL.") or name in ("TASK", "DATA.IMAGE_SIZE", "DATA.IMAGE_CHANNELS"):
+        return True
+    of_all_runs = index_keys(common_tables())
+    return name not in of_all_runs and not name.startswith(("DATA.", "TRAIN.")) and not keys()[name].training_only
+
+
+def _find_task(name: str) -> str:
+    """Return the first task that trains a model; the default one for a model of a user."""
+    package, labels = find_package("model", name), annotation_type("model", name)
+    tasks = (
+        task for task in TASKS if find_package("task", task) == package and annotation_type("task", task) == labels
+    )
+    return DEFAULT_TASK if package is None else next(tasks, DEFAULT_TASK)
 
 
 def _table(layers: list[Any], depth: int) -> list[str]:

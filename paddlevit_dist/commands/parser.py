@@ -6,6 +6,7 @@ import difflib
 import io
 import itertools
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -13,6 +14,8 @@ from ..registry import plugins
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page
+
+_BY_TASK = ("-image_size",)  # options named as the flag of a key that not all tasks have
 
 
 class HelpShown(SystemExit):
@@ -32,6 +35,9 @@ class CommandParser(argparse.ArgumentParser):
         examples: arguments after the command's name, for ``-h``.
         imports: the command uses registered classes of users, and so takes -import=MODULE.
         other_names: an option's name in other tools -> what to write here.
+        keys: None: the command takes no keys. Else flags and keys of the main job become ``settings`` of the parsed
+            options, words for ``settings.load``; a key whose flag is an option of this command means the option; and
+            the help lists the flags of these names.
     """
 
     def __init__(
@@ -41,11 +47,12 @@ class CommandParser(argparse.ArgumentParser):
         examples: Sequence[str],
         imports: bool = False,
         other_names: Mapping[str, str] | None = None,
+        keys: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(prog=program(command), description=description, allow_abbrev=False, add_help=False)
+        super().__init__(prog=program(command), description=description, add_help=False)
         self.command = command
         self.examples = [f"{self.prog} {example}".rstrip() for example in examples]
-        self.imports = imports
+        self.imports, self.keys = imports, keys
         self.other_names = other_names or {}
         if imports:
             meaning = "your Python module or file that registers the names used here; may be repeated"
@@ -56,25 +63,83 @@ class CommandParser(argparse.ArgumentParser):
         if set(HELP) & set(words):
             self.print_help()
             raise HelpShown(self)
+        settings: list[str] = []
+        if self.keys is not None:
+            plugins.load(_find_imports(words), "-import")  # first, for the keys that they register
+            words, settings = self._split(words)
         for word in itertools.takewhile(lambda word: word != "--", words):  # argparse reports missing arguments first
             name = word.partition("=")[0]
             if name.lstrip("-")[:1].isalpha() and name[0] == "-" and name not in self._option_string_actions:
                 self.error(f"{name} is not a known option: {self._suggest(name.lstrip('-'))}")
         options = self.parse_intermixed_args(words)
-        if self.imports:
+        options.settings = settings
+        if self.imports and self.keys is None:
             plugins.load([name for names in options.imported or [] for name in names.split(",")], "-import")
         return options
 
+    def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the words of this command, and the flags and keys of the main job among them.
+
+        The first word that is the name of a key ends the positional arguments; after "--" all words are positional.
+        """
+        from ..settings import command_line, table  # with packages that some commands run without
+
+        own: list[str] = []
+        settings: list[str] = []
+        rest, has_keys = list(words), False
+        while rest and rest[0] != "--":
+            name = rest[0].partition("=")[0]
+            action = self._option_string_actions.get(name)
+            if action is not None or (rest[0].startswith("-") and not self._takes_flag(name)):
+                own.append(rest.pop(0))
+                if action is not None and action.nargs != 0 and "=" not in own[-1] and rest and rest[0] != "--":
+                    own.append(rest.pop(0))
+            elif command_line.is_flag(rest[0]):
+                flag, value = command_line.take_flag(rest)
+                settings.append(f"-{flag.name}={value}" if flag.argument else f"-{flag.name}")
+            elif has_keys or is_key(rest[0]):
+                self._require_key(rest[0])
+                has_keys = True
+                name, value = command_line.take_override(rest)
+                key = table.find_key(name)
+                option = f"-{key.flag.name}" if key is not None and key.flag else ""
+                is_own = option in self._option_string_actions and option not in _BY_TASK
+                (own if is_own else settings).append(f"{option if is_own else name}={value}")
+            else:
+                own.append(rest.pop(0))
+        return [*own, *rest], settings
+
+    def _require_key(self, word: str) -> None:
+        """Check that a word among the keys is not an existing path."""
+        if "=" in word or not os.path.lexists(word):
+            return
+        if is_key(word):
+            self.error(
+                f"{word} is a key and a path: write {word}=VALUE for the key, {os.path.join('.', word)} for the path"
+            )
+        self.error(f"{word} follows a key: write paths before the keys, or after --")
+
+    def _takes_flag(self, name: str) -> bool:
+        """Return whether an option that is not of this command is the flag of a key."""
+        from ..settings.command_line import find_flag
+
+        plain = name.lstrip("-").replace("-", "_")
+        flag = None if plain.lower() in self.other_names else find_flag(plain)
+        return flag is not None and flag.key is not None
+
     def _suggest(self, name: str) -> str:
         """Return advice on an unknown option."""
-        from ..settings.command_line import OTHER_NAMES  # imports packages that one command runs without
+        from ..settings.command_line import OTHER_NAMES, flags, spell_here  # with packages that one command lacks
 
         plain = name.lower().replace("-", "_")
         if plain in self.other_names:
             return self.other_names[plain]
         options = [option[1:] for option in self._option_string_actions if option[1] != "-"]
         name_here = OTHER_NAMES.get(plain, plain)
-        near = [name_here] if name_here in options else difflib.get_close_matches(plain, options, n=1)
+        if self.keys is not None and name_here not in options and name_here != plain:
+            return f"write {spell_here(plain)}"
+        known = options if self.keys is None else [*options, *(flag.name for flag in flags().values() if flag.key)]
+        near = [name_here] if name_here in options else difflib.get_close_matches(plain, known, n=1)
         return f"did you mean '-{near[0]}'?" if near else f"options are {', '.join(f'-{option}' for option in options)}"
 
     def error(self, message: str) -> NoReturn:
@@ -85,12 +150,30 @@ class CommandParser(argparse.ArgumentParser):
         """Format the help page in the layout of the main flags."""
         words = [written(action) for action in self._actions if not action.option_strings]
         flags = ["[-flag=value ...]"] if len(self._actions) > len(words) else []
-        return page(" ".join([self.prog, *words, *flags]), self.description or "", self.examples, self.rows()) + "\n"
+        usage, notes = " ".join([self.prog, *words, *flags]), ""
+        if self.keys is not None:
+            usage += " [KEY VALUE ...]"
+            notes = f"Flags and keys replace stored values; '{program('evaluate -h')}' lists more. "
+            notes += "After --, no word is a key."
+        return page(usage, self.description or "", self.examples, self.rows(), notes) + "\n"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return how each argument and option is typed, and its meaning."""
         actions = sorted(self._actions, key=lambda action: bool(action.option_strings))
-        return [(written(action), " ".join((action.help or "").split())) for action in actions]
+        rows = [(written(action), " ".join((action.help or "").split())) for action in actions]
+        return rows + self._list_flags()
+
+    def _list_flags(self) -> list[tuple[str, str]]:
+        """Return the rows of the flags of keys; a name is skipped if the folder of its task was removed."""
+        if not self.keys:
+            return []
+        from ..settings.command_line import describe_flag, find_flag
+
+        flags = filter(None, map(find_flag, self.keys))
+        return [
+            (f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}", describe_flag(flag))
+            for flag in flags
+        ]
 
     def option(
         self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
@@ -103,6 +186,27 @@ class CommandParser(argparse.ArgumentParser):
             more.setdefault("metavar", getattr(kind, "metavar", None))
         text = meaning if default is None else f"{meaning} (default: {shown or default})"
         self.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=text, **more)
+
+
+def _find_imports(words: Sequence[str]) -> list[str]:
+    """Return the modules that -import names."""
+    named = []
+    before_inputs = list(itertools.takewhile(lambda word: word != "--", words))
+    for word, following in zip(before_inputs, [*before_inputs[1:], ""]):
+        option, equals, value = word.partition("=")
+        if option in ("-import", "--import"):
+            named.append(value if equals else following)
+    return [name for names in named for name in names.split(",") if name]
+
+
+def is_key(word: str) -> bool:
+    """Return whether a word is ``KEY`` or ``KEY=VALUE``; the name may be unknown if the word is not a path."""
+    from ..settings.table import keys
+
+    name = word.partition("=")[0]
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*", name):
+        return False
+    return name in keys() or ("." in name and not os.path.lexists(word))
 
 
 def written(action: argparse.Action) -> str:
@@ -156,17 +260,6 @@ def above_zero(text: str) -> float:
     return number
 
 
-def share(text: str) -> float:
-    """Parse a number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 1")
-    return value
-
-
 def choice(*words: str) -> Callable[[str], str]:
     """Return a parser for one of these words."""
 
@@ -193,4 +286,3 @@ def path(text: str) -> str:
 
 
 path.metavar = "PATH"  # type: ignore[attr-defined]
-share.metavar = "SHARE"  # type: ignore[attr-defined]

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import signals
-from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.printing import cell, one_line, without_credentials
 from ..settings.table import keys
-from .parser import CommandParser, at_least, image_size, path, share
+from .parser import CommandParser, at_least, path
 
 _FOLDER = "./predictions"
 _INPUTS = "files and folders; images also in tar files, and videos if OpenCV is installed"
@@ -21,9 +20,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("conf", "conf_thres", "confidence", "threshold", "score_thr"), "write -least_score=SHARE"),
     **dict.fromkeys(("source", "input", "inputs", "images", "img"), _POSITIONAL),
     **dict.fromkeys(("weights", "model", "checkpoint", "ckpt", "pretrained"), _POSITIONAL),
-    **dict.fromkeys(
-        ("imgsz", "img_size", "image_size"), "the image size is stored with the weights: remove this option"
-    ),
+    **dict.fromkeys(("imgsz", "img_size"), "the image size is stored with the weights: remove this option"),
     **dict.fromkeys(("project", "name"), "write -output=FOLDER"),
 }
 
@@ -63,10 +60,7 @@ def run(words: list[str]) -> None:
             "predict",
             recipe=options.cfg,
             class_names=names,
-            least_score=options.least_score,
-            max_detections=options.max_detections,
-            window=options.window,
-            largest_component=options.largest_component,
+            words=options.settings,
             log=write_line,
         )
         for run in [options.source, *runs]
@@ -88,9 +82,10 @@ def _parse(words: list[str]) -> Any:
         "Predict data without labels: images, point clouds, volumes. The preprocessing is stored with the weights. "
         "Writes predictions.csv, predictions.jsonl, unreadable.tsv, and files of the task. Run the same command again "
         "to continue after an interruption.",
-        ("output/mine new_images", "output/things street.jpg -output=found -least_score=0.3"),
+        ("output/mine new_images", "output/things street.jpg -output=found -least_score=0.3 DETECTION.FLIP true"),
         imports=True,
         other_names=_OTHER_NAMES,
+        keys=("least_score", "max_detections", "window", "largest_component"),
     )
     parser.add_argument(
         "source",
@@ -108,24 +103,15 @@ def _parse(words: list[str]) -> Any:
     parser.option("num_workers", None, "loader processes per device (default: by the number of cores)", at_least(0))
     parser.option("cfg", None, "recipe for weights without stored training settings", path)
     parser.option("class_names", None, "text file with one class name per line", path)
-    parser.option(
-        "least_score", None, "detection: lowest score of a box that is listed and drawn (default: the run's)", share
-    )
     ids = "detection: COCO file whose ids of images and categories results.json uses, matched by name"
     parser.option("annotations", None, ids, path)
     layouts = "detection: also write images and boxes as a data set of this layout, to OUTPUT/dataset"
     parser.option("save_as", None, layouts, choices=("coco", "yolo", "voc"))
-    limit = "detection: boxes kept for each image and category, best first (default: the run's)"
-    parser.option("max_detections", None, limit, at_least(10))
-    pixels = "segmentation, detection: size of the windows, pixels or HEIGHTxWIDTH (default: the run's)"
-    parser.option("window", None, pixels, image_size)
-    component = "label maps of volumes: classes that keep only their largest component, or foreground"
-    parser.option("largest_component", None, component, metavar="NAMES")
     return parser.parse_args(words)
 
 
 def _require_inputs(inputs: list[str]) -> None:
-    """Raise for inputs that are not files or folders (mistyped paths, keys, URLs) before anything is read or written.
+    """Raise for inputs that are not files or folders (mistyped paths, URLs) before anything is read or written.
 
     Raises:
         UserError: an input does not exist.
@@ -134,10 +120,9 @@ def _require_inputs(inputs: list[str]) -> None:
         if os.path.exists(text):
             continue
         name = text.partition("=")[0]
-        if name in keys() or re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)+", name):
-            settings = f"use flags, such as -batch_size=N; '{program('predict -h')}' lists them"
-            raise UserError(f"predict takes no keys: {one_line(text)}: {settings}")
-        if "://" in text:
+        if name != name.upper() in keys():
+            reason = f"keys are in capitals: {name.upper()}"
+        elif "://" in text:
             reason = "URLs are not fetched: download it and give the file"
         elif re.search(r"[*?\[]", text):
             reason = "no file matches: write patterns without quotes, for the shell to expand"

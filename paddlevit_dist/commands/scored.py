@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +280,6 @@ def write_scores(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((json.dumps(scores, indent=1) + "\n").encode())
-    write_table = find_function("write_scored")
+    write_table: Callable[[Path, ScoreReport, str, SampleGroups | None], None] | None = find_function("write_scored")
     if scored is not None and write_table is not None:
         write_table(folder / TABLE, scored, results, groups)

@@ -27,10 +27,10 @@ from ..runtime.errors import Stopped, UserError
 from ..runtime.metrics_file import recorded_events
 from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
-from ..settings.table import public_leaves
+from ..settings.table import COMMAND_LINE, public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
 from .pairs import TablePair, compare_tables
-from .search_space import SearchRange, parse_range
+from .search_space import SearchRange, take_ranges
 from .tables import read_table
 
 DATABASE = "search.sqlite3"
@@ -71,27 +71,22 @@ def run(arguments: list[str]) -> None:
     """
     parser = CommandParser(
         "search",
-        "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B. Optuna chooses them (pip "
-        "install '.[search]' in a clone). From half of the epochs on, a run is stopped if the 95 % interval of its "
-        "difference from the best run of equally many epochs, at that epoch, is on the worse side. All other words are "
-        "passed to train. The same command continues a search.",
+        "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B, also written KEY RANGE or "
+        "-flag=RANGE. Optuna chooses them (pip install '.[search]' in a clone). From half of the epochs on, a run is "
+        "stopped if the 95 % interval of its difference from the best run of equally many epochs, at that epoch, is on "
+        "the worse side. All other words are passed to train. The same command continues a search.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
     )
     parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
     parser.option("output", None, "folder of the search; default: output/RECIPE_search", path)
     own, words = split_words(arguments)
     options = parser.parse_args(own)
-    ranges = [found for word in words if (found := parse_range(word)) is not None]
-    taken = {found.word for found in ranges}
+    ranges, words = take_ranges(words)
     if not ranges:
         parser.error("name a key with its range, such as TRAIN.BASE_LR=1e-4..1e-2:log")
-    names = [found.name for found in ranges]
-    for found in ranges:
-        if names.count(found.name) > 1:
-            parser.error(f"{found.word}: {found.name} has another range, too: keep one")
     optuna = _import_optuna()
     tuning.import_paddle()
-    plan = _make_plan([word for word in words if word not in taken], ranges, options.output)
+    plan = _make_plan(words, ranges, options.output)
     with output_folder(plan.folder, records=(DATABASE,)) as folder, lock_output_dir(folder, write_line, False):
         study = _open_study(optuna, plan)
         _run_trials(optuna, study, plan, options.trials)
@@ -131,6 +126,10 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
 
     examples = [found.format(found.choices[0] if found.choices else found.low) for found in ranges]
     configuration = settings.load([*words, *examples], settings.DEFAULT_RECIPE)
+    for name in ("SAVE", "MODEL.RESUME"):
+        found = configuration.settings.get(name)
+        if found is not None and found.origin == COMMAND_LINE:
+            raise UserError(f"search: {name}: each trial has its own folder and resumes in it: use -output=FOLDER")
     values: Any = configuration.values
     if values.EVAL or values.get("SEEDS") or any(found.name == "SEED" for found in ranges):
         raise UserError("search trains, all trials with one seed: drop -eval, -seeds and the range of SEED")

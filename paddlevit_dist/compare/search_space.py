@@ -1,10 +1,11 @@
-"""The ranges of ``search``: ``TRAIN.BASE_LR=1e-4..1e-2:log`` and ``TRAIN.OPTIMIZER.NAME=SGD|AdamW``."""
+"""The ranges of ``search``: ``TRAIN.BASE_LR=1e-4..1e-2:log``, ``TRAIN.OPTIMIZER.NAME SGD|AdamW``, ``-epochs=10|20``."""
 
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
+from ..settings.command_line import is_flag, take_flag, take_override
 from ..settings.merge import closest_key
 from ..settings.table import keys
 
@@ -17,7 +18,7 @@ class SearchRange(NamedTuple):
 
     Attributes:
         name: of the key.
-        word: as typed.
+        word: KEY=RANGE.
         low: the smallest number; None for choices.
         high: the largest number.
         is_log: numbers are drawn evenly on a logarithmic scale.
@@ -52,6 +53,34 @@ class SearchRange(NamedTuple):
             return f"{self.name}={value}"
         is_inside = self.low <= float(f"{value:.6g}") <= self.high
         return f"{self.name}={value:.6g}" if is_inside else f"{self.name}={value!r}"
+
+
+def take_ranges(words: Sequence[str]) -> tuple[list[SearchRange], list[str]]:
+    """Return the ranges of keys and of their flags, and the other words.
+
+    Raises:
+        UserError: a word is neither a flag nor a key with its value, a range is wrong, or a key has two.
+    """
+    ranges: list[SearchRange] = []
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        before = list(rest)
+        if is_flag(rest[0]):
+            flag, value = take_flag(rest)
+            name = flag.key or ""
+        else:
+            name, value = take_override(rest)
+        key = keys().get(name)
+        is_range = name and not (key is not None and key.kind == "path")
+        found = parse_range(f"{name}={value}") if is_range else None
+        if found is None:
+            others += before[: len(before) - len(rest)]
+        elif found.name in [other.name for other in ranges]:
+            raise UserError(f"search: {found.word}: {found.name} has another range, too: keep one")
+        else:
+            ranges.append(found)
+    return ranges, others
 
 
 def parse_range(word: str) -> SearchRange | None:

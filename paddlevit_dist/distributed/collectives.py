@@ -8,6 +8,7 @@ store, which has no time limit (``exchange``).
 
 import functools
 import io
+import math
 import operator
 import pickle
 from typing import Any, NamedTuple
@@ -229,7 +230,7 @@ class _ValueSignature(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Number of bytes at 8 bytes per element."""
-        return 8 * int(np.prod(self.shape, dtype=np.int64))
+        return 8 * math.prod(self.shape)
 
     def result(self, total: Any, count: int, average: bool) -> Any:
         """Convert the sum, a host value or a tensor, to the type of the caller's value."""

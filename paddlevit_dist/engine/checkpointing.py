@@ -4,7 +4,7 @@ import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import paddle
@@ -37,6 +37,28 @@ class EpochMeans(Protocol):
 
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
         """Return the state as plain numbers, given ``window`` of each rank; None if one is not finite."""
+
+
+class _StateCopy(NamedTuple):
+    """A copy of a run's state, to be written while training continues.
+
+    Attributes:
+        name: the checkpoint's folder name.
+        where: epoch or step, for messages.
+        weights: the weights.
+        averages: the averaged weights; None: there are none.
+        state: position, optimizer and all else, without the digest of the weights.
+        about: content of ``about.yaml``, without the digest of the weights.
+        prune: deletes checkpoints that are no longer needed, once this one exists.
+    """
+
+    name: str
+    where: str
+    weights: Tensors
+    averages: Tensors | None
+    state: checkpoint_store.RunState
+    about: dict[str, Any]
+    prune: Callable[[], None]
 
 
 class Checkpointer:
@@ -244,22 +266,22 @@ class Checkpointer:
             moments = shards.collect(self._state.optimizer_state.tensors())
             averages = None if ema is None else shards.collect(ema.state_dict())
         if is_main():
-            write = self._writing(name, where, evaluation_due, means.state_dict(windows), moments, averages)
-            self._background.do(write)
+            copy = self._copy_state(name, where, evaluation_due, means.state_dict(windows), moments, averages)
+            self._background.do(functools.partial(self._write, copy))
         if not self._config.SAVE_IN_BACKGROUND:
             self._raise_failure()
         self._saved_at = time.monotonic()
 
-    def _writing(
+    def _copy_state(
         self,
         name: str,
         where: str,
         evaluation_due: bool,
         means: dict[str, Any] | None,
-        moments: dict[str, np.ndarray] | None = None,
-        averaged: dict[str, np.ndarray] | None = None,
-    ) -> Callable[[], None]:
-        """Copy the current state and return the function that writes it, which may run while training continues.
+        moments: dict[str, np.ndarray] | None,
+        averaged: dict[str, np.ndarray] | None,
+    ) -> _StateCopy:
+        """Copy the current state, so that training may continue while ``_write`` writes it.
 
         Args:
             name: the checkpoint's folder name.
@@ -269,27 +291,8 @@ class Checkpointer:
             moments: the optimizer's state of all ranks; None: this rank has all of it.
             averaged: the averages of all ranks; None: this rank has all of them.
         """
-        state, run_log, on_saved = self._state, self._run_log, self._on_saved
-        weights: Tensors = state.model.state_dict()
-        ema_state = {} if state.ema is None else state.ema.state_dict()
-        averages: Tensors | None = None if state.ema is None else ema_state
-        if averaged is not None:
-            names = {key: tensor.name for key, tensor in weights.items()}
-            whole = {key: HostTensor(averaged[key], names[key]) for key in names if key in averaged}
-            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in ema_state.items()} | whole
-        if self._config.SAVE_IN_BACKGROUND:
-            weights = self._copies.copy("weights", weights)
-            if averages is not None and averaged is None:
-                averages = self._copies.copy("averages", averages)
-        if moments is not None:
-            optimizer = moments
-        elif self._config.SAVE_IN_BACKGROUND:
-            copies = self._copies.copy("optimizer", state.optimizer_state.tensors())
-            optimizer = {key: copy.array for key, copy in copies.items()}
-        else:
-            optimizer = state.optimizer_state.state_dict()
-        position = state.position()
-        described = describe(self._config, self._task, self._datasets)
+        state = self._state
+        weights, averages = self._copy_weights(averaged)
         extra = {
             "scaler": state.precision.state_dict(),
             "best": self.best,
@@ -301,30 +304,58 @@ class Checkpointer:
             "undecayed": state.undecayed,
             "training_means": means,
         }
-        prune = self._pruning(self.folder / name)
+        optimizer = self._copy_optimizer() if moments is None else moments
+        run_state = checkpoint_store.RunState(state.position(), optimizer, extra)
+        about = describe(self._config, self._task, self._datasets)
+        return _StateCopy(name, where, weights, averages, run_state, about, self._pruning(self.folder / name))
 
-        def write() -> None:
-            values = _values(weights)
-            broken = not_finite(values)
-            if broken:
-                raise UserError(
-                    f"weight '{broken}' is not finite after {where}: training has diverged and nothing was saved; "
-                    "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
-                )
-            digest = weights_digest(values)
-            saved = checkpoint_store.RunState(position, optimizer, {**extra, "weights_digest": digest})
-            about = {**described, "weights": digest}
-            held, held_averages = weights, averages
-            if self._base is not None:
-                held, held_averages, about[low_rank.KEY] = self._leave_out(self._base, weights, averages)
-            directory = checkpoint_store.save(self.folder, name, held, saved, held_averages, about, self._samples)
-            checkpoint_store.link(self.folder, "last", directory)
-            prune()
-            with printing:
-                (run_log.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
-            on_saved(directory)
+    def _copy_weights(self, averaged: dict[str, np.ndarray] | None) -> tuple[Tensors, Tensors | None]:
+        """Return weights and averages, copied if they are written in the background; see ``_copy_state``."""
+        weights: Tensors = self._state.model.state_dict()
+        own = None if self._state.ema is None else self._state.ema.state_dict()
+        averages: Tensors | None = own
+        if own is not None and averaged is not None:
+            names = {key: tensor.name for key, tensor in weights.items()}
+            whole = {key: HostTensor(averaged[key], names[key]) for key in names if key in averaged}
+            averages = {key: HostTensor(tensor.numpy(), names[key]) for key, tensor in own.items()} | whole
+        if self._config.SAVE_IN_BACKGROUND:
+            weights = self._copies.copy("weights", weights)
+            if averages is not None and averaged is None:
+                averages = self._copies.copy("averages", averages)
+        return weights, averages
 
-        return write
+    def _copy_optimizer(self) -> dict[str, np.ndarray]:
+        """Return the optimizer's state, which this rank has as a whole."""
+        if not self._config.SAVE_IN_BACKGROUND:
+            return self._state.optimizer_state.state_dict()
+        copies = self._copies.copy("optimizer", self._state.optimizer_state.tensors())
+        return {key: copy.array for key, copy in copies.items()}
+
+    def _write(self, copy: _StateCopy) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            UserError: a weight is not finite; nothing is written.
+        """
+        values = _values(copy.weights)
+        broken = not_finite(values)
+        if broken:
+            raise UserError(
+                f"weight '{broken}' is not finite after {copy.where}: training has diverged and nothing was saved; "
+                "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
+            )
+        digest = weights_digest(values)
+        saved = copy.state._replace(extra={**copy.state.extra, "weights_digest": digest})
+        about = {**copy.about, "weights": digest}
+        held, held_averages = copy.weights, copy.averages
+        if self._base is not None:
+            held, held_averages, about[low_rank.KEY] = self._leave_out(self._base, copy.weights, copy.averages)
+        directory = checkpoint_store.save(self.folder, copy.name, held, saved, held_averages, about, self._samples)
+        checkpoint_store.link(self.folder, "last", directory)
+        copy.prune()
+        with printing:
+            (self._run_log.log_and_print if self._held is None else self._held.append)(f"saved {directory}")
+        self._on_saved(directory)
 
     def _leave_out(
         self, base: low_rank.LowRankBase, weights: Tensors, averages: Tensors | None

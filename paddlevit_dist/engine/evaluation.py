@@ -1,7 +1,8 @@
 """Evaluation of a split: reads each sample once over all ranks, computes values and their intervals."""
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import paddle
@@ -212,7 +213,7 @@ class Evaluator:
 
     def write_sample_table(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
-        write = find_function("write_evaluated")
+        write: Callable[[Path, Evaluator, dict[str, Any]], None] | None = find_function("write_evaluated")
         if self.intervals and self.table is not None and run_log.writes and write is not None:
             write(run_log.folder / name, self, facts)
 

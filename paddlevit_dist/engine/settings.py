@@ -70,33 +70,40 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
                 f"{view['MODEL.PRETRAINED']} and {view['MODEL.RESUME']}: an evaluation takes one checkpoint"
             )
         return []
+    return _check_training(view)
+
+
+def _check_training(view: ConfigView[RunSettings]) -> list[str]:
+    """Check the values of a run that trains, and return notices."""
+    values, train = view.values, view.values.TRAIN
+    pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
     if values.DATA.SPLIT != "val":
         raise UserError(f"{view['DATA.SPLIT']}: training evaluates on val; add -eval or remove -split")
     if values.SAVE_PREDICTIONS:
         raise UserError(
             f"{view['SAVE_PREDICTIONS']}: only an evaluation writes predictions; add -eval or remove SAVE_PREDICTIONS"
         )
-    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
+    if values.TO_STATIC and train.RECOMPUTE:
         raise UserError(
             f"{view['TO_STATIC']} and {view['TRAIN.RECOMPUTE']}: a compiled model stores all activations for its "
             "backward pass; set one of them to False"
         )
-    _check_epochs(values.TRAIN, view)
-    _check_learning_rate(values.TRAIN, view)
+    _check_epochs(train, view)
+    _check_learning_rate(train, view)
     notices = []
     if pretrained and resume:
         notices.append(f"{view['MODEL.RESUME']} wins over {view['MODEL.PRETRAINED']} if it finds a checkpoint")
-    _check_momentum(values.TRAIN, view)
-    if values.TRAIN.LORA.RANK and not (pretrained or resume):
+    _check_momentum(train, view)
+    if train.LORA.RANK and not (pretrained or resume):
         raise UserError(
             f"{view['TRAIN.LORA.RANK']}: it trains a few values for frozen weights; name these with -pretrained=WEIGHTS"
         )
-    if values.TRAIN.LORA.RANK and values.TO_STATIC:
+    if train.LORA.RANK and values.TO_STATIC:
         raise UserError(
             f"{view['TRAIN.LORA.RANK']} and {view['TO_STATIC']}: compiled models take no such matrices; set one of "
             "them to 0 or False"
         )
-    momentum = values.TRAIN.BATCH_NORM_MOMENTUM
+    momentum = train.BATCH_NORM_MOMENTUM
     if momentum is not None and momentum < _MIN_PLAUSIBLE_MOMENTUM:
         notices.append(
             f"{view['TRAIN.BATCH_NORM_MOMENTUM']}: each step keeps only {momentum:.3g} of the running statistics; "

@@ -123,9 +123,8 @@ class Trainer:
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
             is_exported = bool(config.get("EXPORTED"))
-            self.model = (
-                find_function("load_exported_layer")(config, task) if is_exported else build_model(config, task)
-            )
+            load_exported: Callable[[RunSettings, Task], Any] = find_function("load_exported_layer")
+            self.model = load_exported(config, task) if is_exported else build_model(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -150,7 +149,7 @@ class Trainer:
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         # Imported and called for a step that is not finite only, on every rank.
-        finder = find_function("FirstLayerFinder")
+        finder: Callable[[Trainer], Callable[..., list[str]]] | None = find_function("FirstLayerFinder")
         explain = [lambda *step: finder(self)(*step)] if finder is not None else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
@@ -241,7 +240,7 @@ class Trainer:
                 try:
                     return self._train_epochs()
                 except StopRequested:
-                    self._stop()
+                    self._save_and_stop()
                 finally:
                     self.checkpointer.settle()  # finish writing a checkpoint, also after an error
 
@@ -271,7 +270,7 @@ class Trainer:
                 if is_evaluated or self.checkpointer.should_save(epoch):
                     self.save(evaluation_due=is_evaluated, epoch=epoch)
                 if self.checkpointer.sync_point.should_stop(self.schedule.update):
-                    self._stop()
+                    self._save_and_stop()
                 if is_evaluated:
                     values, line = self.evaluate(epoch)
                 if epoch == self.last_epoch:  # early stopping may have lowered it
@@ -329,7 +328,7 @@ class Trainer:
                 if is_due and not is_last:
                     self.save(evaluation_due=False)
                 if should_stop and not is_last:  # after the last step, the epoch is saved first
-                    self._stop()
+                    self._save_and_stop()
             is_complete = True
         except StopRequested:
             self._report(self.step.flush())
@@ -398,7 +397,7 @@ class Trainer:
         # have unequal inputs.
         broadcast_statistics(self.model)
 
-    def _stop(self) -> NoReturn:
+    def _save_and_stop(self) -> NoReturn:
         """Save the state unless a checkpoint already has it, then end the run.
 
         Raises:

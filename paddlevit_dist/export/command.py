@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..checkpoint.download import silent
 from ..commands.parser import CommandParser, at_least, choice, image_size
 from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
@@ -49,7 +50,15 @@ def run(words: list[str]) -> None:
         )
     check_output(options.output)
     import_paddle()
-    trained = load_trained_model(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    trained = load_trained_model(
+        options.weights,
+        options.model,
+        options.image_size,
+        options.in_channels,
+        options.part,
+        words=options.settings,
+        log=lambda line: print(one_line(line)),
+    )
     if options.input == "uint8":
         from .pixels import convert_to_pixel_input
 
@@ -77,6 +86,7 @@ def _parse(words: list[str]) -> Any:
         "describes the preprocessing of its input, OUT.example.npz contains an input and its outputs.",
         ("output/vit_digits exported/digits", "output/vit_digits exported/digits -format=onnx -precision=float16"),
         imports=True,
+        keys=(),
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
     parser.add_argument("output", metavar="OUT", help="path of the exported files, without extension")
@@ -115,6 +125,8 @@ def load_trained_model(
     image_size: Any = None,
     in_channels: int | None = None,
     part: str | None = None,
+    words: Sequence[str] = (),
+    log: Callable[[str], None] = silent,
 ) -> TrainedModel:
     """Build the model for the weights in ``source``, in evaluation mode.
 
@@ -125,10 +137,14 @@ def load_trained_model(
         image_size: pixels, or (height, width); None uses the run's, or the variant's.
         in_channels: channels of the images; None uses the run's, or the variant's.
         part: entry of the file; None uses the run's.
+        words: flags and keys of a command line, which override the run's.
+        log: called with a line for each of the words that has no effect.
 
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
+    if name is not None and words:
+        raise UserError(f"export: {words[0]}: -model={name} builds a network without a run's keys; remove one of both")
     if name is not None:
         return _load_foreign_weights(source, name, image_size, in_channels, part)
     from ..inference.trained import build_trained, open_source
@@ -136,14 +152,15 @@ def load_trained_model(
     from ..tasks.protocols import load_meta
     from ..tasks.task import make_task
 
-    arguments = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+    options = {"DATA.IMAGE_CHANNELS": in_channels} if in_channels else {}
     advice = "name the model with -model=NAME"
-    opened = open_source(source, "export", words=arguments, advice=advice)
+    opened = open_source(source, "export", words=words, options=options, advice=advice, log=log)
     _require_tensors(opened.config.MODEL.NAME)
     task = make_task(opened.config)
     if image_size:
-        arguments += _parse_size(require_exportable(task).image_size_key, image_size)
-        opened = open_source(source, "export", words=arguments, advice=advice)
+        size_key = require_exportable(task).image_size_key
+        options[size_key] = _parse_size(size_key, image_size)
+        opened = open_source(source, "export", words=words, options=options, advice=advice)
         task = make_task(opened.config)
     exportable = require_exportable(task)
     load_meta(task, opened.learned)
@@ -165,8 +182,8 @@ def load_trained_model(
     return TrainedModel(exported, about, parts)
 
 
-def _parse_size(key: str, size: Any) -> list[str]:
-    """Return command-line arguments that set the size of the input.
+def _parse_size(key: str, size: Any) -> Any:
+    """Return the value of the key that sets the size of the input.
 
     Raises:
         UserError: ``size`` is (height, width), and the run's images are square.
@@ -174,10 +191,10 @@ def _parse_size(key: str, size: Any) -> list[str]:
     from ..settings.table import keys
 
     if keys()[key].many:
-        return [key, str(list(size) if isinstance(size, tuple) else [size, size])]
+        return list(size) if isinstance(size, tuple) else [size, size]
     if isinstance(size, tuple):
         raise UserError("export: the images of this run are square: give -image_size as one number")
-    return [key, str(size)]
+    return size
 
 
 def _load_foreign_weights(

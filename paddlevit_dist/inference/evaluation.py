@@ -2,7 +2,7 @@
 
 import shutil
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
@@ -43,7 +43,9 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
     """
     with run.callbacks.notified_of_end():
         config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
-        load = find_function("load_comparison_weights") if config.get("EXPORTED") else load_evaluated_weights
+        load: Callable[[Trainer, Any], tuple[str | Path, list[str]]] = load_evaluated_weights
+        if config.get("EXPORTED"):
+            load = find_function("load_comparison_weights")
         source, lines = load(run, run.model)
         start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))

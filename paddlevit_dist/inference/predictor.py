@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..checkpoint.download import silent
 from ..data.loader import DeviceLoader, build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import StopRequested, is_main, rank, world_size
@@ -22,6 +23,7 @@ from ..logging.progress import Heartbeat, ProgressBar, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
+from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
@@ -255,6 +257,7 @@ class Predictor:
         least_score: detection: lowest score of a returned box; None: the run's.
         max_detections: detection: boxes kept for each image and category, best first; None: the run's.
         window: segmentation, detection: size of the windows, pixels or (height, width); None: the run's.
+        **keys: other flags and keys that the command predict takes: ``**{"DETECTION.FLIP": True}``.
 
     Attributes:
         unreadable: (path, reason) of each unreadable input of the last call.
@@ -273,15 +276,18 @@ class Predictor:
         least_score: float | None = None,
         max_detections: int | None = None,
         window: int | Sequence[int] | None = None,
+        **keys: Any,
     ) -> None:
+        if wrong := {"cfg", "h", "show_config", "version"} & set(keys):
+            raise UserError(f"Predictor: {wrong.pop()}: only the command has this flag: remove it from the call")
+        flags = {"least_score": least_score, "max_detections": max_detections, "window": window}
         self._source = open_source(
             os.fspath(source),
             "predict",
             recipe=recipe,
             class_names=class_names,
-            least_score=least_score,
-            max_detections=max_detections,
-            window=window,
+            words=format_words({**flags, **keys}),
+            log=write_line if keys else silent,
         )
         self._task = prepare_task(self._source)
         self._aspect = require_predictable(self._task)

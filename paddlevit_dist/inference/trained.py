@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
-
-import yaml
 
 from .. import settings as configuration
 from ..checkpoint.class_rows import get_class_names, read_class_names
@@ -20,22 +18,19 @@ from ..checkpoint.weights import evaluated_weights, list_shards, local_file, rea
 from ..engine.compatibility import to_plain_settings
 from ..registry.lookup import find_package
 from ..runtime.errors import UserError
+from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
-from ..settings.table import find_keys
 from ..tasks.model_factory import accelerate, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
+from .changed_keys import (
+    find_changed_keys,
+    find_ignored_words,
+    require_prediction_keys,
+    require_same_network,
+)
 
 _IMAGES = "folder"
-_SCORE_THRESHOLD, _MAX_DETECTIONS = "DETECTION.SCORE_THRESHOLD", "DETECTION.MAX_DETECTIONS"
-_WINDOW, _DETECTION_WINDOW = "SEGMENTATION.CROP", "DETECTION.WINDOW"
-_LARGEST_COMPONENT = "VOLUMES.LARGEST_COMPONENT"
-_OPTION_USES = {
-    _SCORE_THRESHOLD: "-least_score is for models that find boxes",
-    _MAX_DETECTIONS: "-max_detections is for models that find boxes",
-    _WINDOW: "-window is for segmentation and for models that find boxes",
-    _LARGEST_COMPONENT: "-largest_component is for segmentation of volumes",
-}
 _GAPS = {"", "N/A"}  # names of numbers without a class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
@@ -76,10 +71,7 @@ def open_source(
     recipe: str | None = None,
     class_names: Sequence[str] | None = None,
     words: Sequence[str] = (),
-    least_score: float | None = None,
-    max_detections: int | None = None,
-    window: int | Sequence[int] | None = None,
-    largest_component: str | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
     log: Callable[[str], None] = silent,
     advice: str = "name the recipe that it was trained with: -cfg=FILE",
 ) -> TrainedWeights:
@@ -92,17 +84,13 @@ def open_source(
         command: name of the command, for messages.
         recipe: YAML file or name of a recipe, for weights without stored training settings.
         class_names: replace the class names of the weights.
-        words: command-line arguments, which override the settings of the weights.
-        least_score: lowest score of a detected box; None: the stored one.
-        max_detections: boxes kept for each image and category, best first; None: the stored number.
-        window: size of the windows of segmentation or detection, pixels or (height, width); None: the stored size.
-        largest_component: classes of label maps that keep only their largest component, separated by commas; None: the
-            stored ones.
-        log: called with a line when weights are downloaded.
+        words: flags and keys of a command line, which override the settings of the weights.
+        options: keys that options of the command set, which may differ from the ones of the weights.
+        log: called with a line when weights are downloaded, and for each of the words that has no effect.
         advice: what to do if the training settings are unknown, for messages.
 
     Raises:
-        UserError: the weights do not exist, their training settings are unknown, or an option does not fit them.
+        UserError: the weights do not exist, their training settings are unknown, or the words do not fit them.
     """
     weights_source = evaluated_weights(source)
     weights = Path(weights_source)
@@ -124,35 +112,25 @@ def open_source(
                 f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml nor a run's "
                 f"config.yaml; {advice}"
             )
-    loaded = build_configuration(str(file), settings, recipe, words)
-    sides = [window, window] if isinstance(window, int) else window and list(window)
-    known = find_keys(loaded.values)
-    window_key = _DETECTION_WINDOW if _DETECTION_WINDOW in known else _WINDOW
-    options = [
-        (_SCORE_THRESHOLD, least_score),
-        (_MAX_DETECTIONS, max_detections),
-        (window_key, sides),
-        (_LARGEST_COMPONENT, largest_component),
-    ]
-    chosen = {key: value for key, value in options if value is not None}
-    for key in chosen:
-        if key not in known:
-            raise UserError(f"{command}: {_OPTION_USES[key]}; remove it")
-    if chosen:
-        more = [word for key, value in chosen.items() for word in (key, str(value))]
-        if _WINDOW in chosen:
-            more += ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.STRIDE", "None"]
-        loaded = build_configuration(str(file), settings, recipe, [*words, *more])
+    own = format_words(options)
+    loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     names = class_names
     if names is None and learned.class_names is None:
         names = _read_listed_names(weights_source)
     if names is not None:
         learned = learned._replace(class_names=tuple(names))
+    if words:
+        require_prediction_keys(command, str(file), loaded.values)
+        for line in find_ignored_words(command, loaded):
+            log(line)
     if settings is None:
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
-    settings = {**settings, **chosen}  # options change predictions, so they are part of the digest
+    elif words:
+        stored = build_configuration(str(file), settings, words=own).values
+        require_same_network(str(file), stored, loaded.values, learned)
+        settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
 
 
@@ -186,11 +164,9 @@ def build_configuration(
             return configuration.load([*arguments, f"-dataset={_IMAGES}"])
         return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
-    content = yaml.safe_dump({**settings, **_OVERRIDES, "MODEL": model}, allow_unicode=True)
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-        file = Path(folder, "settings_of_the_run.yaml")
-        file.write_text(content, encoding="utf-8", errors="surrogateescape")
-        return configuration.load([f"-cfg={file}", *words], is_trusted=False)
+    content = {**settings, **_OVERRIDES, "MODEL": model}
+    stored = configuration.StoredSettings(content, f"settings of {weights}")
+    return configuration.load(words, is_trusted=False, stored=stored)
 
 
 def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> CheckpointMeta:

@@ -329,7 +329,7 @@ _GUARD = 'if __name__ == "__main__"'
 
 
 class _RegisteredName(NamedTuple):
-    """A name that a user has registered; ``pickled`` is its ``registry.Registration``, None if it cannot be pickled."""
+    """A name that a user has registered; ``pickled`` is its ``lookup.Registration``, None if it cannot be pickled."""
 
     kind: str
     name: str
@@ -339,7 +339,7 @@ class _RegisteredName(NamedTuple):
 class WorkerPayload(NamedTuple):
     """A worker's function and arguments, pickled, with the user code that they need."""
 
-    imports: tuple[plugins.ModuleLocation, ...]
+    imports: plugins.WorkerImports
     registered: list[_RegisteredName]
     work: bytes
     program: str
@@ -397,7 +397,7 @@ def _pickle(registration: Any) -> bytes | None:
 def _register(entry: _RegisteredName) -> None:
     """Register a name like the parent, unless an imported module has done so.
 
-    An entry that cannot be unpickled here is skipped: ``registry.find_name`` explains it if the run needs it.
+    An entry that cannot be unpickled here is skipped: ``lookup.find_name`` explains it if the run needs it.
     """
     if entry.pickled is None or entry.name in list_names(entry.kind):
         return

@@ -12,8 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from .. import settings as configuration
 from ..commands.train import carry_out
 from ..registry import plugins
@@ -21,7 +19,7 @@ from ..registry.features import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle
-from ..settings.command_line import find_flag
+from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 
 if TYPE_CHECKING:
@@ -168,25 +166,10 @@ def load_config(config: PathLike, **keys: Any) -> RunSettings:
 
 def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]) -> list[str]:
     """Format keyword arguments as command-line arguments."""
-    words = [f"-cfg={os.fspath(config)}", f"-ngpus={devices}"]
-    for name, value in options.items():
-        flag = find_flag(name)
+    for name in options:
         if name in _NOT_OF_CALLS:
             raise UserError(f"{name}: only the command has this flag: remove it from the call")
-        if value is None and flag is not None:
-            continue
-        if flag is not None and flag.argument is None:
-            words += [f"-{name}"] if value else []
-        else:
-            words.append(f"-{name}={_text(value)}" if flag else f"{name}={_text(value)}")
-    return words
-
-
-def _text(value: Any) -> str:
-    """Format a value for the command line."""
-    if isinstance(value, (list, tuple)):
-        return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return [f"-cfg={os.fspath(config)}", f"-ngpus={devices}", *format_words(options)]
 
 
 def _find_output_keys(config: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Cross-entropies over elements with or without a class label."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import paddle
@@ -43,7 +44,7 @@ def resized_cross_entropy(
         ignored: the value of missing labels.
         weights: a factor for each class; None: 1.
     """
-    compiled = find_function("resized_cross_entropy")
+    compiled: Callable[..., paddle.Tensor | None] | None = find_function("resized_cross_entropy")
     fast = None if compiled is None else compiled(logits, labels, ignored, weights)
     if fast is not None:
         return fast

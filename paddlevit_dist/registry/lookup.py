@@ -51,8 +51,8 @@ def add(manifest: Manifest) -> None:
     rows = {kind: locate_all(manifest, getattr(manifest, f"{kind}s")) for kind in KINDS}
     families = [locate(manifest, family) for family in manifest.families]
     MODEL_FAMILIES.extend(families)
-    rows["model"].update((name, family) for family in families for name in read_model_names().get(family, ()))
-    rows["model"].update((spelling, rows["model"][name]) for spelling, name in manifest.aliases.items())
+    models = rows["model"] | {name: family for family in families for name in read_model_names().get(family, ())}
+    rows["model"] = {spelling: models[name] for spelling, name in manifest.aliases.items()} | models
     for kind, added in rows.items():
         KINDS[kind].update(added)
         OTHER_NAMES[kind].update(manifest.spellings.get(kind, {}))

@@ -14,7 +14,7 @@ others for one kind.
 against one another, and freezes. It imports the keys of the chosen task only. Nothing here imports paddle.
 """
 
-from .files import RecipeMissing, recipe_folder, recipe_title
+from .files import RecipeMissing, StoredSettings, recipe_folder, recipe_title
 from .key import Key, Range
 from .merge import Configuration, load
 from .table import default_config, dump_yaml
@@ -27,6 +27,7 @@ __all__ = [
     "Key",
     "Range",
     "RecipeMissing",
+    "StoredSettings",
     "default_config",
     "dump_yaml",
     "load",

@@ -2,15 +2,18 @@
 
 import difflib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import yaml
 
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import files, table
-from .key import Flag, show
+from .key import SIZE, Flag, show
 from .table import COMMAND_LINE, KeySetting
 
 # Flags that set no key.
@@ -20,7 +23,8 @@ _COMMAND_FLAGS = (
     Flag("h", None, "help", 2, "-h keys: keys of -cfg's task; -h all: all keys"),
     Flag("version", None, "help", 3, "of this package, Paddle and Python"),
 )
-_GROUPS = ("run", "data", "model", "training", "machine", "help")
+_SIZE = re.compile(r"(\d+)(?:[xX](\d+))?")
+_GROUPS = ("run", "data", "model", "training", "machine", "prediction", "help")
 
 # Names in other tools -> our flags and keys.
 OTHER_NAMES = {
@@ -94,6 +98,8 @@ def parse(argv: Sequence[str]) -> CommandLine:
         if len(values) > 1:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
+        if flag.argument == SIZE:
+            values = [_expand_size(value) for value in values]
         if name == "batch_size" and values[-1] == "auto":
             command.settings.append(KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto"))
         elif flag.key:
@@ -127,50 +133,92 @@ def read(argv: Sequence[str]) -> tuple[dict[str, GivenFlag], list[tuple[str, str
     overrides: list[tuple[str, str]] = []
     words = list(argv)
     while words:
-        word = words.pop(0)
-        if _is_flag(word):
-            name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
-            name = name.replace("-", "_")
-            flag = find_flag(name)
-            if flag is None:
-                raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
-            if flag.argument is None:
-                if equals:
-                    raise UserError(f"-{name} takes no value: write -{name} alone")
-            elif not equals:
-                if not words or _is_flag(words[0]):
-                    raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
-                value = words.pop(0)
-            if value == "=":
-                raise UserError(
-                    f"-{name}: no spaces are allowed around '=': write -{name}={words[0] if words else 'VALUE'}"
-                )
-            if name == "output" and value.endswith((".yaml", ".yml")):
-                raise UserError(f"-output={value} must be a folder: did you mean '-cfg={value}'?")
-            if name == "cfg" and not value:
-                raise UserError(
-                    "-cfg needs a value: a YAML file or the name of a recipe; "
-                    f"'{program('inspect recipes')}' lists them"
-                )
-            if name == "import" and not value.strip():
-                raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
-            given.setdefault(name, GivenFlag(flag, [])).values.append(value)
+        if is_flag(words[0]):
+            flag, value = take_flag(words)
+            given.setdefault(flag.name, GivenFlag(flag, [])).values.append(value)
         else:
-            key, equals, value = word.partition("=")
-            if not equals:
-                if not words or _is_flag(words[0]):
-                    if table.find_key(key):
-                        raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
-                    raise UserError(
-                        f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}"
-                    )
-                value = words.pop(0)
-                if value == "=":
-                    raise UserError(
-                        f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}"
-                    )
-            overrides.append((key, value))
+            overrides.append(take_override(words))
     return given, overrides
+
+
+def take_flag(words: list[str]) -> tuple[Flag, str]:
+    """Remove a flag and its value from the start of ``words``, and return them; a switch has an empty value.
+
+    Raises:
+        UserError: the flag is unknown, lacks its value or has an extra one.
+    """
+    word = words.pop(0)
+    name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
+    name = name.replace("-", "_")
+    flag = find_flag(name)
+    if flag is None:
+        raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
+    if flag.argument is None:
+        if equals:
+            raise UserError(f"-{name} takes no value: write -{name} alone")
+    elif not equals:
+        if not words or is_flag(words[0]):
+            raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
+        value = words.pop(0)
+    if value == "=":
+        raise UserError(f"-{name}: no spaces are allowed around '=': write -{name}={words[0] if words else 'VALUE'}")
+    _check_flag_value(name, value)
+    return flag, value
+
+
+def _check_flag_value(name: str, value: str) -> None:
+    if name == "output" and value.endswith((".yaml", ".yml")):
+        raise UserError(f"-output={value} must be a folder: did you mean '-cfg={value}'?")
+    if name == "cfg" and not value:
+        raise UserError(
+            f"-cfg needs a value: a YAML file or the name of a recipe; '{program('inspect recipes')}' lists them"
+        )
+    if name == "import" and not value.strip():
+        raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
+
+
+def take_override(words: list[str]) -> tuple[str, str]:
+    """Remove ``KEY VALUE`` or ``KEY=VALUE`` from the start of ``words``, and return key and value.
+
+    Raises:
+        UserError: the value is missing.
+    """
+    key, equals, value = words.pop(0).partition("=")
+    if not equals:
+        if not words or is_flag(words[0]):
+            if table.find_key(key):
+                raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
+            raise UserError(f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}")
+        value = words.pop(0)
+        if value == "=":
+            raise UserError(f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}")
+    return key, value
+
+
+def format_words(options: Mapping[str, Any]) -> list[str]:
+    """Format keyword arguments, flags and keys by name, as words of a command line; a flag of None is skipped."""
+    words = []
+    for name, value in options.items():
+        flag = find_flag(name)
+        if value is None and flag is not None:
+            continue
+        if flag is not None and flag.argument is None:
+            words += [f"-{name}"] if value else []
+        else:
+            words.append(f"-{name}={_format_value(value)}" if flag else f"{name}={_format_value(value)}")
+    return words
+
+
+def _expand_size(text: str) -> str:
+    """Return the list [height, width] for pixels such as 512 or 480x640; other texts are left for the key to parse."""
+    match = _SIZE.fullmatch(text)
+    return f"[{match[1]}, {match[2] or match[1]}]" if match else text
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -180,7 +228,7 @@ def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
     while words:
         word = words.pop(0)
         name = word.partition("=")[0]
-        flag = find_flag(name.lstrip("-").replace("-", "_")) if _is_flag(word) else None
+        flag = find_flag(name.lstrip("-").replace("-", "_")) if is_flag(word) else None
         setting = [word, *([words.pop(0)] if takes_next_word(word) else [])]
         if (name if flag is None else flag.key) not in names:
             remaining += setting
@@ -197,13 +245,14 @@ def takes_next_word(word: str) -> bool:
     """Return whether a flag or a key takes the next word as its value."""
     if "=" in word:
         return False
-    if not _is_flag(word):
+    if not is_flag(word):
         return True
     flag = find_flag(word.lstrip("-").replace("-", "_"))
     return flag is not None and flag.argument is not None
 
 
-def _is_flag(word: str) -> bool:
+def is_flag(word: str) -> bool:
+    """Return whether a word is written as a flag; a negative number is not."""
     if not word.startswith("-"):
         return False
     try:

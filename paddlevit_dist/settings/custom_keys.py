@@ -2,7 +2,7 @@
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..runtime.errors import UserError
@@ -46,10 +46,22 @@ def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[Key
         )
     loose = tuple(item for item in items if isinstance(item, Key))
     tables = [*([KeyTable(loose)] if loose else []), *(item for item in items if isinstance(item, KeyTable))]
-    rows = [known for table in tables for known in table.keys]
-    others_by_name = {known.name: known for table in others for known in table.keys}
-    for position, row in enumerate(rows):
+    rows = [row for table in tables for row in table.keys]
+    for row in rows:
         _check(row, owner)
+    _check_names(rows, {row.name: row for table in others for row in table.keys}, owner)
+    return tables
+
+
+def _check_names(rows: Sequence[Key], others_by_name: Mapping[str, Key], owner: str) -> None:
+    """Check that no key has the name of another one, or of a section.
+
+    Args:
+        rows: the declared keys.
+        others_by_name: all other keys.
+        owner: what declares the keys, for messages.
+    """
+    for position, row in enumerate(rows):
         if row.name in [earlier.name for earlier in rows[:position]]:
             raise UserError(f"{owner}: key {row.name} is declared twice")
         if row.name in others_by_name and others_by_name[row.name] != row:
@@ -59,7 +71,6 @@ def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[Key
         above = [name for name in others_by_name if name.startswith(f"{row.name}.") or row.name.startswith(f"{name}.")]
         if above:
             raise UserError(f"{owner}: key {row.name} cannot be both a section and a key: {above[0]} exists")
-    return tables
 
 
 def _check(row: Key, owner: str) -> None:

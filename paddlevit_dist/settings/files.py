@@ -5,7 +5,7 @@ The recipes that come with the package are in ``configs/`` of the repository, in
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,18 @@ class YamlFile(NamedTuple):
     is_base: bool
 
 
+class StoredSettings(NamedTuple):
+    """Settings that a checkpoint stores, in place of a file.
+
+    Attributes:
+        content: nested plain values.
+        label: where they are, for messages.
+    """
+
+    content: Mapping[str, Any]
+    label: str
+
+
 def read(path: str, task: str | None = None) -> list[KeySetting]:
     """Return every setting of the file and of its BASE files, in order; later ones win.
 
@@ -51,7 +63,19 @@ def read(path: str, task: str | None = None) -> list[KeySetting]:
     Raises:
         UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
-    files = _read(find_file(path), ())
+    return _list_files(_read(find_file(path), ()), task)
+
+
+def read_stored(stored: StoredSettings, task: str | None = None) -> list[KeySetting]:
+    """Return every setting that is stored with weights, and of its BASE files, in order; later ones win.
+
+    Raises:
+        UserError: a section is not one, or a BASE file is wrong.
+    """
+    return _list_files(_read_content(dict(stored.content), {}, stored.label, stored.label, ()), task)
+
+
+def _list_files(files: Sequence[YamlFile], task: str | None) -> list[KeySetting]:
     named = [file.content["TASK"] for file in files if isinstance(file.content.get("TASK"), str)]
     task = task or (named[-1] if named else DEFAULT_TASK)
     tables = tuple(known_tables(task))
@@ -61,7 +85,12 @@ def read(path: str, task: str | None = None) -> list[KeySetting]:
 def _read(path: str, above: tuple[str, ...]) -> list[YamlFile]:
     """Parse the file and, before it, its BASE files."""
     label = os.path.normpath(path)
-    content, lines = _parse(path, label)
+    return _read_content(*_parse(path, label), path, label, above)
+
+
+def _read_content(
+    content: dict[Any, Any], lines: Lines, path: str, label: str, above: tuple[str, ...]
+) -> list[YamlFile]:
     files: list[YamlFile] = []
     if "BASE" in content:
         base = KeySetting("BASE", content.pop("BASE"), label, _format_origin(("BASE",), lines, label))

@@ -81,6 +81,8 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
     about = ABOUT[command]
     rows, group = [], ""
     for flag in command_line.flags().values():
+        if flag.group == "prediction":  # on the page of predict
+            continue
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
         rows.append((f"{flag.group if flag.group != group else '':9}{left}", describe_flag(flag)))
         group = flag.group
@@ -115,13 +117,13 @@ def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
 
 def _section(title: str, rows: dict[str, Key]) -> list[str]:
     width = max((len(name) for name in rows), default=0)
-    flags = {flag.key: f"-{flag.name}, " for flag in command_line.flags().values() if flag.key}
     lines = ["", f"{title}:"] if rows else []
     for key in rows.values():
         if key.name != "BASE":
             choices = f"; {key.expected()}" if key.choices else ""
             default = list(key.default) if isinstance(key.default, tuple) else key.default
-            lines += row(key.name, f"{key.meaning}{choices} ({flags.get(key.name, '')}default {default})", width)
+            flag = f"-{key.flag.name}, " if key.flag else ""
+            lines += row(key.name, f"{key.meaning}{choices} ({flag}default {default})", width)
     return lines
 
 

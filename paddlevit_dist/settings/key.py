@@ -93,8 +93,13 @@ SHARE_ABOVE_0 = Range(low=0, high=1, low_open=True)
 SEEDS = Range(low=0, high=2**31 - 1)
 
 
+SIZE = "SIZE"  # placeholder of a flag that takes pixels, 512 or HEIGHTxWIDTH, for a key of height and width
+
+
 class Flag(NamedTuple):
     """A flag of the command line.
+
+    Keys of several tasks may have a flag of the same name: it sets the key of the run's task.
 
     Attributes:
         name: name without hyphens.

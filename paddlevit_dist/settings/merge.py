@@ -32,6 +32,7 @@ from .table import (
     keys,
     leaves,
     put,
+    resolve_flag,
     tables_with,
 )
 
@@ -87,7 +88,11 @@ class Configuration:
 
 
 def load(
-    argv: Sequence[str], default_recipe: str | None = None, is_trusted: bool = True, command: str = "train"
+    argv: Sequence[str],
+    default_recipe: str | None = None,
+    is_trusted: bool = True,
+    command: str = "train",
+    stored: files.StoredSettings | None = None,
 ) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
@@ -98,6 +103,7 @@ def load(
             DATA.DATA_PATH. None: only the defaults; the readers look names up.
         is_trusted: import the modules that the files name in IMPORTS. False for files that came with weights.
         command: the command whose help is printed.
+        stored: settings in place of a file, below the ones of the command line.
 
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
@@ -108,7 +114,7 @@ def load(
 
         print(help_text(argv, command))
         raise SystemExit(0)
-    parsed, cfg, settings = _read(argv)
+    parsed, cfg, settings = _read(argv, stored)
     if not is_trusted:
         named = {setting.name: setting for setting in settings}.get("MODEL.NAME")
         if named is not None and named.source != COMMAND_LINE:
@@ -116,36 +122,41 @@ def load(
         user_modules.explain_missing(settings)
     elif any(setting.name == "IMPORTS" for setting in settings):
         imported = user_modules.load(settings, should_print=parsed.show)
-        parsed, cfg, settings = _read(argv)  # again, now that their keys are accepted
+        parsed, cfg, settings = _read(argv, stored)  # again, now that their keys are accepted
         settings = user_modules.merge_imports(settings, imported)
     try:
         return _load(parsed, cfg, settings, default_recipe)
     except UserError as error:
         if plugins.load_installed():
-            return load(argv, default_recipe, is_trusted, command)
+            return load(argv, default_recipe, is_trusted, command, stored)
         if not is_trusted:
             user_modules.explain_missing(settings, error)
         raise
 
 
-def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, list[KeySetting]]:
+def _read(
+    argv: Sequence[str], stored: files.StoredSettings | None
+) -> tuple[command_line.CommandLine, str | None, list[KeySetting]]:
     """Return the command line, the file that it names, and all settings of both, in order; later ones win."""
     command = command_line.parse(argv)
-    cfg = command.cfg
-    settings = files.read(cfg, _named_task(command.settings)) if cfg is not None else []
+    cfg, task = command.cfg, _named_task(command.settings)
+    if stored is not None:
+        settings = files.read_stored(stored, task)
+    else:
+        settings = files.read(cfg, task) if cfg is not None else []
     task = _named_task([*settings, *command.settings]) or DEFAULT_TASK
-    for setting in command.settings:
+    for setting in (resolve_flag(setting, task) for setting in command.settings):
         is_text = isinstance(setting.value, str)  # else of a flag without a value
         value = command_line.parse_value(setting.name, setting.value, task) if is_text else setting.value
         settings.append(dataclasses.replace(setting, value=value))
-    if cfg is None:
+    if cfg is None and stored is None:
         return command, cfg, settings
     notices: list[str] = []
     if _may_be_of_clone(settings):
         tables = lookup.key_tables()
         accepted = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
         settings, notices = model_sources.adapt_clone(settings, accepted)
-    command.notices += [*filter(None, [files.find_ambiguity(cfg)]), *notices]
+    command.notices += [*filter(None, [cfg and files.find_ambiguity(cfg)]), *notices]
     return command, cfg, settings
 
 

@@ -57,7 +57,7 @@ def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None
     else:
         guess = lookup.guess_dataset(os.path.expanduser(str(named.value)))
         name, reason = (guess.dataset, guess.reason) if guess else ("", "")
-        package = lookup.find_package("dataset", name) or "images"
+        package = lookup.find_package("dataset", name) or CLASS_LABELS
     recipe = lookup.RECIPES.get(name, lookup.RECIPES[package])
     raise files.RecipeMissing(
         f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
@@ -151,7 +151,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     holds = annotation_type("dataset", dataset)
     if holds is not None and holds != reads:
         fitting = ", ".join(name for name in list_names("dataset") if annotation_type("dataset", name) == reads)
-        recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES["images"]))
+        recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES[CLASS_LABELS]))
         raise UserError(
             f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: choose a recipe for "
             f"{holds}, such as -cfg={recipe}, or one of {fitting}"

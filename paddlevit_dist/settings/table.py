@@ -1,9 +1,10 @@
-"""Tables of keys with their rules, each next to its readers (``registry.TABLES``), and the tree of a configuration.
+"""Tables of keys with their rules, each next to its readers (``lookup.TABLES``), and the tree of a configuration.
 
 A configuration contains the keys of its task, and those that users have registered. The tables of other tasks are
 imported only for help, and for a name that the task's tables lack.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -214,8 +215,19 @@ def find_flag(name: str) -> Flag | None:
 
 
 def flags() -> dict[str, Flag]:
-    """Return name -> flag of the keys of this package."""
-    return {name: flag for table in iterate_tables() for name, flag in _flags(table).items()}
+    """Return name -> flag of the keys of this package; the first, if keys of several tasks have flags of this name."""
+    return {name: flag for table in reversed([*iterate_tables()]) for name, flag in _flags(table).items()}
+
+
+def resolve_flag(setting: KeySetting, task: str) -> KeySetting:
+    """Return the setting of a flag for the key that has this flag in the tables of ``task``, if there is one."""
+    if not setting.origin.startswith("-"):
+        return setting
+    known = index_keys(known_tables(task))
+    if setting.name in known:
+        return setting
+    names = (key.name for key in known.values() if key.flag and f"-{key.flag.name}" == setting.origin)
+    return dataclasses.replace(setting, name=next(names, setting.name))
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry.features import find_function
@@ -69,7 +69,7 @@ def prepare(model: Any) -> Any:
 
 def accelerate(model: Any) -> None:
     """Use the compiled layers of CPUs, if they are there."""
-    replace_layers = find_function("accelerate")
+    replace_layers: Callable[[Any], None] | None = find_function("accelerate")
     if replace_layers is not None:
         replace_layers(model)
 

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paddle
+import yaml
 
 from paddlevit_dist import Trainer, settings
+from paddlevit_dist.engine.compatibility import to_plain_settings
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.inference.evaluation import evaluate_only
@@ -99,3 +102,16 @@ def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, An
 def evaluate(output: str, weights: str, arguments: list[str]) -> dict[str, Any]:
     """The values of an evaluation that writes its predictions to ``output``."""
     return evaluate_only(build(output, "-eval", f"-pretrained={weights}", "SAVE_PREDICTIONS", "True", *arguments))
+
+
+def write_weights(folder: Path, *words: str) -> Path:
+    """``weights.pdparams`` of an untrained tiny DETR, with an ``about.yaml`` beside it."""
+    values = settings.load([*SHAPES, *words]).values
+    names = ["circle", "square", "triangle"]
+    paddle.seed(0)
+    model = Detection(values).build_model(len(names))
+    folder.mkdir(parents=True)
+    paddle.save(model.state_dict(), str(folder / "weights.pdparams"))
+    about = {"input": {}, "data": {"val": {"classes": names}}, "settings": to_plain_settings(values)}
+    (folder / "about.yaml").write_text(yaml.safe_dump(about), encoding="utf-8")
+    return folder / "weights.pdparams"

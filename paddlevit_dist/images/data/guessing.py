@@ -48,7 +48,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
 
     Args:
         path: file or folder.
-        contents: annotations that the task reads, see ``registry.annotation_type``; None: not known. It decides if a
+        contents: annotations that the task reads, see ``lookup.annotation_type``; None: not known. It decides if a
             folder has both boxes and label maps; without it, boxes are used.
 
     Raises:

@@ -95,7 +95,7 @@ class ReplacementReader:
 
     def collect(self) -> list[UnreadableFile]:
         """Return the records of all processes that share the folder, each image once, sorted."""
-        parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
+        parts = Path(self.folder, _PARTS_FOLDER).glob("*.tsv")
         return sorted({file for part in parts for file in read_quarantine(part)})
 
 

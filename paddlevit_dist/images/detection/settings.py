@@ -13,6 +13,7 @@ from ...settings.key import (
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
+    SIZE,
     Flag,
     Pair,
     PathText,
@@ -146,6 +147,9 @@ class DetectionSection(Section):
         "evaluation and prediction: height and width of windows in pixels of the stored image, which the network sees "
         "in addition to the whole image, each resized as an image; None: no windows",
         SIDE_PX,
+        flag=Flag(
+            "window", SIZE, "prediction", 1, "detection, segmentation: windows of this size, pixels or HEIGHTxWIDTH"
+        ),
     )
     WINDOW_OVERLAP: float = key(
         0.2, "smallest share of its sides by which a window overlaps the next; objects should fit in it", SHARE_BELOW_1
@@ -161,6 +165,7 @@ class DetectionSection(Section):
         "lowest score of the boxes that predict lists and draws; results.json contains all",
         SHARE,
         effect="training",
+        flag=Flag("least_score", "SHARE", "prediction", 2, "detection: lowest score of a box that is listed and drawn"),
     )
     WISHED_PRECISION: float | None = key(
         None,
@@ -181,7 +186,7 @@ class DetectionSection(Section):
         "number of best detections per image and category that count (COCO's maxDets) and that results contain; None: "
         "100 count, and results contain all; also raises Mask R-CNN's limit of 100 per image",
         Range(low=10),
-        flag=Flag("max_detections", "N", "data", 5, "per image and category; default 100"),
+        flag=Flag("max_detections", "N", "data", 5, "detections per image and category; default 100"),
     )
     EXPORT_SIZE: Pair[int] | None = key(
         None,

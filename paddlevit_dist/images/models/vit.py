@@ -27,7 +27,16 @@ from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, d
 from .pretrained_input import HALF, ExpectedInput, list_inputs
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
 from .simple_pyramid import SimplePyramid
-from .vit_blocks import AttentionPool, BlockConfig, ConfigurableBlock, TokenGrid, validate_block_config
+from .vit_blocks import (
+    AttentionPool,
+    BlockConfig,
+    ConfigurableBlock,
+    FeatureConfig,
+    TokenGrid,
+    join_windows,
+    split_windows,
+    validate_block_config,
+)
 
 POOLS, RESAMPLINGS = ("token", "average", "attention"), (BICUBIC, ANTIALIASED, OFFSET)
 _POSITIONS = ("all", "patches")
@@ -166,7 +175,7 @@ KEY_MAPS: dict[str, KeyMap] = {
 class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
-    Args, in addition to the arguments of ``Classifier`` and ``vit_blocks.BlockConfig``:
+    Args, in addition to the arguments of ``Classifier``:
         embed_dim, depth, num_heads: dimensions of the encoder.
         attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
         any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
@@ -179,12 +188,7 @@ class VisionTransformer(Classifier):
         pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
         pool_norm: the norm follows that average, not the last block.
         pre_norm: a norm precedes the first block.
-        feature_depths: the blocks, from 1, after which ``features`` has a map; None: each quarter of them.
-        norm_features: the last norm is on each of these maps.
-        windows: for ``features``, parts down and across, with a copy of the tokens in front each, in which a block
-            attends; the block after each of ``feature_depths`` attends to all of them.
-        pyramid: ``features`` are instead maps of this number of channels, see ``SimplePyramid``; None: they are not.
-        pyramid_maps: how many, at most four.
+        extras: fields of ``vit_blocks.BlockConfig`` and ``vit_blocks.FeatureConfig``.
     """
 
     variants = VARIANTS
@@ -214,11 +218,6 @@ class VisionTransformer(Classifier):
         pool: str = "token",
         pool_norm: bool = False,
         pre_norm: bool = False,
-        feature_depths: Sequence[int] | None = None,
-        norm_features: bool = False,
-        windows: int = 1,
-        pyramid: int | None = None,
-        pyramid_maps: int = 4,
         in_channels: int = 3,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
@@ -226,9 +225,10 @@ class VisionTransformer(Classifier):
         **extras: Any,
     ):
         super().__init__()
+        maps, block = _split_extras(extras)
         self.embed_dim, self.any_size, self.resampling = embed_dim, any_size, resampling
-        self.has_class_token, self.registers, self.positions = class_token, registers, positions
-        self.pool, self.norm_features = pool, norm_features or pyramid is not None
+        self.has_class_token, self.registers, self.positions, self.pool = class_token, registers, positions, pool
+        # Parameters are created in the order of the forward pass: their initial values depend on it.
         self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim, bias=patch_bias)
         self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
         self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
@@ -237,49 +237,68 @@ class VisionTransformer(Classifier):
             rows = self.num_patches + self._placed_tokens
             self.pos_embed = self.create_parameter([1, rows, embed_dim], default_initializer=TruncatedNormal())
         self.pos_drop = nn.Dropout(dropout)
-        config = BlockConfig(**extras)
-        self.norm_pre = LayerNorm(embed_dim, epsilon=config.norm_epsilon) if pre_norm else nn.Identity()
+        self.norm_pre = LayerNorm(embed_dim, epsilon=block.norm_epsilon) if pre_norm else nn.Identity()
+        attention = {
+            "num_heads": num_heads,
+            "head_dim": _head_dim(embed_dim, num_heads, attn_head_size),
+            "qkv_bias": qkv_bias,
+            "attention_dropout": attention_dropout,
+        }
         hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
-        head_dim = _head_dim(embed_dim, num_heads, attn_head_size)
-        self._is_tanh = config.activation == "gelu_tanh"
-        self._is_extended = config != BlockConfig() or isinstance(qkv_bias, str)
-        attention: dict[str, Any] = {"num_heads": num_heads, "head_dim": head_dim, "qkv_bias": qkv_bias}
-        attention["attention_dropout"] = attention_dropout
-        if self._is_extended:
-            validate_block_config(config, head_dim)
-            attention["extras"] = config
-        kind: Any = ConfigurableBlock if self._is_extended else ViTBlock
         rates = drop_path_rates(drop_path, depth)
-        self.blocks = nn.LayerList([kind(embed_dim, hidden, dropout, rate, **attention) for rate in rates])
-        norm = LayerNorm(embed_dim, epsilon=config.norm_epsilon)
-        self.norm: nn.Layer = nn.Identity() if pool_norm else norm
-        self.fc_norm: nn.Layer = norm if pool_norm else nn.Identity()
-        if pyramid is not None:  # what no map depends on would never learn
-            self.fc_norm = nn.Identity()
-        elif pool == "attention":
-            self.attn_pool = AttentionPool(embed_dim, num_heads, hidden, config)
-        self.feature_blocks = list(feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
-        self.feature_strides = (patch_size,) * len(self.feature_blocks)
-        self.feature_channels = (embed_dim,) * len(self.feature_blocks)
-        self.pyramid = None if pyramid is None else SimplePyramid(embed_dim, pyramid, pyramid_maps, patch_size)
-        if self.pyramid is not None and pyramid is not None:
-            self.feature_blocks, self.feature_strides = [depth], self.pyramid.strides
-            self.feature_channels = (pyramid,) * len(self.feature_strides)
-        self.windows = windows
-        if windows > 1:  # what no map depends on would never learn
-            for block in self.blocks[max(self.feature_blocks) :]:
-                for parameter in block.parameters():
-                    parameter.stop_gradient = True
+        self._create_blocks(hidden, dropout, rates, attention, block)
+        self._create_pool(pool_norm, maps, num_heads, hidden, block)
+        self._create_maps(maps, depth, patch_size)
         self._check(depth, pool_norm)
-        if windows > 1 and config.rotary is not None:
+        if maps.windows > 1 and block.rotary is not None:
             raise UserError("option windows: rotary positions count the patches of the whole image: set rotary None")
         self.reset_classifier(num_classes)
 
+    def _create_blocks(
+        self, hidden: int, dropout: float, rates: Sequence[float], attention: dict[str, Any], config: BlockConfig
+    ) -> None:
+        """Create a block for each rate of drop path, the plain one if the options allow."""
+        self._is_tanh = config.activation == "gelu_tanh"
+        self._is_extended = config != BlockConfig() or isinstance(attention["qkv_bias"], str)
+        kind: Any = ViTBlock
+        if self._is_extended:
+            validate_block_config(config, attention["head_dim"])
+            kind, attention = ConfigurableBlock, {**attention, "extras": config}
+        self.blocks = nn.LayerList([kind(self.embed_dim, hidden, dropout, rate, **attention) for rate in rates])
+
+    def _create_pool(
+        self, pool_norm: bool, maps: FeatureConfig, num_heads: int, hidden: int, config: BlockConfig
+    ) -> None:
+        """Create the last norm, and the layers between it and the classifier."""
+        norm = LayerNorm(self.embed_dim, epsilon=config.norm_epsilon)
+        self.norm: nn.Layer = nn.Identity() if pool_norm else norm
+        self.fc_norm: nn.Layer = norm if pool_norm else nn.Identity()
+        if maps.pyramid is not None:  # what no map depends on would never learn
+            self.fc_norm = nn.Identity()
+        elif self.pool == "attention":
+            self.attn_pool = AttentionPool(self.embed_dim, num_heads, hidden, config)
+
+    def _create_maps(self, maps: FeatureConfig, depth: int, patch_size: int) -> None:
+        """Store which blocks ``features`` has maps of, and create the pyramid from the last one."""
+        self.windows, self.norm_features = maps.windows, maps.norm_features or maps.pyramid is not None
+        self.feature_blocks = list(maps.feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
+        self.feature_strides = (patch_size,) * len(self.feature_blocks)
+        self.feature_channels = (self.embed_dim,) * len(self.feature_blocks)
+        self.pyramid: SimplePyramid | None = None
+        if maps.pyramid is not None:
+            self.pyramid = SimplePyramid(self.embed_dim, maps.pyramid, maps.pyramid_maps, patch_size)
+            self.feature_blocks, self.feature_strides = [depth], self.pyramid.strides
+            self.feature_channels = (maps.pyramid,) * len(self.feature_strides)
+        if maps.windows > 1:  # what no map depends on would never learn
+            for block in self.blocks[max(self.feature_blocks) :]:
+                for parameter in block.parameters():
+                    parameter.stop_gradient = True
+
     @classmethod
     def options(cls) -> dict[str, Any]:
-        """Return the options with their defaults, including ``BlockConfig``."""
+        """Return the options with their defaults, including ``BlockConfig`` and ``FeatureConfig``."""
         inherited = {name: value for name, value in super().options().items() if name != "extras"}
-        return {**inherited, **BlockConfig()._asdict()}
+        return {**inherited, **FeatureConfig()._asdict(), **BlockConfig()._asdict()}
 
     def _check(self, depth: int, pool_norm: bool) -> None:
         for name, words in (("pool", POOLS), ("positions", (*_POSITIONS, None)), ("resampling", RESAMPLINGS)):
@@ -347,39 +366,19 @@ class VisionTransformer(Classifier):
     def features(self, x, sizes=None) -> list[paddle.Tensor]:
         """Return the patches after each of ``feature_depths``, without the tokens in front; all have one stride."""
         grid, maps = self._grid(x), []
-        x = self._split(self.embedded(x), grid)
+        x = split_windows(self.embedded(x), grid, self.windows, self.num_prefix_tokens)
         for index, block in enumerate(self.blocks[: max(self.feature_blocks)]):
-            _, tokens, width = x.shape
+            _, count, width = x.shape
             if self.windows > 1 and index in self.feature_blocks:
-                x = self._pass(block, x.reshape([-1, self.windows**2 * tokens, width]), grid)
-                x = x.reshape([-1, tokens, width])
+                x = self._pass(block, x.reshape([-1, self.windows**2 * count, width]), grid)
+                x = x.reshape([-1, count, width])
             else:
                 x = self._pass(block, x, grid)
             if index + 1 in self.feature_blocks:
-                patches = self._join((self.norm(x) if self.norm_features else x)[:, self.num_prefix_tokens :], grid)
+                tokens = self.norm(x) if self.norm_features else x
+                patches = join_windows(tokens[:, self.num_prefix_tokens :], grid, self.windows)
                 maps.append(patches.transpose([0, 2, 1]).reshape([0, 0, *grid]))  # (batch, embed_dim, *grid)
         return maps if self.pyramid is None else self.pyramid(maps[0])
-
-    def _split(self, x, grid: tuple[int, int]):
-        """Return the tokens (batch * windows**2, tokens of a window, embed_dim) of all tokens of a grid."""
-        windows, prefix, width = self.windows, self.num_prefix_tokens, x.shape[2]
-        if windows == 1:
-            return x
-        rows, columns = (side // windows for side in grid)
-        if (rows * windows, columns * windows) != grid:
-            raise UserError(f"{grid[0]} x {grid[1]} patches cannot be divided into {windows} x {windows} windows")
-        patches = x[:, prefix:].reshape([-1, windows, rows, windows, columns, width]).transpose([0, 1, 3, 2, 4, 5])
-        copies = x[:, :prefix].unsqueeze(1).tile([1, windows**2, 1, 1]).reshape([-1, prefix, width])
-        return paddle.concat([copies, patches.reshape([-1, rows * columns, width])], axis=1)
-
-    def _join(self, patches, grid: tuple[int, int]):
-        """Return the patches (batch, rows * columns, embed_dim) of a grid, given the patches of its windows."""
-        windows, width = self.windows, patches.shape[2]
-        if windows == 1:
-            return patches
-        rows, columns = (side // windows for side in grid)
-        patches = patches.reshape([-1, windows, windows, rows, columns, width]).transpose([0, 1, 3, 2, 4, 5])
-        return patches.reshape([-1, grid[0] * grid[1], width])
 
     def _pass(self, block, x, grid: tuple[int, int], count: int | None = None):
         return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
@@ -451,6 +450,12 @@ class VisionTransformer(Classifier):
         if name != "pos_embed":
             return None
         return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens)
+
+
+def _split_extras(extras: dict[str, Any]) -> tuple[FeatureConfig, BlockConfig]:
+    """Return the options of feature maps and of blocks."""
+    maps = {name: extras.pop(name) for name in FeatureConfig._fields if name in extras}
+    return FeatureConfig(**maps), BlockConfig(**extras)
 
 
 def _head_dim(embed_dim: int, num_heads: int, attn_head_size: int | None) -> int:

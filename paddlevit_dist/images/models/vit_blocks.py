@@ -5,6 +5,7 @@ Sources: Touvron et al., CaiT, 2021, section 2 (layer scale); Shazeer, GLU Varia
 2106.04560, appendix (attention pooling). Parameter names are timm's.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import paddle
@@ -42,6 +43,25 @@ class BlockConfig(NamedTuple):
     attention_norm: bool = False
     separate_qkv: bool = False
     rotary: str | None = None
+
+
+class FeatureConfig(NamedTuple):
+    """The maps that ``features`` of a ViT returns.
+
+    Attributes:
+        feature_depths: the blocks, from 1, after which there is a map; None: each quarter of them.
+        norm_features: the last norm is on each of these maps.
+        windows: parts down and across, with a copy of the tokens in front each, in which a block attends; the block
+            after each of ``feature_depths`` attends to all of them.
+        pyramid: the maps are instead of this number of channels, see ``SimplePyramid``; None: they are not.
+        pyramid_maps: how many, at most four.
+    """
+
+    feature_depths: Sequence[int] | None = None
+    norm_features: bool = False
+    windows: int = 1
+    pyramid: int | None = None
+    pyramid_maps: int = 4
 
 
 class TokenGrid(NamedTuple):
@@ -214,3 +234,36 @@ def validate_block_config(extras: BlockConfig, head_dim: int) -> None:
             raise UserError(f"option {name} '{getattr(extras, name)}' is not known: expected {expected}")
     if extras.rotary is not None and head_dim % 4:
         raise UserError(f"rotary positions need heads of a multiple of 4 channels, not {head_dim}: change NUM_HEADS")
+
+
+def split_windows(x: paddle.Tensor, grid: tuple[int, int], windows: int, prefix: int) -> paddle.Tensor:
+    """Return the tokens of each window, (batch * windows**2, tokens of a window, channels).
+
+    Args:
+        x: all tokens (batch, prefix + patches, channels).
+        grid: patches down and across.
+        windows: windows down and across.
+        prefix: tokens in front of the patches; each window gets a copy.
+
+    Raises:
+        UserError: the patches cannot be divided.
+    """
+    if windows == 1:
+        return x
+    rows, columns = (side // windows for side in grid)
+    if (rows * windows, columns * windows) != grid:
+        raise UserError(f"{grid[0]} x {grid[1]} patches cannot be divided into {windows} x {windows} windows")
+    width = x.shape[2]
+    patches = x[:, prefix:].reshape([-1, windows, rows, windows, columns, width]).transpose([0, 1, 3, 2, 4, 5])
+    copies = x[:, :prefix].unsqueeze(1).tile([1, windows**2, 1, 1]).reshape([-1, prefix, width])
+    return paddle.concat([copies, patches.reshape([-1, rows * columns, width])], axis=1)
+
+
+def join_windows(patches: paddle.Tensor, grid: tuple[int, int], windows: int) -> paddle.Tensor:
+    """Return the patches (batch, rows * columns, channels) of a grid, given the patches of its windows."""
+    if windows == 1:
+        return patches
+    rows, columns = (side // windows for side in grid)
+    width = patches.shape[2]
+    patches = patches.reshape([-1, windows, windows, rows, columns, width]).transpose([0, 1, 3, 2, 4, 5])
+    return patches.reshape([-1, grid[0] * grid[1], width])

@@ -8,8 +8,8 @@ from yacs.config import CfgNode
 
 from ...registry.lookup import TABLES
 from ...runtime.errors import UserError
-from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, Pair, PathText, Range, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, SIZE, Flag, Pair, PathText, Range, Section, key, rows
+from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..settings import SIDE_PX, ObjectData, ObjectSettings
 
 
@@ -102,7 +102,13 @@ class SegmentationSection(Section):
         "whole", "evaluation and prediction: run the network on whole images (whole) or on sliding windows (slide)"
     )
     CROP: Pair[int] | None = key(
-        None, "height and width of a window, and of an exported input; None: DATA.CROP_SIZE", SIDE_PX
+        None,
+        "height and width of a window, and of an exported input; None: DATA.CROP_SIZE; -window also sets PROTOCOL "
+        "slide and STRIDE None",
+        SIDE_PX,
+        flag=Flag(
+            "window", SIZE, "prediction", 1, "detection, segmentation: windows of this size, pixels or HEIGHTxWIDTH"
+        ),
     )
     STRIDE: Pair[int] | None = key(
         None, "rows and columns from one window to the next; None: two thirds of the window", SIDE_PX
@@ -126,7 +132,16 @@ class SegmentationSettings(ObjectSettings):
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Turn images as their labels require, unless configured: outlines refer to turned images, label maps do not."""
+    """Slide the windows of -window, and turn images as their labels require.
+
+    Outlines refer to turned images, label maps do not.
+    """
+    crop = settings.get("SEGMENTATION.CROP")
+    if crop is not None and crop.origin == "-window":
+        for name, value in (("PROTOCOL", "slide"), ("STRIDE", None)):
+            given = settings.get(f"SEGMENTATION.{name}")
+            if given is None or given.source != COMMAND_LINE:
+                values.SEGMENTATION[name] = value
     if (
         values.TASK in TABLES and "DATA.EXIF_ROTATE" not in settings
     ):  # not a user's task that reads the keys of all tasks

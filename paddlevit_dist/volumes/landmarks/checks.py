@@ -1,4 +1,4 @@
-"""What a log says of landmarks, and what to do if the landmarks of weights differ."""
+"""What a log says of landmarks, and what to do if weights have other landmarks."""
 
 import shlex
 from typing import Any

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from ...settings.key import SHARE, Range, key, rows
+from ...settings.key import SHARE, Flag, Range, key, rows
 from ...settings.table import ConfigView, IgnoredKeys, KeyTable, RemovedKey
 from .. import settings
 
@@ -41,6 +41,13 @@ class SegmentationVolumeSection(settings.VolumeSection):
         [],
         "evaluation and prediction: classes or regions that keep only their largest component, one after another; "
         "foreground: all classes together; needs SciPy",
+        flag=Flag(
+            "largest_component",
+            "NAMES",
+            "prediction",
+            3,
+            "label maps of volumes: classes that keep only their largest component, or foreground",
+        ),
     )
     SURFACE_DISTANCES: bool = key(
         True,

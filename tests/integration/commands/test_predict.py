@@ -185,8 +185,10 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("DATA.BATCH_SIZE", "4"), "predict takes no keys: DATA.BATCH_SIZE: use flags"),
-        (("SEED=3",), "predict takes no keys: SEED=3"),
+        (("DATA.BATCH_SIZ", "4"), "DATA.BATCH_SIZ (4) is not a known key: the closest is DATA.BATCH_SIZE"),
+        (("DATA.CROP_PCT=2",), "command line: DATA.CROP_PCT is '2': expected a number > 0 and <= 1"),
+        (("data.crop_pct=0.5",), "predict: input data.crop_pct=0.5: keys are in capitals: DATA.CROP_PCT"),
+        (("--", "SEED"), "predict: input SEED: no such file or folder"),
         (("picturs",), "predict: input picturs: no such file or folder"),
         (("*.jpg",), "predict: input *.jpg: no file matches: write patterns without quotes"),
         (("-annotations=a.json",), "-annotations=a.json cannot be read: No such file or directory"),
@@ -197,6 +199,21 @@ def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, tmp_path):
 def test_what_is_no_input_is_refused_before_anything_is_written(weights, images, tmp_path, words, said):
     assert said in refusal(predict(weights, images, *words, folder=tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_keys_after_the_inputs_change_the_prediction_and_dashes_make_an_input_of_a_key(weights, images, tmp_path):
+    shutil.copy(images / "1.png", tmp_path / "SEED")
+    words = ["DATA.CROP_PCT", "0.5", "-allow-changes", "TRAIN.BASE_LR=0.1", "SAVE", "there"]
+    ended = well(predict(weights, images / "2.png", *words, "--", "SEED", folder=tmp_path))
+    assert "TRAIN.BASE_LR 0.1 (command line): no effect: it is for training" in ended.out
+    rows = objects(tmp_path / "there")
+    assert [row["input"] for row in rows] == [str(images / "2.png"), "SEED"]
+    options = {"DATA.CROP_PCT": 0.5, "allow_changes": True}
+    expected = Predictor(weights, **options)([images / "2.png", tmp_path / "SEED"])
+    assert_same(rows, [expected[0], {**expected[1], "input": "SEED"}])
+    assert rows[0]["score"] != Predictor(weights)(images / "2.png")[0]["score"]
+    other = predict(weights, images / "2.png", "-output=there", "--", "SEED", folder=tmp_path)
+    assert "there contains predictions of" in refusal(other) and "with other settings" in refusal(other)
 
 
 def test_images_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_named(weights, tmp_path):

@@ -9,7 +9,7 @@ import sys
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.__main__ import COMMANDS
+from paddlevit_dist.commands import COMMANDS
 
 REFERENCE = ROOT / "docs" / "reference"
 

@@ -10,6 +10,7 @@ from paddlevit_dist.commands.parser import build_parser
 from paddlevit_dist.compare.search import split_words
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.help import ABOUT
 
 
@@ -29,6 +30,14 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
     for example in examples if parser else ():
         words = shlex.split(example.partition(" > ")[0])[len(program(command).split()) :]
         parser.parse_args(split_words(words)[0] if command == "search" else words)  # the others are train's
+
+
+def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):
+    with pytest.raises(SystemExit):
+        _run(["predict", "-h"])
+    page, names = capsys.readouterr().out, [flag.name for flag in flags().values() if flag.group == "prediction"]
+    assert len(names) == 3 and all(f"\n  -{name}=" in page for name in [*names, "max_detections"])
+    assert "[KEY VALUE ...]" in " ".join(page.split())
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,8 @@ def test_words_of_the_command_are_kept_from_its_training_runs():
         (["-cfg=vit_digits"], "name a key with its range"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "-seeds=3"], "search trains, all trials with one seed"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE_LR=1|2"], "has another range, too: keep one"),
+        (["-cfg=vit_digits", "TRAIN.BASE_LR", "1|2", "SAVE", "x"], "SAVE: each trial has its own folder"),
+        (["-cfg=vit_digits", "SEED", "1|2"], "search trains, all trials with one seed"),
         (["-cfg=vit_digits", "SEED=1|2"], "search trains, all trials with one seed"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "EVALUATION.INTERVAL=off"], "compares runs by their samples"),
         (["-cfg=vit_digits", "TRAIN.BASE_LR=1e-4..1e-2", "TRAIN.BASE=3"], "TRAIN.BASE"),

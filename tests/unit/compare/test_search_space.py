@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.compare.search_space import parse_range
+from paddlevit_dist.compare.search_space import parse_range, take_ranges
 from paddlevit_dist.runtime.errors import UserError
 
 distributions = pytest.importorskip("optuna").distributions
@@ -55,4 +55,33 @@ def test_other_words_are_of_the_training_runs(word):
 def test_wrong_ranges_are_one_line(word, message):
     with pytest.raises(UserError, match=message) as caught:
         parse_range(word)
+    assert "\n" not in str(caught.value)
+
+
+def test_ranges_are_written_as_other_values_are():
+    words = "-cfg=vit_digits TRAIN.BASE_LR 1e-4..1e-2:log -epochs=3..5 --batch-size 4|8 DATA.DATA_PATH=a/../b|c -seed 3"
+    ranges, others = take_ranges([*words.split(), "-output=a..b", "TRAIN.GRAD_CLIP", "1"])
+    assert [found.word for found in ranges] == [
+        "TRAIN.BASE_LR=1e-4..1e-2:log",
+        "TRAIN.NUM_EPOCHS=3..5",
+        "DATA.BATCH_SIZE=4|8",
+    ]
+    assert others == "-cfg=vit_digits DATA.DATA_PATH=a/../b|c -seed 3 -output=a..b TRAIN.GRAD_CLIP 1".split()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "-epochs=3..5 TRAIN.NUM_EPOCHS 6..9",
+            "TRAIN.NUM_EPOCHS=6..9: TRAIN.NUM_EPOCHS has another range, too: keep one",
+        ),
+        ("-epoch=3..5", "-epoch is not a known flag: write -epochs=N"),
+        ("TRAIN.BASE_LR", "TRAIN.BASE_LR needs a value"),
+        ("-epochs=5..3", "TRAIN.NUM_EPOCHS=5..3: expected a smaller number before a larger one"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message):
+    with pytest.raises(UserError, match=message) as caught:
+        take_ranges(words.split())
     assert "\n" not in str(caught.value)

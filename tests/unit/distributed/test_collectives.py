@@ -9,7 +9,7 @@ import pytest
 
 import paddlevit_dist
 from paddlevit_dist.distributed import collectives, world
-from paddlevit_dist.launch import secret
+from paddlevit_dist.launch import secret, status
 from paddlevit_dist.runtime import device_kinds
 from paddlevit_dist.runtime.errors import UserError
 
@@ -180,6 +180,22 @@ def test_entries_that_differ_between_ranks_are_named_on_all(on_ranks, values, me
 
         with pytest.raises(ValueError, match=message):
             on_ranks(reduce)
+
+
+def test_barriers_wait_at_the_store_and_say_so(monkeypatch):
+    calls = []
+    channel = type(
+        "Channel", (), {"wait_for_all": lambda self, *timeout: calls.append((timeout, status.get_status().text))}
+    )
+    monkeypatch.setattr(collectives, "_channel", channel())
+    for size in (1, 2):
+        monkeypatch.setattr(world, "world_size", lambda: size)  # noqa: B023
+        status.note("in epoch 3")
+        collectives.barrier(2.5)
+        collectives.barrier()
+        collectives.host_barrier()
+    waiting = "in epoch 3: in a barrier"
+    assert calls == [((2.5,), waiting), ((None,), waiting), ((), "in epoch 3")]
 
 
 def test_float64_passes_through_the_host_where_the_device_cannot_send_it(on_ranks, monkeypatch):

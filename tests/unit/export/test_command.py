@@ -117,8 +117,8 @@ def run_with(monkeypatch, words, *, largest=1.0, **about) -> list:
     """Run the command; return what was loaded, converted and exported with which settings."""
     calls = []
 
-    def load_trained_model(*arguments):
-        calls.append(arguments)
+    def load_trained_model(*arguments, words, log):
+        calls.append((*arguments, words))
         return TrainedModel("model", {**ABOUT, **about})
 
     def write(trained, *arguments):
@@ -140,9 +140,9 @@ def run_with(monkeypatch, words, *, largest=1.0, **about) -> list:
 def test_each_flag_is_handed_on(monkeypatch, tmp_path, capsys):
     out = str(tmp_path / "net")
     words = ["-format=onnx", "-precision=float16", "-input=uint8", "-outputs=probabilities", "-model=vit"]
-    words += ["-image_size=32x64", "-in_channels=5", "-part=model_ema"]
+    words += ["-image_size=32x64", "-in_channels=5", "-part=model_ema", "DATA.CROP_PCT", "0.5", "-allow-changes"]
     assert run_with(monkeypatch, ["run", out, *words], largest=4.0, landmarks=["a"], note="new\nline") == [
-        *("packages", "Paddle", ("run", "vit", (32, 64), 5, "model_ema")),
+        *("packages", "Paddle", ("run", "vit", (32, 64), 5, "model_ema", ["DATA.CROP_PCT=0.5", "-allow_changes"])),
         ("pixels of model", out, "onnx", "float16", "probabilities"),
     ]
     assert capsys.readouterr().out.splitlines() == [
@@ -151,7 +151,7 @@ def test_each_flag_is_handed_on(monkeypatch, tmp_path, capsys):
         r"note: new\nline",
     ]
     assert run_with(monkeypatch, ["run", out]) == [
-        *("Paddle", ("run", None, None, None, None), ("model", out, "paddle", "float32", "logits"))
+        *("Paddle", ("run", None, None, None, None, []), ("model", out, "paddle", "float32", "logits"))
     ]
     first, second, note = capsys.readouterr().out.splitlines()
     assert first.startswith("vit with 7 classes from run/best") and "[None, 3, 8, 8] float32; " in second
@@ -171,8 +171,8 @@ def test_a_sparse_network_is_refused_before_its_weights_are_read():
 
 
 def test_a_size_is_that_of_all_axes_or_of_square_images():
-    assert command._parse_size("DATA.IMAGE_SIZE", 64) == ["DATA.IMAGE_SIZE", "64"]
-    assert command._parse_size("DETECTION.EXPORT_SIZE", 64) == ["DETECTION.EXPORT_SIZE", "[64, 64]"]
-    assert command._parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == ["DETECTION.EXPORT_SIZE", "[32, 64]"]
+    assert command._parse_size("DATA.IMAGE_SIZE", 64) == 64
+    assert command._parse_size("DETECTION.EXPORT_SIZE", 64) == [64, 64]
+    assert command._parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
     with pytest.raises(UserError, match="the images of this run are square: give -image_size as one number"):
         command._parse_size("DATA.IMAGE_SIZE", (32, 64))

@@ -54,6 +54,38 @@ def test_jobs_and_commands_are_functions_of_one_argument():
         assert len(inspect.signature(function).parameters) == 1, function
 
 
+# How the core calls the functions of manifests.
+CALLED_WITH = {
+    "CompiledTrainingTransform": ["size", "scale", "ratio", "flip", "channels", "augment"],
+    "FirstLayerFinder": ["run"],
+    "accelerate": ["model"],
+    "find_in_training": ["config", "datasets", "folder"],
+    "gradients": ["parameters"],
+    "load_comparison_weights": ["run", "model"],
+    "load_exported_layer": ["config", "task"],
+    "parse_evaluated_argument": ["word"],
+    "resized_cross_entropy": ["logits", "labels", "ignored", "weights"],
+    "show_leaks": ["config", "task", "train", "folder"],
+    "write_evaluated": ["intervals", "evaluation", "facts"],
+    "write_evaluation_report": ["run", "recorder", "facts"],
+    "write_last_page": ["folder", "began"],
+    "write_scored": ["file", "scored", "results", "groups"],
+    "guess_dataset": ["path", "contents"],
+    "find_boxes": ["root", "shown"],
+    "metrics of pixels": ["names"],
+    "metrics of points": ["names"],
+    "explain_unsupported": ["name"],
+    "explain_other_task": ["file"],
+    "adapt_clone": ["settings", "known"],
+    "refuse_clone_model": ["name", "origin"],
+}
+
+
+@pytest.mark.parametrize("name", features._FUNCTIONS)
+def test_a_function_takes_what_the_core_calls_it_with(name):
+    inspect.signature(features.find_function(name)).bind(*CALLED_WITH[name])
+
+
 def test_commands_are_listed_by_their_first_word():
     names = list_commands()
     assert sorted(names) == sorted(COMMANDS)

@@ -9,6 +9,7 @@ from paddlevit_dist.__main__ import main
 from paddlevit_dist.commands import COMMANDS
 from paddlevit_dist.registry.lookup import TABLES
 from paddlevit_dist.runtime.environment import program
+from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import DEFAULT_RECIPE, help, load
 from paddlevit_dist.settings.command_line import flags
 from paddlevit_dist.settings.table import keys, leaves
@@ -34,6 +35,8 @@ EXAMPLES = {  # a word for each kind of argument
     "MODULE": "colorsys",
     "NAMES": "tensorboard",
     "KIND": "cpu",
+    "SIZE": "[48, 64]",
+    "SHARE": "0.25",
 }
 
 
@@ -63,12 +66,26 @@ def test_the_line_of_the_readme_word_for_word(write):
 def test_each_flag_sets_its_key_in_all_four_spellings(name):
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
     expected = keys()[key].parse(word)
-    others = {"per_sample": ["-eval", "-pretrained=x"], "max_detections": ["-cfg=detr_shapes"]}.get(name, [])
+    recipes = dict.fromkeys(("max_detections", "window", "least_score"), ["-cfg=detr_shapes"])
+    recipes["largest_component"] = ["-cfg=volume_unet3d_phantoms"]
+    others = {**recipes, "per_sample": ["-eval", "-pretrained=x"]}.get(name, [])
 
     for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
         configuration = load([*others, *spelling])
         assert value(configuration, key) == expected
         assert configuration.sources[key] == "command line"
+
+
+@pytest.mark.parametrize("word, sides", [("48", [48, 48]), ("48x64", [48, 64]), ("[48, 64]", [48, 64])])
+def test_a_flag_of_two_tasks_sets_the_key_of_the_runs_task(word, sides):
+    boxes = load(["-cfg=detr_shapes", f"-window={word}"])
+    assert boxes.values.DETECTION.WINDOW == sides and boxes.notices == []
+    masks = load([f"-window={word}", "-cfg=segformer_b0_shapes", "SEGMENTATION.SCALES", "[1.0]"]).values.SEGMENTATION
+    assert (masks.PROTOCOL, masks.CROP, masks.STRIDE) == ("slide", sides, None)
+    stepped = load(["-cfg=segformer_b0_shapes", f"-window={word}", "SEGMENTATION.STRIDE", "[40, 8]"]).values
+    assert stepped.SEGMENTATION.STRIDE == [40, 8] and stepped.SEGMENTATION.PROTOCOL == "slide"
+    with pytest.raises(UserError, match="-window: DETECTION.WINDOW is read by task detection, not by classification"):
+        load([f"-window={word}"])
 
 
 def test_switches(write):
@@ -86,7 +103,7 @@ def test_paddlevits_flags_are_all_there():
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
         "allow_changes version selftest import split group log_to exclude_leaked per_sample seeds device "
-        "max_detections"
+        "max_detections window least_score largest_component"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 
@@ -238,8 +255,9 @@ def test_help_fits_a_screen_and_has_three_examples_of_its_command(monkeypatch, c
     assert lines[0].startswith(f"usage: {program(command)} [")
     assert len(examples) == 3
     rows = [line for line in lines if not line.startswith(prefix)]
-    assert [name for name in FLAGS if not any(f" -{name}{end}" in row for row in rows for end in ("=", " "))] == []
-    assert sum(row[33:34].strip() != "" for row in rows) >= len(FLAGS), "a flag has a line"
+    shown = [name for name, flag in FLAGS.items() if flag.group != "prediction"]  # which predict -h shows
+    assert [name for name in shown if not any(f" -{name}{end}" in row for row in rows for end in ("=", " "))] == []
+    assert sum(row[33:34].strip() != "" for row in rows) >= len(shown), "a flag has a line"
     for example in examples:
         words = [word for word in shlex.split(example) if word != "-json"]
         load([*(["-eval"] if command == "evaluate" else []), *words], DEFAULT_RECIPE)

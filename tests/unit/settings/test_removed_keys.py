@@ -2,6 +2,7 @@
 
 import pytest
 
+from paddlevit_dist.inference.trained import build_configuration
 from paddlevit_dist.registry.lookup import TABLES, key_tables
 from paddlevit_dist.settings.table import index_removed_keys, is_as_removed, keys
 
@@ -63,3 +64,13 @@ def test_sharded_gradients_of_an_earlier_run_are_answered_with_sharded_optimizer
 def test_numbers_tuples_and_lists_that_are_equal_are_the_same():
     row = index_removed_keys(key_tables())["TRAIN.OPTIMIZER.FUSED"]._replace(values=((1.0, 2.0),))
     assert is_as_removed(row, [1, 2]) and not is_as_removed(row, [1, 3])
+
+
+def test_settings_of_weights_are_named_by_their_weights(refuse):
+    def build(**model):
+        settings = {"TASK": "detection", "MODEL": {"NAME": "detr_resnet50", **model}}
+        return build_configuration("run/model.pdparams", settings)
+
+    assert build(DILATION=None).values.MODEL.NAME == "detr_resnet50"
+    message = refuse(lambda: build(DILATION=True))
+    assert message.startswith("settings of run/model.pdparams: MODEL.DILATION True is not supported any more: ")

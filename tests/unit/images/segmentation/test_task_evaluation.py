@@ -165,14 +165,14 @@ def test_predict_slides_windows_over_images_where_it_is_told_to(tmp_path):
     paddle.save({}, str(tmp_path / "some.pdparams"))
     asked = {"source": str(tmp_path / "some.pdparams"), "command": "predict"}
     plain = open_source(**asked, recipe="segformer_b0_shapes")
-    sliding = open_source(**asked, recipe="segformer_b0_shapes", window=(48, 64))
+    sliding = open_source(**asked, recipe="segformer_b0_shapes", words=["-window=48x64"])
     found = read_protocol(sliding.config)
     assert (found.crop, found.stride) == ((48, 64), (32, 42)) and read_protocol(plain.config).crop is None
     assert plain.settings != sliding.settings  # what is predicted with one does not go on with the other
     with pytest.raises(
-        UserError, match="predict: -window is for segmentation and for models that find boxes; remove it"
+        UserError, match="-window: DETECTION.WINDOW is read by task detection, not by classification: remove it"
     ):
-        open_source(**asked, recipe="vit_digits", window=48)
+        open_source(**asked, recipe="vit_digits", words=["-window=48"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""Flags and keys of a command that uses trained weights: what they may change, and what has no effect."""
+
+import os
+from typing import Any
+
+from ..engine.compatibility import FactDifference, RunFact, compare, facts_from_settings, report_or_raise, show
+from ..registry.features import HOOKS, JOBS, OBSERVERS
+from ..runtime.errors import UserError
+from ..settings import Configuration
+from ..settings.every_run import RunSettings
+from ..settings.table import COMMAND_LINE, covers, effects, find_tables, leaves
+from ..tasks.prediction import CheckpointMeta
+from ..tasks.protocols import Restorable
+from ..tasks.task import make_task
+
+_USE = "evaluate"
+_UNREAD = (
+    *("EVALUATION.", "SAVE_PREDICTIONS", "DATA.SPLIT", "DATA.DATA_PATH", "DATA.CACHE_FOLDER", "DATA.NUM_WORKERS"),
+    *("SAVE", "IMPORTS", "NGPUS", "DEVICE", "CPU_TUNING"),  # commands that have these options read them before
+)
+_UNREAD_BY = {
+    "export": (
+        *("DATA.BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "DATA.PREFETCH", "DATA.LOADER_TIMEOUT_SECONDS"),
+        *("EVAL_AMP", "AMP_DTYPE", "AMP_LEVEL", "DETERMINISTIC", "WATCHDOG_SECONDS"),
+    )
+}
+
+
+def require_prediction_keys(command: str, weights: str, config: RunSettings) -> None:
+    """Check that the words name no other weights, and start no training run.
+
+    Raises:
+        UserError: they do.
+    """
+    model = config.MODEL
+    for name, is_wrong in (
+        ("MODEL.PRETRAINED (-pretrained)", model.PRETRAINED != os.path.expanduser(weights)),
+        ("MODEL.RESUME (-resume)", model.RESUME is not None),
+        ("EVAL (-eval)", not config.EVAL),
+    ):
+        if is_wrong:
+            raise UserError(
+                f"{command}: {name} cannot change: the command applies the weights that it names; remove it"
+            )
+
+
+def require_same_network(weights: str, stored: RunSettings, config: RunSettings, learned: CheckpointMeta) -> None:
+    """Check that words change neither the network nor its input, since the weights depend on both.
+
+    Raises:
+        UserError: they do, and ALLOW_CHANGES is not set.
+    """
+    before, now = facts_from_settings(stored), facts_from_settings(config)
+    network = [change for change in compare(_USE, before, now) if change.kind == "network"]
+    _judge(weights, "is of another network", network, config)
+    if stored.TASK == config.TASK:
+        there, here = (_list_input_facts(each, learned) for each in (stored, config))
+        _judge(weights, "was trained with different preprocessing", compare(_USE, there, here), config)
+
+
+def _judge(weights: str, what: str, changes: list[FactDifference], config: RunSettings) -> None:
+    if changes:
+        both = "; ".join(f"{change.name} {show(change.before)} there, {show(change.now)} here" for change in changes)
+        report_or_raise(_USE, changes[0].kind, f"{weights} {what}: {both}", config, "remove the change")
+
+
+def _list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str, RunFact]:
+    task = make_task(config)
+    if not isinstance(task, Restorable):
+        return {}
+    task.load_meta(learned)
+    return {name: RunFact("input", value) for name, value in task.signature().items()}
+
+
+def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
+    """Return a line for each flag and key of the command line that has no effect on the command."""
+    given = [setting for setting in configuration.settings.values() if setting.source == COMMAND_LINE]
+    for_training = {name for table in find_tables(configuration.values) for name in table.training_names()}
+    unread = (*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, *_UNREAD_BY.get(command, ()))
+    lines = []
+    for setting in given:
+        reason = "it is for training" if setting.name in for_training else ""
+        reason = f"{command} does not read it" if covers(unread, setting.name) else reason
+        if reason:
+            lines.append(f"{setting.name} {show(setting.value)} ({setting.origin}): no effect: {reason}")
+    starts = tuple(
+        f"{text} " for setting in given if setting.name not in for_training for text in (setting.name, setting.origin)
+    )
+    return [*lines, *(line for line in configuration.notices if line.startswith(starts))]
+
+
+def find_changed_keys(stored: RunSettings, config: RunSettings) -> dict[str, Any]:
+    """Return the keys on which results depend and that differ, with their new values."""
+    before, effect_of = dict(leaves(stored)), effects(config)
+    return {
+        name: value
+        for name, value in leaves(config)
+        if value != before.get(name)
+        and effect_of.get(name) not in ("machine", "place")
+        and not covers((*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, "ALLOW_CHANGES"), name)
+    }

@@ -1,0 +1,173 @@
+"""What ``predict`` refuses, reads and reports around the predictions."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.commands import predict
+from paddlevit_dist.engine import gpu_memory
+from paddlevit_dist.inference import predictor, rows
+from paddlevit_dist.runtime.errors import UserError
+
+
+def refuse(function, *arguments) -> str:
+    with pytest.raises(UserError) as refusal:
+        function(*arguments)
+    return str(refusal.value)
+
+
+def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("there.jpg").touch()
+    Path("broken").symlink_to("nowhere")
+    predict._require_inputs(["there.jpg", "."])
+    for text, reason in {
+        "https://me:secret@host/a.jpg": "URLs are not fetched: download it and give the file",
+        "*.jpg": "no file matches: write patterns without quotes, for the shell to expand",
+        "a[1].jpg": "no file matches: write patterns without quotes, for the shell to expand",
+        "broken": "it is a link to a file that does not exist",
+        "gone.jpg": "no such file or folder",
+    }.items():
+        line = refuse(predict._require_inputs, ["there.jpg", text])
+        assert line.startswith(f"predict: input {text[:5]}") and line.endswith(f": {reason}") and "secret" not in line
+    assert "no such file" in refuse(predict._require_inputs, ["a=B.C"])
+
+
+def test_an_empty_output_is_refused_first():
+    assert refuse(predict.run, ["run", "no_input", "-output="]).startswith(
+        "predict: -output is empty: is a shell variable"
+    )
+
+
+def test_options_have_the_runs_values_by_default():
+    options = vars(predict._parse(["run", "a", "b"]))
+    assert (options.pop("source"), options.pop("inputs"), options.pop("output")) == ("run", ["a", "b"], "./predictions")
+    assert (options.pop("device"), options.pop("restart")) == ("auto", False)
+    assert options.pop("settings") == []
+    assert set(options.values()) == {None} and len(options) == 8
+    options = predict._parse(
+        "run a -restart -ngpus=2 -batch_size=3 -num_workers=0 -least_score=.25 -max_detections=10 -window=8x9 "
+        "-save_as=yolo -largest_component=foreground -class_names=n -annotations=c".split()
+    )
+    assert (options.restart, options.ngpus, options.batch_size, options.num_workers) == (True, 2, 3, 0)
+    assert (options.save_as, options.class_names, options.annotations) == ("yolo", "n", "c")
+    given = "-least_score=.25 -max_detections=10 -window=8x9 -largest_component=foreground"
+    assert options.settings == given.split()
+
+
+def test_class_names_are_the_lines_of_a_file(tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_bytes("\ufeffred \n\nblue fish\n\n".encode())
+    assert predict._read_class_names(None) is None
+    assert predict._read_class_names(str(names)) == ["red", "", "blue fish"]
+    names.write_text(" \n\n")
+    assert refuse(predict._read_class_names, str(names)).endswith(
+        "names.txt is empty: expected one class name per line"
+    )
+    line = refuse(predict._read_class_names, str(tmp_path / "none"))
+    assert line.endswith("none cannot be read: No such file or directory; expected one class name per line")
+    names.write_bytes(b"\xff\xfe")
+    assert "cannot be read: " in refuse(predict._read_class_names, str(names))
+
+
+@pytest.mark.parametrize(
+    ("has_data", "save_as", "has_run", "restarts", "refused"),
+    [
+        (True, "coco", False, False, True),
+        (True, "coco", True, True, True),
+        (True, "coco", True, False, False),
+        (True, None, False, False, False),
+        (False, "coco", False, False, False),
+    ],
+)
+def test_images_are_not_added_to_the_data_set_of_another_prediction(
+    tmp_path, has_data, save_as, has_run, restarts, refused
+):
+    if has_data:
+        (tmp_path / "dataset").mkdir()
+    if has_run:
+        (tmp_path / "about").touch()
+    options = SimpleNamespace(save_as=save_as, restart=restarts)
+    if refused:
+        line = refuse(predict._require_no_dataset, options, tmp_path, "about")
+        assert line == f"-save_as: {tmp_path / 'dataset'} exists: remove it, or choose another -output"
+    else:
+        predict._require_no_dataset(options, tmp_path, "about")
+
+
+def test_the_digest_of_annotations_follows_their_content(tmp_path):
+    files = [tmp_path / name for name in "abc"]
+    for file, text in zip(files, ("one", "one", "two")):
+        file.write_text(text)
+    digests = [predict._compute_digest(str(file)) for file in files]
+    assert digests[0] == digests[1] != digests[2] and predict._compute_digest(None) is None
+    line = refuse(predict._compute_digest, str(tmp_path / "none"))
+    assert line.startswith("-annotations=") and line.endswith("cannot be read: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("predicted", "unreadable", "inputs", "lines", "error"),
+    [
+        (3, [], ["in"], ["3 predicted, in {f}/predictions.csv and .jsonl"], None),
+        (
+            1234,
+            [("in/a", "torn"), ("in/b", "empty")],
+            ["in"],
+            [
+                "1,234 predicted, in {f}/predictions.csv and .jsonl; 2 could not be read, listed in {f}/unreadable.tsv",
+                "note: the first unreadable input: in/a: torn",
+            ],
+            None,
+        ),
+        (
+            0,
+            [("a", "torn"), ("b", "empty")],
+            ["a", "b"],
+            [],
+            "predict: nothing was predicted: 2 could not be read, listed in {f}/unreadable.tsv; the first: a: torn",
+        ),
+        (
+            1,
+            [("in/a", "torn"), ("b", "empty")],
+            ["in", "b"],
+            ["1 predicted, in {f}/predictions.csv and .jsonl; 2 could not be read, listed in {f}/unreadable.tsv"],
+            "predict: b: empty",
+        ),
+        (
+            1,
+            [("c", "torn"), ("b", "empty")],
+            ["b", "c", "d"],
+            ["1 predicted, in {f}/predictions.csv and .jsonl; 2 could not be read, listed in {f}/unreadable.tsv"],
+            "predict: c: torn (2 unreadable inputs on the command line, listed in {f}/unreadable.tsv)",
+        ),
+    ],
+)
+def test_what_was_predicted_and_what_was_not_is_counted(
+    tmp_path, monkeypatch, capsys, predicted, unreadable, inputs, lines, error
+):
+    monkeypatch.setattr(rows, "read_unreadable", lambda folder: iter(unreadable))
+    counts = SimpleNamespace(predicted=predicted, unreadable=len(unreadable))
+    if error is None:
+        predict._report_outcome(counts, tmp_path, inputs)
+    else:
+        assert refuse(predict._report_outcome, counts, tmp_path, inputs) == error.format(f=tmp_path)
+    assert capsys.readouterr().out.splitlines() == [line.format(f=tmp_path) for line in lines]
+
+
+def test_a_worker_hands_on_what_it_was_given(monkeypatch):
+    calls, advice = [], []
+    monkeypatch.setattr(predictor, "predict_share", lambda *words, **options: calls.append((words, options)))
+    monkeypatch.setattr(predictor, "default_batch_size", lambda config: f"of {config}")
+    explain = gpu_memory.explain_memory
+    monkeypatch.setattr(gpu_memory, "explain_memory", lambda text: advice.append(text) or explain(text))
+    sources = [SimpleNamespace(config="first"), SimpleNamespace(config="second")]
+    remaining = np.array([4, 1])
+    for batch_size in (7, None):
+        predict.worker("task", sources, "data", remaining, Path("out"), batch_size, 5)
+        assert calls.pop() == (
+            ("task", sources, "data", remaining, Path("out")),
+            {"batch_size": batch_size, "num_workers": 5},
+        )
+    assert advice == ["lower -batch_size (7)", "lower -batch_size (of first)"]

@@ -1,0 +1,254 @@
+"""Where a run is written, which weights are looked for, and what its workers get."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.registrations import forgotten
+
+from paddlevit_dist import launch, settings
+from paddlevit_dist.checkpoint import finding, published, weights
+from paddlevit_dist.commands import train
+from paddlevit_dist.engine import trainer
+from paddlevit_dist.inference import evaluation
+from paddlevit_dist.launch import devices, tuning
+from paddlevit_dist.logging import record
+from paddlevit_dist.registry import lookup
+from paddlevit_dist.runtime.errors import UserError
+
+EVALUATED = ["-eval", "-pretrained=weights"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def find_output(*words: str, launched: bool = False) -> tuple[str, bool]:
+    run, is_numbered = train._with_output(settings.load(["-cfg=vit_digits", *words]), launched)
+    return run.values.SAVE, is_numbered
+
+
+def test_the_folder_is_named_after_the_recipe_and_numbered_only_where_it_may(tmp_path):
+    assert find_output() == ("output/vit_digits", True)
+    assert find_output(*EVALUATED) == ("output/vit_digits_eval", True)
+    assert find_output(launched=True) == ("output/vit_digits", False)
+    assert find_output("-resume=auto") == ("output/vit_digits", False)
+    assert find_output("-output=mine") == find_output("-output=mine", *EVALUATED) == ("mine", False)
+
+
+def test_a_resumed_run_goes_on_in_the_last_folder_that_holds_checkpoints(tmp_path):
+    for name, holds in (
+        ("vit_digits", True),
+        ("vit_digits-2", True),
+        ("vit_digits-10", True),
+        ("vit_digits-11", False),
+    ):
+        folder = tmp_path / "output" / name / "checkpoints"
+        folder.mkdir(parents=True)
+        if holds:
+            (folder / "last").symlink_to("gone")
+    assert find_output("-resume=auto") == ("output/vit_digits-10", False)
+    assert find_output("-resume=auto", launched=True) == ("output/vit_digits", False)
+
+
+def test_an_evaluation_of_a_runs_file_is_written_beside_the_run(tmp_path):
+    Path("done").mkdir()
+    run = settings.load(["-cfg=vit_digits", "-output=done", "-epochs=3"])
+    Path("done/config.yaml").write_text(settings.dump_yaml(run.values))
+    words = ["-cfg=done/config.yaml", *EVALUATED]
+    before = train._with_output(settings.load(words), False)
+    Path("done/run.json").write_text("{}")
+    after, is_numbered = train._with_output(settings.load(words), False)
+    assert (before[0].values.SAVE, before[1]) == ("done", False)
+    assert (after.values.SAVE, is_numbered) == ("done_eval", True)
+    assert train._with_output(settings.load([*words, "-output=done"]), False)[0].values.SAVE == "done"
+
+
+# Weights
+
+
+@pytest.fixture
+def found(monkeypatch) -> list:
+    """Note which weights are looked for; those that begin with "hub:" are fetched."""
+    calls = []
+    monkeypatch.setattr(finding, "holds_any", lambda folder: folder.name == "full")
+    monkeypatch.setattr(finding, "find_existing", lambda source: calls.append(f"run {source}"))
+    monkeypatch.setattr(published, "is_fetched", lambda source: source.startswith("hub:"))
+    monkeypatch.setattr(weights, "local_file", lambda source, log: calls.append(source) or log(source))
+    return calls
+
+
+def look(fetches: bool, folder: str = "empty", **values) -> None:
+    model = {"PRETRAINED": None, "RESUME": None, "PRETRAINED_REQUIRED": False, **values.pop("model", {})}
+    model = type("Model", (dict,), {"__getattr__": dict.get})(model)
+    config = SimpleNamespace(EVAL=values.pop("evaluates", False), MODEL=model, TRAIN=values.pop("train", {}))
+    train._find_weights(config, Path(folder), lambda line: None, fetches)
+
+
+def test_local_weights_are_looked_for_first_and_others_fetched_later(found):
+    for fetches in (False, True):
+        look(fetches, model={"PRETRAINED": "file"})
+        look(fetches, model={"PRETRAINED": "hub:net"})
+    assert found == ["file", "hub:net"]
+
+
+def test_weights_of_the_backbone_and_the_teacher_count_in_training_only(found):
+    teacher = {"DISTILLATION_TYPE": "soft", "TEACHER_WEIGHTS": "teacher"}
+    look(False, model={"BACKBONE_PRETRAINED": "part"}, train=teacher)
+    look(False, model={"BACKBONE_PRETRAINED": "part", "PRETRAINED": "whole"}, train=teacher, evaluates=True)
+    look(False, model={"BACKBONE_PRETRAINED": "part"}, train=teacher, evaluates=True)
+    look(False, model={"BACKBONE_PRETRAINED": "part", "PRETRAINED": "whole"})
+    look(False, train={**teacher, "DISTILLATION_TYPE": "none"})
+    look(False, train={"DISTILLATION_TYPE": "soft", "TEACHER_WEIGHTS": None})
+    assert found == ["teacher", "part", "whole", "whole"]
+
+
+def test_a_run_that_resumes_needs_no_other_weights(found):
+    required = {"PRETRAINED": "file", "PRETRAINED_REQUIRED": True}
+    look(False, model={**required, "RESUME": "other"})
+    look(False, "full", model={**required, "RESUME": "auto"})
+    assert found == ["run other"]
+    look(False, "empty", model={**required, "RESUME": "auto"})
+    look(False, "full", model=required)
+    assert found == ["run other", "file", "file"]
+
+
+def test_a_recipe_that_needs_weights_says_so_in_training_only(found):
+    with pytest.raises(UserError, match=r"none are named \(MODEL.PRETRAINED_REQUIRED\): add -pretrained=PATH"):
+        look(False, model={"PRETRAINED_REQUIRED": True})
+    look(False, model={"PRETRAINED_REQUIRED": True}, evaluates=True)
+    look(False)
+    assert found == []
+
+
+# Start
+
+
+@pytest.mark.parametrize(("answer", "starts"), [("", True), ("  ", True), ("n", False), (None, False)])
+def test_a_recipe_is_offered_and_started_only_with_enter(monkeypatch, capsys, answer, starts):
+    questions, restarts = [], []
+
+    def ask(question):
+        questions.append(question)
+        if answer is None:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("builtins.input", ask)
+    monkeypatch.setattr(train, "restart", lambda *words: restarts.append(words[1:]))
+    train._offer(SimpleNamespace(reason="no recipe", recipe="vit_digits"))
+    assert capsys.readouterr().out.startswith("no recipe. The recipe for this data is vit_digits: ")
+    assert questions == ["Press Enter to start it (-cfg=vit_digits); type anything else to stop: "]
+    assert restarts == [("-cfg=vit_digits",)] * starts
+
+
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(monkeypatch, evaluates):
+    calls = []
+
+    class Trainer:
+        def __init__(self, *words):
+            calls.append(words)
+
+        def train(self):
+            calls.append("trains")
+
+    monkeypatch.setattr(trainer, "Trainer", Trainer)
+    monkeypatch.setattr(evaluation, "evaluate_only", lambda run: calls.append(("evaluates", type(run))))
+    config = settings.load(["-cfg=vit_digits", *EVALUATED * evaluates]).values
+    with forgotten():
+        train.worker(config, "task", {"val": 1}, ["note"], {"mine": Trainer})
+        assert lookup.CALLBACKS["mine"] is Trainer
+    assert calls == [(config, "task", {"val": 1}, ["note"]), ("evaluates", Trainer) if evaluates else "trains"]
+
+
+@pytest.fixture
+def begun(monkeypatch, tmp_path) -> list:
+    """Note what a run is started with, instead of starting workers."""
+    calls = []
+    monkeypatch.setattr(launch, "launch_workers", lambda *words, **options: calls.append((words, options)))
+    return calls
+
+
+def start(*words: str, is_main: bool = True, folder: str = "out") -> None:
+    Path(folder).mkdir(exist_ok=True)
+    run = settings.load(["-cfg=vit_digits", "-batch_size=16", "-epochs=2", f"-output={folder}", *words])
+    plan = SimpleNamespace(is_main=is_main, total_processes=2, notices=["of the plan"])
+    train._carry_out(run, plan, Path(folder))
+
+
+def test_workers_get_the_settings_the_data_and_all_notices(begun):
+    start("WATCHDOG_SECONDS", "77", "-log_to=tensorboard")
+    ((function, (config, task, datasets, notices, callbacks), plan), options) = begun.pop()
+    assert function is train.worker and plan.total_processes == 2 and options == {"watchdog_seconds": 77}
+    assert (config.DATA.BATCH_SIZE, config.SAVE, set(datasets)) == (16, "out", {"train", "val"})
+    assert len(datasets["train"]) > len(datasets["val"]) and notices[-1] == "of the plan"
+    assert type(task).__name__ == "Classification" and list(callbacks) == ["tensorboard"]
+    Path("weights.pdparams").touch()
+    start("-eval", "-pretrained=weights.pdparams", "-split=val")
+    ((_, (config, _, datasets, _, callbacks), _), _) = begun.pop()
+    assert set(datasets) == {"val"} and callbacks == {} and config.EVAL
+
+
+def test_a_folder_of_another_run_is_not_trained_into(begun):
+    Path("out/checkpoints").mkdir(parents=True)
+    Path("out/checkpoints/last").symlink_to("gone")
+    with pytest.raises(UserError, match=r"^-output=out already holds a run's checkpoints; continue with -resume=auto"):
+        start()
+    start("-resume=auto")
+    Path("weights.pdparams").touch()
+    start("-eval", "-pretrained=weights.pdparams")
+    assert len(begun) == 2
+    Path("seeds").mkdir()
+    Path("seeds", record.SEEDS).touch()
+    with pytest.raises(UserError, match="^-output=seeds contains training runs with several seeds"):
+        start(folder="seeds")
+    assert len(begun) == 2
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+def test_the_end_of_a_run_that_fails_is_noted_by_the_main_process(monkeypatch, is_main):
+    def fail(*words, **options):
+        raise ZeroDivisionError
+
+    notes = []
+    monkeypatch.setattr(launch, "launch_workers", fail)
+    monkeypatch.setattr(record, "note_end", lambda *words, **options: notes.append((words[0], type(words[2]), options)))
+    with pytest.raises(ZeroDivisionError):
+        start(is_main=is_main)
+    assert notes == [(Path("out"), ZeroDivisionError, {"is_training": True})] * is_main
+
+
+@pytest.mark.parametrize(
+    ("words", "is_training", "outcome"),
+    [
+        ((), True, "carried out with ['stale']"),
+        (("-show_config",), False, "carried out with ['stale']"),
+        (("-seeds=3",), True, "paddlevit_dist.compare.seeds:run"),
+        (("-seeds=3", "-show_config"), False, "carried out with ['stale']"),
+        (("-selftest",), False, "paddlevit_dist.debug.selftest:run"),
+        (("-eval", "-pretrained=weights"), False, "carried out with ['stale']"),
+    ],
+)
+def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(monkeypatch, words, is_training, outcome):
+    calls, restarts, modes = [], [], []
+    monkeypatch.setattr(devices, "check_launcher_variables", lambda requested: restarts.append(requested))
+    monkeypatch.setattr(tuning, "restart_with_environment", lambda *words: restarts.append(words))
+    monkeypatch.setattr(devices, "drop_stale_variables", lambda: ["stale"])
+    monkeypatch.setattr(train.signals, "set_mode", lambda training: modes.append(training))
+    monkeypatch.setattr(train, "import_target", lambda target: lambda run: calls.append(target))
+    monkeypatch.setattr(train, "carry_out", lambda run, stale: calls.append(f"carried out with {stale}"))
+    train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
+    assert (calls, modes) == ([outcome], [is_training])
+    assert restarts == [3, (3, True, "cpu")]
+
+
+def test_lines_on_old_variables_join_those_of_the_plan(monkeypatch):
+    plan = SimpleNamespace(notices=["of the plan"], by_paddle_launcher=False)
+    calls = []
+    monkeypatch.setattr(launch, "plan_processes", lambda requested, device: calls.append((requested, device)) or plan)
+    monkeypatch.setattr(train, "_run_in_folder", lambda run, plan, is_numbered: (run.values.SAVE, is_numbered))
+    run = settings.load(["-cfg=vit_digits", "-ngpus=3", "-device=cpu"])
+    assert train.carry_out(run, ["stale", "older"]) == ("output/vit_digits", True)
+    assert calls == [(3, "cpu")] and plan.notices == ["of the plan", "stale", "older"]

@@ -312,8 +312,7 @@ class Checkpointer:
     def _copy_weights(self, averaged: dict[str, np.ndarray] | None) -> tuple[Tensors, Tensors | None]:
         """Return weights and averages, copied if they are written in the background; see ``_copy_state``."""
         weights: Tensors = self._state.model.state_dict()
-        ema = self._state.ema
-        own = None if ema is None else ema.state_dict()
+        own = None if self._state.ema is None else self._state.ema.state_dict()
         averages: Tensors | None = own
         if own is not None and averaged is not None:
             names = {key: tensor.name for key, tensor in weights.items()}

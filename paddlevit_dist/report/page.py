@@ -4,6 +4,7 @@ A section is a list of parts: dictionaries with the "kind" of a macro in ``parts
 """
 
 import base64
+import functools
 import itertools
 import os
 import statistics
@@ -72,16 +73,9 @@ def write_last_page(folder: Path, began: float) -> None:
 
 def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     """Render the page for a file in this folder."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # without jinja2, a run only lacks its report
-    from markupsafe import Markup
+    import jinja2  # without it, a run only lacks its report
 
-    here = Path(__file__).parent
-    jinja = Environment(
-        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    jinja.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
-    jinja.filters["base64"] = lambda content: base64.b64encode(content).decode()
-    jinja.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    jinja = _open_templates(jinja2.Environment)
     macros: Any = jinja.get_template("parts.html.j2").module
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
@@ -101,6 +95,22 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
         now=_format_time(time.time()),
         version=__version__,
     )
+
+
+@functools.cache
+def _open_templates(environment: Any) -> Any:
+    """Open the templates, which are compiled once for all pages of a process."""
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    here = Path(__file__).parent
+    jinja = environment(
+        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    jinja.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
+    jinja.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    jinja.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return jinja
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> Part:

@@ -1,9 +1,11 @@
 """Modules of a user: -import, what goes wrong with them, and what worker processes know."""
 
+import json
 import os
 import sys
 
 import pytest
+from PIL import Image
 from support.own_modules import ENTRY
 from support.processes import ROOT, run_command
 from support.runs import refusal, well
@@ -183,3 +185,49 @@ def test_a_manifest_of_an_installed_package_brings_commands_keys_and_hooks_to_al
     )
     assert ended.code == 0, ended.err
     assert sorted(file.name for file in tmp_path.glob("note*")) == ["note0", "note1"]
+
+
+MARGIN = """
+from paddlevit_dist import register_task
+from paddlevit_dist.images import Classification
+from paddlevit_dist.images.classification.prediction import ImageClassPrediction
+
+
+class MarginPrediction(ImageClassPrediction):
+    opened = 0
+
+    def open_inputs(self, inputs, cache_folder):
+        self.opened += len(inputs)  # in the first process; workers get it with the task
+        return super().open_inputs(inputs, cache_folder)
+
+    def prediction_rows(self, prediction):
+        second, first = sorted(prediction)[-2:]
+        (row,) = super().prediction_rows(prediction)
+        return [{**row, "margin": float(first - second), "opened": self.opened}]
+
+
+class MarginTask(Classification):
+    aspects = {"Predictable": MarginPrediction}
+
+
+register_task("margin", MarginTask)
+"""
+
+
+def test_an_aspect_of_a_users_task_predicts_in_all_processes_and_the_others_are_inherited(tmp_path):
+    (tmp_path / "margin.py").write_text(MARGIN)
+    for number in range(3):
+        Image.new("L", (28, 28), 60 * number).save(tmp_path / f"{number}.png")
+    words = "train -import=margin.py -cfg=vit_digits -ngpus=1 -num_workers=0 -epochs=1 -batch_size=300 -output=run"
+    small = "TASK margin MODEL.EMBED_DIM 32 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 TRAIN.WARMUP_EPOCHS 0"
+    well(run_command([*ENTRY, *words.split(), *small.split()], folder=tmp_path))
+
+    words = "predict -import=margin.py run 0.png 1.png 2.png -ngpus=2 -num_workers=0 -output=out"
+    well(run_command([*ENTRY, *words.split()], folder=tmp_path))
+
+    rows = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    for row in rows:
+        assert row["opened"] == 3 and row["margin"] == pytest.approx(row["score"] - row["score_2"], abs=1e-6)
+    assert len(rows) == 3
+    well(run_command([*ENTRY, *"export -import=margin.py run exported".split()], folder=tmp_path))
+    assert list(tmp_path.glob("exported*"))

@@ -53,8 +53,9 @@ def test_options_have_the_runs_values_by_default():
         "-save_as=yolo -largest_component=foreground -class_names=n -annotations=c".split()
     )
     assert (options.restart, options.ngpus, options.batch_size, options.num_workers) == (True, 2, 3, 0)
-    flags = ["-least_score=.25", "-max_detections=10", "-window=8x9", "-largest_component=foreground"]
-    assert (options.save_as, options.settings) == ("yolo", flags)
+    assert (options.save_as, options.class_names, options.annotations) == ("yolo", "n", "c")
+    given = "-least_score=.25 -max_detections=10 -window=8x9 -largest_component=foreground"
+    assert options.settings == given.split()
 
 
 def test_class_names_are_the_lines_of_a_file(tmp_path):

@@ -88,6 +88,18 @@ def test_numpy_2_beside_a_paddle_that_was_built_for_numpy_1_is_said(tmp_path, mo
     assert not paddle_versions.needs_older_numpy()
 
 
+def test_versions_that_are_known_are_told(monkeypatch):
+    monkeypatch.setattr("paddlevit_dist.logging.record.versions", lambda: {"paddle": "3.9", "onnx": None, "numpy": "2"})
+    monkeypatch.setattr(doctor_checks, "has_numba", lambda: False)
+    monkeypatch.setattr(device_kinds, "is_built_for_cuda", lambda: False)
+    monkeypatch.setattr(paddle_versions, "needs_older_numpy", lambda: False)
+    monkeypatch.setattr(paddle_versions, "notes", lambda: [])
+    found = doctor_checks.check_versions(None)
+    assert found == ("ok", "paddle 3.9, numpy 2, numba not installed (training on CPUs is slower)", "")
+    monkeypatch.setattr(paddle_versions, "notes", lambda: ["untested"])
+    assert doctor_checks.check_versions(None) == ("warning", f"{found.text}; untested", "")
+
+
 class Images(ImageDataset):
     """Gray images; ``train`` and ``val`` are the labels of the two splits."""
 

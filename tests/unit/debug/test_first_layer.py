@@ -8,7 +8,9 @@ import pytest
 from support import small_runs
 
 from paddlevit_dist import Trainer
-from paddlevit_dist.debug.first_layer import FirstLayerFinder
+from paddlevit_dist.debug import first_layer
+from paddlevit_dist.debug.first_layer import FirstLayerFinder, NonFiniteResult
+from paddlevit_dist.debug.layer_watch import BadTensor
 from paddlevit_dist.engine.step import accumulation_groups
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.tasks.step_types import LossTerm, StepPosition
@@ -114,6 +116,26 @@ def test_the_first_layer_its_operation_and_its_samples_are_told(trained):
     assert lines[1].startswith("  Paddle's check of operations stops at: ")
     *_, also = find(trained, "layer", [(0, 5), (1, 1), (1, 4)])
     assert also == "also in rank 0, micro-batch 1: the output of layer 'shift' (Shift)"
+
+
+def test_what_comes_first_in_any_rank_is_told_first(trained, monkeypatch):
+    def gather(value):
+        """What two ranks have: this one, and one before it in the same order of micro-batches and layers."""
+        if not isinstance(value, list) or not value or not isinstance(value[0], NonFiniteResult):
+            return [value]
+        (own,) = value
+        return [value, [own._replace(rank=3), own._replace(rank=2, finding=own.finding._replace(order=0)), earlier]]
+
+    monkeypatch.setattr(first_layer, "all_gather", gather)
+    bad = BadTensor(9, "the output of layer 'early'", 5, 1024, None)
+    earlier = NonFiniteResult(0, 7, bad, "divide", [f"{number} x.png" for number in range(22)], False)
+    first, operation, samples, *names, more, second, third, last = find(trained, "layer", [(1, 3)])
+    assert first == "rank 7, micro-batch 0: the output of layer 'early' is not finite: 5 of 1,024 values"
+    assert operation == "  Paddle's check of operations stops at: divide"
+    assert samples == "  22 samples of this micro-batch, at least one is affected:"
+    assert names == [f"    {number} x.png" for number in range(20)] and more == "    and 2 more"
+    places = ["rank 2, micro-batch 1", "rank 0, micro-batch 1", "rank 3, micro-batch 1"]
+    assert [line.partition(": ")[0] for line in (second, third, last)] == [f"also in {place}" for place in places]
 
 
 def test_inputs_that_are_not_finite_are_told_with_their_samples(trained):

@@ -1,0 +1,71 @@
+"""Throughput and the time left, by a clock that the test sets."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist.engine import throughput
+from paddlevit_dist.engine.throughput import EtaEstimator, ThroughputMeter
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    now = [50.0]
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_an_interval_has_its_rate_its_wait_and_its_seconds(clock):
+    loader = SimpleNamespace(seconds_waited=99.0)
+    meter = ThroughputMeter(loader)
+    assert loader.seconds_waited == 0.0
+    for _ in range(6):
+        meter.count_update()
+    clock[0], loader.seconds_waited = 54.0, 1.0
+    assert meter.finish(10) == (15.0, 0.25, 4.0)
+    meter.count_update()
+    clock[0], loader.seconds_waited = 56.0, 0.5
+    assert meter.finish(30) == (15.0, 0.25, 2.0)
+    assert (meter.updates, meter.waited, meter.estimate_epoch_seconds(), loader.seconds_waited) == (7, 1.5, 6.0, 0.0)
+
+
+def test_a_resumed_epoch_counts_on(clock):
+    meter = ThroughputMeter(SimpleNamespace(seconds_waited=0.0))
+    for second in (1.0, 3.0, 4.0):
+        meter.count_update()
+        clock[0] = 50.0 + second
+        meter._loader.seconds_waited += 0.25
+        if second == 3.0:
+            meter.finish(8)
+    state = meter.state_dict()
+    assert state == {
+        **{"updates": 3, "reported": 2, "seconds": 4.0, "unreported": 1.0},
+        **{"waited": 0.5, "unreported_wait": 0.25},
+    }
+    clock[0] = 700.0
+    other = ThroughputMeter(SimpleNamespace(seconds_waited=0.0))
+    other.load_state_dict(state)
+    assert other.state_dict() == state and other.estimate_epoch_seconds() == 4.0
+    clock[0] += 1.0
+    assert other.finish(8) == (4.0, 0.125, 2.0) and other.waited == 0.75
+
+
+def test_what_is_left_has_steps_at_their_pace_and_evaluations_as_the_last_one(clock):
+    left = EtaEstimator(10, 3)
+    clock[0] += 4.0
+    assert left.estimate_seconds(2) == 8.0  # as if one step were done
+    for _ in range(4):
+        left.count_update()
+    assert left.seconds() == 6.0 and left.text() == "6 s left"
+    left.pause()
+    clock[0] += 5.0
+    left.count_evaluation()
+    clock[0] += 100.0
+    left.resume()
+    clock[0] += 2.0
+    assert left.estimate_seconds(1) == 1.5 and left.seconds() == 6 * 1.5 + 2 * 5.0
+    for _ in range(20):
+        left.count_update()
+    for _ in range(4):
+        left.count_evaluation()
+    assert left.seconds() == 0.0

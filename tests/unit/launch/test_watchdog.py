@@ -1,0 +1,241 @@
+"""Which rank blocks the others, by notes and by what the kernel knows of its process."""
+
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist.launch import failures, status, watchdog
+from paddlevit_dist.launch.status import AT_END, NOT_STARTED, RankStatus
+from paddlevit_dist.launch.watchdog import (
+    MonotonicClock,
+    ProcessInfo,
+    RankState,
+    describe,
+    find_stalled_rank,
+    update_state,
+)
+
+RUNNING = ProcessInfo("S (sleeping)", "futex_wait", 1000, 50)
+STOPPED = RUNNING._replace(state="T (stopped)")
+
+
+def make_state(since: float, waits: bool = False, stopped: bool = False, heard: bool = True, text: str = "in step 3"):
+    return RankState(RankStatus(5, 77, waits, text), since, 1000, 50, stopped, heard)
+
+
+# Progress
+
+
+def observe(before: RankState | None = None, now: float = 9.0, **latest) -> RankState:
+    note = {"moves": 5, "process": 77, "waits": False, "text": "in step 3"}
+    process = RUNNING._replace(**{name: latest.pop(name) for name in ("bytes_moved", "ticks") if name in latest})
+    return update_state(before, RankStatus(**{**note, **latest}), process, now)
+
+
+BEFORE = make_state(2.0)
+
+
+@pytest.mark.parametrize(
+    ("latest", "moved"),
+    [
+        ({}, False),
+        ({"moves": 6}, True),
+        ({"waits": True}, True),
+        ({"bytes_moved": 1000 + (1 << 20)}, False),
+        ({"bytes_moved": 1001 + (1 << 20)}, True),
+        ({"ticks": 51}, False),
+        ({"text": NOT_STARTED, "ticks": 51}, True),
+        ({"text": AT_END, "ticks": 51}, True),
+        ({"text": AT_END}, False),
+    ],
+)
+def test_a_note_and_many_bytes_are_progress_and_computing_only_at_both_ends(latest, moved):
+    after = observe(BEFORE, **latest)
+    assert after.since == (9.0 if moved else 2.0) and after.is_heard and not after.is_stopped
+    assert after.bytes_moved == (latest.get("bytes_moved", 1000) if moved else 1000)
+    assert after.ticks == (latest.get("ticks", 50) if moved else 50)
+    assert after.status.text == latest.get("text", "in step 3")
+
+
+@pytest.mark.parametrize("latest", [{"bytes_moved": 9 << 20}, {"text": AT_END, "ticks": 99}])
+def test_a_rank_that_waits_for_others_makes_no_progress_by_that(latest):
+    assert observe(make_state(2.0, waits=True), waits=True, **latest).since == 2.0
+
+
+def test_the_first_observation_begins_and_a_stopped_process_is_noted():
+    assert observe() == RankState(RankStatus(5, 77, False, "in step 3"), 9.0, 1000, 50, False, True)
+    for before in (None, BEFORE):
+        assert update_state(before, BEFORE.status, STOPPED, 9.0).is_stopped
+
+
+# Blame
+
+
+@pytest.mark.parametrize(
+    ("states", "rank"),
+    [
+        ([make_state(5), make_state(0.1)], None),
+        ([make_state(0), make_state(1)], None),
+        ([make_state(5), make_state(-1), make_state(-2)], 2),
+        ([make_state(-9, waits=True), make_state(-1), make_state(5)], 1),
+        ([make_state(-9), make_state(-1, stopped=True), make_state(5)], 1),
+        ([make_state(-9), make_state(5), make_state(-1, heard=False)], 2),
+        ([make_state(-9), make_state(5, stopped=True)], 0),
+        ([make_state(-1, waits=True), make_state(-3, waits=True), make_state(-2, waits=True)], 1),
+        ([make_state(-1, waits=True), make_state(-3, waits=True), make_state(5, waits=True)], None),
+    ],
+)
+def test_the_stopped_rank_is_blamed_first_then_one_that_works_then_all_that_wait(states, rank):
+    assert find_stalled_rank(dict(enumerate(states)), 10.0, 10.0) == rank
+
+
+@pytest.mark.parametrize(
+    ("states", "process", "line"),
+    [
+        ([make_state(2)], "S in x", "no progress for 8 s (WATCHDOG_SECONDS) in step 3; its process is S in x"),
+        ([make_state(2)], "", "no progress for 8 s (WATCHDOG_SECONDS) in step 3"),
+        (
+            [make_state(2, heard=False), make_state(1)],
+            "",
+            "no message for 8 s (WATCHDOG_SECONDS): its process or its machine hangs or has ended; last in step 3",
+        ),
+        (
+            [make_state(2, waits=True, text="at a barrier"), make_state(1, text="in a gather")],
+            "",
+            "every rank has waited for the others for 8 s (WATCHDOG_SECONDS): rank 0 at a barrier, rank 1 in a gather",
+        ),
+        ([make_state(2, waits=True)], "", "no progress for 8 s (WATCHDOG_SECONDS) in step 3"),
+        (
+            [make_state(2, True, True), make_state(1)],
+            "T",
+            "no progress for 8 s (WATCHDOG_SECONDS) in step 3; its process is T",
+        ),
+    ],
+)
+def test_the_line_says_where_it_hangs(states, process, line):
+    assert describe(0, dict(enumerate(states)), 10.0, process) == line
+    assert "(MINE)" in describe(0, dict(enumerate(states)), 10.0, process, "MINE")
+
+
+def test_what_the_kernel_knows_of_a_process(tmp_path):
+    this = ProcessInfo.read(os.getpid())
+    assert this.state.startswith("R") and not this.is_stopped and this.ticks > 0
+    (tmp_path / "some").write_bytes(bytes(3 << 20))
+    later = ProcessInfo.read(os.getpid())
+    assert 3 << 20 <= later.bytes_moved - this.bytes_moved < 4 << 20
+    assert ProcessInfo.read(2**22 + 1) == ProcessInfo("", "", 0, 0)
+    assert str(RUNNING) == "S (sleeping) in futex_wait" and str(RUNNING._replace(waits_in="")) == "S (sleeping)"
+    assert str(ProcessInfo("", "", 0, 0)) == "gone" and STOPPED.is_stopped
+    assert str(STOPPED) == "T (stopped): it has received SIGSTOP, SIGTSTP or a similar signal"
+
+
+def test_stacks_leave_out_those_that_watch():
+    ended = threading.Event()
+
+    def _watch():
+        ended.wait(60)
+
+    def work():
+        ended.wait(60)
+
+    threads = [threading.Thread(target=target) for target in (_watch, work)]
+    try:
+        for thread in threads:
+            thread.start()
+        stacks = watchdog.format_stacks()
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert " in work\n" in stacks and " in _watch" not in stacks and "test_stacks_leave_out" in stacks
+    assert stacks.endswith("\n") and not stacks.endswith("\n\n")
+
+
+def test_the_clock_stands_still_while_this_process_does(monkeypatch):
+    times = iter([10.0, 11.0, 50.0, 51.5])
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: next(times))
+    clock = MonotonicClock(2.0)
+    assert [clock.now() for _ in range(3)] == [11.0, 13.0, 14.5]
+
+
+# The parent's watchdog
+
+
+@pytest.fixture
+def build(monkeypatch, tmp_path):
+    """Return a function that builds the watchdog of three ranks, and one that sets the time."""
+    now = [100.0]
+    monkeypatch.setattr(watchdog.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ProcessInfo, "read", classmethod(lambda cls, process: STOPPED if process == 12 else RUNNING))
+    monkeypatch.setattr(watchdog.Watchdog, "_get_stacks", lambda self, rank: f"stack of {rank}")
+    notes = {0: (1, True, "in a gather"), 1: (1, False, "in a loop"), 2: (1, True, "at a barrier")}
+    monkeypatch.setattr(status, "read", lambda pages, rank: RankStatus(notes[rank][0], 10 + rank, *notes[rank][1:]))
+    killed = []
+    processes = [SimpleNamespace(pid=10 + rank, kill=lambda rank=rank: killed.append(rank)) for rank in range(3)]
+
+    def build_one(seconds, pids=(10, 11, 13)):
+        for process, pid in zip(processes, pids):
+            process.pid = pid
+        return watchdog.Watchdog(None, processes, seconds, tmp_path), dict(enumerate(processes)), now, notes, killed
+
+    return build_one
+
+
+def pass_time(dog, running, now, seconds: float) -> dict | None:
+    end = None
+    for _ in range(int(seconds)):
+        now[0] += 1.0
+        end = end or dog.poll(running)
+    return end
+
+
+def test_a_rank_without_progress_is_recorded_with_its_stack(build):
+    dog, running, now, notes, killed = build(10.0)
+    assert pass_time(dog, running, now, 11) is None
+    notes[1] = (2, False, "in a loop")
+    assert pass_time(dog, running, now, 11) is None
+    end = pass_time(dog, running, now, 2)
+    assert (end["kind"], end["rank"], end["traceback"]) == (failures.STANDSTILL, 1, "stack of 1")
+    assert end["message"].startswith("no progress for 11 s (WATCHDOG_SECONDS) in a loop; its process is S (sleeping)")
+    dog.kill([end, {"kind": "error", "rank": 0}])
+    assert killed == [1]
+
+
+def test_a_stopped_rank_is_not_asked_for_its_stack(build):
+    dog, running, now, _, _ = build(10.0, (10, 11, 12))
+    end = pass_time(dog, running, now, 13)
+    assert (end["rank"], end["traceback"]) == (2, "") and "T (stopped)" in end["message"]
+
+
+def test_without_a_limit_nothing_is_watched_and_ranks_that_ended_are_not(build):
+    dog, running, now, _, _ = build(None)
+    assert pass_time(dog, running, now, 99) is None
+    dog, running, now, _, _ = build(10.0)
+    del running[1]
+    end = pass_time(dog, running, now, 13)
+    assert end["rank"] == 0 and end["message"].startswith("every rank has waited for the others for ")
+
+
+def test_failures_that_only_miss_a_peer_get_the_rank_that_hangs(build, monkeypatch):
+    monkeypatch.setattr(failures, "looks_like_a_lost_peer", lambda end: end["lost"])
+    dog, running, now, _, _ = build(1000.0)
+    lost = [{"lost": True}, {"lost": True}]
+    assert dog.explain(lost, running) == lost
+    pass_time(dog, running, now, 21)
+    assert dog.explain([], running) == [] and dog.explain(lost, {}) == lost
+    assert dog.explain([*lost, {"lost": False}], running) == [*lost, {"lost": False}]
+    *first, end = dog.explain(lost, running)
+    assert first == lost and end["rank"] == 1 and "(a collective gives up after 30 s)" in end["message"]
+
+
+@pytest.mark.parametrize(("seconds", "reads"), [(100.0, 11), (2.0, 41)])
+def test_ranks_are_looked_at_ten_times_in_the_limit_but_once_a_second_at_least(build, monkeypatch, seconds, reads):
+    dog, running, now, _, _ = build(seconds)
+    updates = []
+    monkeypatch.setattr(dog, "_update", lambda running: updates.append(now[0]) or 0.0)
+    for _ in range(41):
+        dog.poll(running)
+        now[0] += 0.25
+    assert len(updates) == reads

@@ -74,7 +74,7 @@ class CommandParser(argparse.ArgumentParser):
         options = self.parse_intermixed_args(words)
         options.settings = settings
         if self.imports and self.keys is None:
-            plugins.load([name for names in options.imported or [] for name in names.split(",")], "-import")
+            plugins.load([module for names in options.imported or [] for module in names.split(",")], "-import")
         return options
 
     def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -62,13 +62,13 @@ def configured_options(model: ImageModelSection) -> tuple[dict[str, Any], list[s
         if option in model_info.variant and value != default:
             differing.append(f"MODEL.{key} {value} instead of {default}")
     of_stages = {
-        key: value
-        for key, names in _DIMENSIONS.items()
-        for value in [options.get(name, model_info.defaults.get(name)) for name in names]
-        if isinstance(value, (list, tuple))
+        option_name: sizes
+        for option_name, stage_names in _DIMENSIONS.items()
+        for sizes in [options.get(name, model_info.defaults.get(name)) for name in stage_names]
+        if isinstance(sizes, (list, tuple))
     }
     if len(set(map(len, of_stages.values()))) > 1:
-        settings = ", ".join(f"MODEL.{key} {list(value)}" for key, value in of_stages.items())
+        settings = ", ".join(f"MODEL.{option_name} {list(sizes)}" for option_name, sizes in of_stages.items())
         raise UserError(f"{model.NAME} takes a number for each of its stages: give lists of one length in {settings}")
     for key, option in _RATES.items():
         if model[key]:  # 0 is every model's default, and not every model has all three

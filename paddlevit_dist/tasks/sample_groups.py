@@ -146,11 +146,11 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
         expected = f"a column {column}" if column else f"sample,group; or name the column: -group={file}:COLUMN"
         raise UserError(f"{file} has the columns {existing}; expected {expected}")
     table_rows = list(rows)
-    short = next((row for row in table_rows if len(row.cells) <= max(name_column, group_columns[0])), None)
+    short = next((entry for entry in table_rows if len(entry.cells) <= max(name_column, group_columns[0])), None)
     if short is not None:
         raise UserError(f"{file}, line {short.line}: {len(short.cells)} columns, but {len(heading)} in the first")
     by, group_by_row = heading[group_columns[0]], dict[int, str]()
-    if not finder.choose_depth(parse_cell(row.cells[name_column].strip()) for row in [first, *table_rows]):
+    if not finder.choose_depth(parse_cell(entry.cells[name_column].strip()) for entry in [first, *table_rows]):
         return by, file, group_by_row
     if finder.find_row(heading[name_column]) is not None:  # there are no headings
         by, table_rows = GROUP, [first, *table_rows]
@@ -178,7 +178,7 @@ def _iterate_rows(file: str) -> Iterator[TableRow]:
             images = msgspec.json.decode(stream.read().removeprefix(b"\xef\xbb\xbf"), type=_CocoFile).images
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read as COCO's annotations: {error}") from error
-    fields = list(dict.fromkeys(field for image in images for field in image if field != "file_name"))
+    fields = list(dict.fromkeys(field for record in images for field in record if field != "file_name"))
     yield TableRow(0, ["file_name", *fields])
     for number, image in enumerate(images):
         name = image.get("file_name") or image.get("coco_url") or f"image {image.get('id')}"

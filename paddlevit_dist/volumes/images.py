@@ -55,7 +55,7 @@ def orthogonal_slices(
         (points, color) for points, color in ((true, _GROUND_TRUTH), (predicted, _PREDICTED)) if points is not None
     ]
     panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names, classes) for axis in range(3)]
-    height = max(panel.shape[0] for panel in panels)
+    height = max(each.shape[0] for each in panels)
     if names is not None:
         panels.append(_format_list(names, shown, height))
         height = max(height, panels[-1].shape[0])

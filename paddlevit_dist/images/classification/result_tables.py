@@ -144,21 +144,21 @@ def _score_columns(
     path: str, headings: Sequence[str], name: int, classes: Sequence[str] | None, occurring: Set[str], has_best: bool
 ) -> list[int]:
     """Return the score column of each class, in the order of the classes if known; empty without such columns."""
-    others = [column for column in range(len(headings)) if column != name]
+    others = [index for index in range(len(headings)) if index != name]
     twice = next((heading for heading, number in Counter(headings).items() if heading and number > 1), None)
     if twice is not None:
         raise UserError(f"{path}: two columns are named {shorten(twice, 60)}; keep one")
-    column_of = {headings[column]: column for column in others}
-    missing = [name for name in classes or () if name not in column_of]
+    column_of = {headings[index]: index for index in others}
+    missing = [class_name for class_name in classes or () if class_name not in column_of]
     if classes and not missing:
-        return [column_of[name] for name in classes]
+        return [column_of[class_name] for class_name in classes]
     if classes and 2 * len(missing) < len(classes):
         raise UserError(f"{path}: no column for {shorten(', '.join(missing), 80)} of {len(classes):,} classes")
-    plain = [column for column in others if headings[column] and headings[column].lower() not in _NO_CLASS]
-    plain = [column for column in plain if not _ROWS.fullmatch(headings[column].lower())]
-    if occurring and occurring <= {headings[column] for column in plain}:
+    plain = [index for index in others if headings[index] and headings[index].lower() not in _NO_CLASS]
+    plain = [index for index in plain if not _ROWS.fullmatch(headings[index].lower())]
+    if occurring and occurring <= {headings[index] for index in plain}:
         are_numbers = all(map(str.isdecimal, occurring))
-        return [column for column in plain if headings[column].isdecimal() or not are_numbers]
+        return [index for index in plain if headings[index].isdecimal() or not are_numbers]
     numbered: dict[int, int] = {}
     for column in others:
         match = _NUMBERED.fullmatch(headings[column].lower())

@@ -228,8 +228,8 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         dataset: registered name of the expected dataset; None: any.
     """
     tops = [root, *list_first_folders(root), *list_first_folders(os.path.join(root, "VOCdevkit"))]
-    rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
-    unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
+    rows = [candidate for candidate in LAYOUTS if dataset in (None, candidate.dataset)]
+    unmarked = [] if dataset is None else [row._replace(marks=()) for row in rows]
     for layout in (*rows, *unmarked):
         for top in tops:
             is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
@@ -239,7 +239,7 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         if dataset in (None, layout.dataset) and find(root):
             return MatchedLayout(layout, root)
     custom = _custom_layouts(root) if dataset in (None, "label_maps") else ()
-    return next((MatchedLayout(layout, root) for layout in custom if _fits(layout, root)), None)
+    return next((MatchedLayout(candidate, root) for candidate in custom if _fits(candidate, root)), None)
 
 
 def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
@@ -344,7 +344,7 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         if missing is not None or not rows:
             raise UserError(f"{files[0]} names {missing or 'no images, or lines without an image and its label map'}")
         return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
-    images, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
+    images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
     if end:
@@ -430,7 +430,7 @@ def _match(
     """Return the names that images and label maps share, and lines about the others."""
     stems = [stem for stem in images if stem in labels]
     if not stems:
-        shown = [next(iter(names.values()), "nothing") for names in (images, labels)]
+        shown = [next(iter(files.values()), "nothing") for files in (images, labels)]
         raise UserError(
             f"no image of {folders[0]} has a label map in {folders[1]}: expected equal names, found {shown[0]} and "
             f"{shown[1]}, for example"

@@ -90,7 +90,7 @@ class ContrastiveNoise(NamedTuple):
             most: largest number of objects of an image in the batch.
 
         """
-        length = max([2 * self.queries, *(len(noise.labels) for noise in noises)])
+        length = max([2 * self.queries, *(len(each.labels) for each in noises)])
         positions = np.arange(length)
         shape = (len(noises), length)
         batch = {

@@ -214,7 +214,7 @@ class Detector(Model):
         cells, queries = self.count_cells(*size), getattr(self, "num_queries", 0)
         if cells is not None and cells < queries:
             sufficient = next(
-                side for side in count(multiple, multiple) if (self.count_cells(side, side) or 0) >= queries
+                edge for edge in count(multiple, multiple) if (self.count_cells(edge, edge) or 0) >= queries
             )
             value = size[0] if size[0] == size[1] else list(size)
             raise UserError(

@@ -205,12 +205,12 @@ def _thresholds(
     rows = []
     for name in names:
         row: list[Any] = [name]
-        for kind in (kind for kind in WishedRates._fields if getattr(wished, kind) is not None):
+        for kind in (field for field in WishedRates._fields if getattr(wished, field) is not None):
             interval = intervals.get(wished.name(kind, name))
             row += [None] * 3 if interval is None else [round(value, 4) for value in interval]
         rows.append(row)
     columns = ["category"]
-    for kind in (kind for kind in WishedRates._fields if getattr(wished, kind) is not None):
+    for kind in (field for field in WishedRates._fields if getattr(wished, field) is not None):
         columns += [f"{kind} {getattr(wished, kind):g}", f"{kind}: low", f"{kind}: high"]
     note = (
         "Lowest score from which on the boxes have the wished precision, and highest score from which on they have the "

@@ -137,7 +137,7 @@ class DetectionMetrics(PerSampleMetrics):
         return accumulate(table, self.limits)
 
     def _values(self, results: AccumulatedResults, prefix: str) -> dict[str, float]:
-        values = {f"{prefix}{name}": number for name, number in results.named().items() if number != UNDEFINED}
+        values = {f"{prefix}{key}": number for key, number in results.named().items() if number != UNDEFINED}
         values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
         for name, (ap, *_) in zip(self.class_names, results.class_ap().tolist()):
             if ap != UNDEFINED:

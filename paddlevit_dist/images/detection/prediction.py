@@ -216,7 +216,7 @@ class DetectionWriter(PredictionWriter):
                         number += (lines.count("\n") + 1) * (name == _FILES[BOXES])
         if not files:
             return []
-        written = " and ".join(str(self.folder / name) for name in files)
+        written = " and ".join(str(self.folder / file_name) for file_name in files)
         message = f"{number:,} detections are in {written}, in COCO's format"
         if self._ids is None:
             return [message]
@@ -274,8 +274,8 @@ def find_annotation_ids(
         class_matches[label] = same_ids if len(positions) > 1 and len(same_ids) == 1 else positions
     require_categories(class_names, class_matches, categories, file, before)
     matched_ids = AnnotationIds(
-        [images[positions[0]] for positions in image_matches],
-        [ids[positions[0]] if positions else None for positions in class_matches],
+        [images[matched[0]] for matched in image_matches],
+        [ids[matched[0]] if matched else None for matched in class_matches],
     )
     missing = [name for name, category_id in zip(class_names, matched_ids.categories) if category_id is None]
     number = f"{len(class_names) - len(missing):,} of {count(len(class_names), 'category')}"

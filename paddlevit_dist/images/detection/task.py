@@ -283,7 +283,7 @@ class Detection(BackboneTask):
         facts, records = host_facts(batch), []
         predictions = detect_objects(model, batch, self.normalize, self.config, self.speed)
         least_score = self.config.DETECTION.SCORE_THRESHOLD
-        sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
+        sizes = [tuple(shape) for shape in facts["original_sizes"].tolist()]
         for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
             table = step.metrics.update(image_id, truth, detections, size)

@@ -271,9 +271,9 @@ class HGNetV2(Classifier):
             )
         if not 0 <= frozen_stages <= 1 + len(depths):
             raise UserError(f"HGNetV2: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
-        styles = [LayerStyle(use_lab, frozen_batch_norm or part < frozen_stages) for part in range(1 + len(depths))]
+        styles = [LayerStyle(use_lab, frozen_batch_norm or i < frozen_stages) for i in range(1 + len(depths))]
         self.image_size, self.in_channels, self.feature_channels = as_pair(image_size), in_channels, tuple(dims)
-        self.feature_strides = tuple(4 * 2**index for index in range(len(dims)))
+        self.feature_strides = tuple(4 * 2**i for i in range(len(dims)))
         self.stem = HGStem(styles[0], in_channels, *stem_dims)
         inputs, stages = stem_dims[1], []
         for index, (depth, outputs, middle, size, is_light, number) in enumerate(zip(*each)):

@@ -284,7 +284,7 @@ class PyramidVisionTransformer(PyramidClassifier):
                 attention_dropout=attention_dropout,
             )
             self.stages.append(stage)
-        self.feature_strides = tuple(4 * 2**index for index in range(len(depths)))
+        self.feature_strides = tuple(4 * 2**i for i in range(len(depths)))
         self.feature_channels = tuple(embed_dims)
         self.embed_dim = embed_dims[-1]
         self.reset_classifier(num_classes)

@@ -324,7 +324,7 @@ class ResNet(Classifier):
             ]
             setattr(self, f"layer{index + 1}", nn.Sequential(*blocks))
             inputs = self.feature_channels[index]
-        self.feature_strides = tuple(_STEM_STRIDE * math.prod(strides[: index + 1]) for index in range(len(depths)))
+        self.feature_strides = tuple(_STEM_STRIDE * math.prod(strides[: i + 1]) for i in range(len(depths)))
         self.embed_dim = inputs
         self.own_parts = ("layer1.0.downsample.",) if first_shortcut and not is_bottleneck else ()
         self.dropout = nn.Dropout(dropout)
@@ -342,7 +342,7 @@ class ResNet(Classifier):
 
     def _freeze(self) -> None:
         parts: list[list[nn.Layer]] = [[self.conv1, self.bn1], *([stage] for stage in self.stages)]
-        for layer in (layer for part in parts[: self.frozen_stages] for layer in part):
+        for layer in (module for part in parts[: self.frozen_stages] for module in part):
             for parameter in layer.parameters():
                 parameter.stop_gradient = True
 

@@ -394,8 +394,8 @@ class SwinTransformer(PyramidClassifier):
             )
             grid = stage.grid
             self.layers.append(stage)
-        self.feature_strides = tuple(patch_size * 2**index for index in range(len(depths)))
-        self.feature_channels = tuple(embed_dim * 2**index for index in range(len(depths)))
+        self.feature_strides = tuple(patch_size * 2**i for i in range(len(depths)))
+        self.feature_channels = tuple(embed_dim * 2**i for i in range(len(depths)))
         self.embed_dim = self.feature_channels[-1]
         self.norm = LayerNorm(self.embed_dim, epsilon=_EPSILON)
         self.head = nn.Sequential()

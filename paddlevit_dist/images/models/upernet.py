@@ -88,7 +88,7 @@ class UPerHead(nn.Layer):
             above = convolution(x) + resize_maps(above, x.shape[2:])
             levels.insert(0, above)
         size = maps[0].shape[2:]
-        levels = [resize_maps(convolution(x), size) for convolution, x in zip(self.fpn_convs, levels)] + [
+        levels = [resize_maps(layer(features), size) for layer, features in zip(self.fpn_convs, levels)] + [
             resize_maps(levels[-1], size)
         ]
         return self.conv_seg(self.dropout(self.fpn_bottleneck(paddle.concat(levels, axis=1))))

@@ -160,7 +160,7 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
 def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
     """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
     result = jax_layout(rename(without_jax_prefix(state), _GOOGLE))
-    for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
+    for name in [key for key in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", key)]:
         join_jax_heads(result, name.rpartition(".query.")[0])
     return result
 

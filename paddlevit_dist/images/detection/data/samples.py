@@ -337,24 +337,24 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
 
     """
     number, first = len(samples), samples[0]
-    images = [image for sample in samples for image in (sample.image, *sample.more_images)]
-    sizes = np.array([image.shape[1:] for image in images], dtype=np.int64)
+    images = [picture for each in samples for picture in (each.image, *each.more_images)]
+    sizes = np.array([picture.shape[1:] for picture in images], dtype=np.int64)
     padded = np.maximum(sizes.max(axis=0), side)
     batch = {"images": np.zeros((len(images), 3, *padded), first.image.dtype), "sizes": sizes}
     for row, (image, (height, width)) in enumerate(zip(images, sizes.tolist())):
         batch["images"][row, :, :height, :width] = image
     if first.is_training:
-        counts = batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
+        counts = batch["box_counts"] = np.array([len(each.labels) for each in samples], dtype=np.int64)
         most = max(1, int(counts.max()))
         batch["boxes"], batch["labels"] = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
         if first.masks is not None:
             batch["masks"] = np.zeros((number, most, *padded), np.uint8)
     else:
-        batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
-        batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
-        batch[SECONDS] = sum(sample.seconds for sample in samples)
+        batch["indices"] = np.array([each.index for each in samples], dtype=np.int64)
+        batch["original_sizes"] = np.array([each.original_size for each in samples], dtype=np.int64)
+        batch[SECONDS] = sum(each.seconds for each in samples)
         if first.parts is not None:
-            rows = [(place, *part) for place, sample in enumerate(samples) for part in sample.parts or ()]
+            rows = [(place, *part) for place, each in enumerate(samples) for part in each.parts or ()]
             batch[PARTS] = np.array(rows, dtype=np.int64)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
         if first.is_training:
@@ -363,7 +363,7 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
     if first.is_training and noise is not None:
-        noises = [sample.noise for sample in samples if sample.noise is not None]
+        noises = [each.noise for each in samples if each.noise is not None]
         batch.update(noise.collate(noises, batch["box_counts"].tolist(), batch["labels"].shape[1]))
     return {**batch, HOST: {name: batch[name].tolist() for name in _HOST_KEYS if name in batch}}
 
@@ -405,7 +405,7 @@ def passes(sizes: np.ndarray, batching: str, most: int | None = None) -> list[li
     if batching == PADDED:
         return [list(range(len(sizes)))]
     if batching == SINGLE:
-        return [[row] for row in range(len(sizes))]
+        return [[i] for i in range(len(sizes))]
     groups: dict[Any, list[int]] = {}
     for row, size in enumerate(sizes.tolist()):
         groups.setdefault(tuple(size), []).append(row)

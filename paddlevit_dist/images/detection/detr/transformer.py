@@ -79,7 +79,7 @@ def find_valid_cells(
 
     """
     if sizes is None:
-        return ValidCells(*(paddle.ones([1, cells], dtype="bool") for cells in grid))
+        return ValidCells(*(paddle.ones([1, length], dtype="bool") for length in grid))
     if stride is not None:
         sizes = (sizes + (stride - 1)) // stride
     sides = []

@@ -131,10 +131,10 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
 
 def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
     """Return compressed run lengths of the objects ``order``, with the box for an object without a mask."""
-    without = [row for row in order.tolist() if not coco.bytes[row]]
+    without = [index for index in order.tolist() if not coco.bytes[index]]
     if len(without) == len(order) and len(order):
         raise UserError(f"{coco.file}: annotations need a 'segmentation' to compare masks")
-    coco.odd.note_all("object", "without a mask: its box is used", [coco.numbers[row] for row in without])
+    coco.odd.note_all("object", "without a mask: its box is used", [coco.numbers[index] for index in without])
     masks = []
     with open_regular(coco.file, "rb") as stream:
         for row, box in zip(order.tolist(), boxes.tolist()):

@@ -134,8 +134,8 @@ def sample_region_targets(
         rules: settings of the network.
 
     """
-    samples = [_sample_image(boxes, targets, image, rules) for image, boxes in enumerate(proposals)]
-    images = np.repeat(np.arange(len(samples)), [len(boxes) for boxes, *_ in samples])
+    samples = [_sample_image(image_boxes, targets, image, rules) for image, image_boxes in enumerate(proposals)]
+    images = np.repeat(np.arange(len(samples)), [len(sampled) for sampled, *_ in samples])
     if len(images) == 0:
         return _no_regions(proposals[0])
     boxes, labels, offsets, states = (paddle.concat(list(parts)) for parts in zip(*samples))
@@ -262,7 +262,7 @@ def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray,
     needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
     arrays = [order, np.argsort(order, kind="stable"), *needed]
     by_object, back, *object_indices = to_device_together(*(array.astype(np.int32) for array in arrays))
-    boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
+    boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(per_image.sum()) for per_image in counts])
     parts: list[paddle.Tensor] = []
     for image, chosen, region_boxes, numbers in zip(images.tolist(), object_indices, boxes, counts):
         object_masks = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)

@@ -67,7 +67,7 @@ def pool_regions(
     order = np.argsort(levels, kind="stable")
     used_levels, starts = np.unique(levels[order], return_index=True)
     level_boxes = np.split(order, starts[1:])  # the boxes of each level
-    counts = [np.bincount(images[chosen], minlength=maps[0].shape[0]) for chosen in level_boxes]
+    counts = [np.bincount(images[indices], minlength=maps[0].shape[0]) for indices in level_boxes]
     by_level, back = to_device_together(
         *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable")))
     )

@@ -183,8 +183,8 @@ class ProposalNetwork(nn.Layer):
         before = rules.proposals_before if is_training else rules.evaluated_before
         after = rules.proposals_after if is_training else rules.evaluated_after
         level_proposals = [_select_top_anchors(*parts, before) for parts in zip(logits, changes, anchors)]
-        scores = paddle.concat([scores for scores, _ in level_proposals], axis=1)  # (N, k)
-        boxes = clip_boxes(paddle.concat([boxes for _, boxes in level_proposals], axis=1), sizes)  # (N, k, 4)
+        scores = paddle.concat([level_scores for level_scores, _ in level_proposals], axis=1)  # (N, k)
+        boxes = clip_boxes(paddle.concat([rows for _, rows in level_proposals], axis=1), sizes)  # (N, k, 4)
         levels = [paddle.full([part.shape[1]], level, dtype="int64") for level, (part, _) in enumerate(level_proposals)]
         levels = paddle.concat(levels)  # (k,)
         sides = boxes[:, :, 2:] - boxes[:, :, :2]
@@ -230,7 +230,7 @@ class ProposalNetwork(nn.Layer):
             image_values["anchor_changes"] = paddle.gather(changes[image], chosen)
             for name, value in image_values.items():
                 parts.setdefault(name, []).append(value)
-        return {name: paddle.stack(values) for name, values in parts.items()}
+        return {part_name: paddle.stack(values) for part_name, values in parts.items()}
 
 
 def _select_top_anchors(logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, most: int):

@@ -393,7 +393,7 @@ def _group_changes() -> list[list[Any]]:
     """Return the values that each changed tensor had, in their order; forget the changes."""
     tensors: list[list[Any]] = []
     for old, new in _CHANGED:
-        values = next((values for values in tensors if any(map(old.is_same, values))), None)
+        values = next((group for group in tensors if any(map(old.is_same, group))), None)
         if values is None:
             values = [old]
             tensors.append(values)

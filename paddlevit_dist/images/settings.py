@@ -128,7 +128,7 @@ def get_channels(values: CfgNode) -> int:
 
 
 def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> list[str]:
-    """If the command line replaces a recipe's model or its published weights, set the matching weights or model."""
+    """Set the matching weights or model if the command line replaces a recipe's model or its published weights."""
     from ..checkpoint.published import find_published, find_published_for
 
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL

@@ -190,7 +190,7 @@ class GroupWatch:
                 self._end(message["end"], message["code"])
 
     def _judge(self, now: float) -> None:
-        """On rank 0, check all ranks and end the run if one hangs; on others, check rank 0."""
+        """Check all ranks on rank 0, and end the run if one hangs; check rank 0 on others."""
         silence = min(self._silence, max(5.0, 8 * self._poll)) if self._has_lost_a_peer else self._silence
         for rank in self._peers:
             starting = RankState(RankStatus(0, 0, False, "joining the group"), now, 0, 0, False, True)

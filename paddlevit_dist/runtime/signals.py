@@ -165,7 +165,7 @@ def stop_after(seconds: float, name: str) -> None:
 
 
 def record_only_as_parent() -> None:
-    """Only record requests, in a parent of workers: the caller ends the workers."""
+    """Record requests only, in a parent of workers: the caller ends the workers."""
     check()
     _state.only_records = True
     _state.ends_workers = True

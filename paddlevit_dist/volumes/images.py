@@ -125,7 +125,7 @@ def _format_list(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Color]]
 def _write_sides(
     drawing: ImageDraw.ImageDraw, size: tuple[int, int], rows: Sequence[str], columns: Sequence[str]
 ) -> None:
-    """Letters at the middle of the four edges of a panel of ``size`` (width, height)."""
+    """Write letters at the middle of the four edges of a panel of ``size`` (width, height)."""
     width, height = size
     positions = {(width // 2, 16): rows[0], (width // 2, height - 14): rows[1]}
     positions.update({(4, height // 2): columns[0], (width - 10, height // 2): columns[1]})

@@ -101,7 +101,6 @@ def detection_figures(
         predict: returns the model's detections in a sample.
         max_detections: limits used in matching.
         wished: precision and recall for which thresholds are listed.
-
     """
     table = join_tables([record for _, record in records], len(names))
     accumulated = accumulate(table, max_detections)
@@ -251,7 +250,6 @@ def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) ->
     Args:
         all_pairs: results of ``records.match_across_classes`` for any number of images.
         num_classes: number of classes.
-
     """
     matrix = np.zeros((num_classes + 1) ** 2, np.int64)
     for image_pairs in all_pairs:

@@ -24,7 +24,6 @@ def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[i
 
     Returns:
         Positions in ``known_names`` for each name: none if no image has this path, several if the match is ambiguous.
-
     """
     by_last: dict[str, list[tuple[tuple[str, ...], int]]] = {}
     for position, path in enumerate(known_names):
@@ -75,7 +74,6 @@ def match_categories(names: Sequence[str], known_names: Sequence[str]) -> list[l
     Returns:
         Positions in ``known_names`` for each name: none if there is no such category, several if the match is
         ambiguous.
-
     """
     equal, similar = _positions(known_names), _positions(map(_folded, known_names))
     matched = {position for name in names for position in equal.get(name, ())}
@@ -112,7 +110,6 @@ def require_images(
 
     Raises:
         UserError: names the first invalid path.
-
     """
     missing = [file_name for file_name, places in zip(names, matches) if not places]
     if missing:
@@ -148,7 +145,6 @@ def require_categories(
 
     Raises:
         UserError: names the categories.
-
     """
     if names and not any(matches):
         theirs, ours = (shorten(", ".join(list(values)[:3])) for values in (names, filter(None, known_names)))

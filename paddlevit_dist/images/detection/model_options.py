@@ -20,7 +20,6 @@ def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]
 
     Raises:
         UserError: the model is not a detector, or does not have a requested option.
-
     """
     model = config.MODEL
     if not (isinstance(family, type) and issubclass(family, Detector)):

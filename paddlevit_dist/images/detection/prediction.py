@@ -115,7 +115,6 @@ def build_rows(detections: DetectedObjects, class_names: Sequence[str], least_sc
 
     Raises:
         BadSample: a score or a box is not finite.
-
     """
     if not (np.isfinite(detections.scores).all() and np.isfinite(detections.boxes).all()):
         raise BadSample("the model's outputs for it are not finite")
@@ -143,7 +142,6 @@ class DetectionWriter(PredictionWriter):
         names_known: whether ``class_names`` are names, not numbers instead of names.
         image_ids: ids of the inputs from an annotation file; None: ids are made from the names of the inputs.
         dataset: also writes images and boxes as a data set; None: not.
-
     """
 
     writes_evaluations = True
@@ -237,7 +235,6 @@ class AnnotationIds(NamedTuple):
     Attributes:
         images: id of each input.
         categories: id of each class; None: the file does not have the class.
-
     """
 
     images: list[Id]
@@ -260,7 +257,6 @@ def find_annotation_ids(
 
     Raises:
         UserError: the file cannot be read, or it lacks an input or all of the classes.
-
     """
     coco, before = CocoFile(file, allows_text_ids=True), "predict -annotations: "
     known_names = [file_name(image) or "" for image in coco.images]
@@ -307,7 +303,6 @@ def build_coco_results(
             of boxes for small, medium and large.
         path: path of the image; "": not written.
         category_names: names in the order of labels; empty: not written.
-
     """
     detections = detections.finite()
     has_category = np.array([category is not None for category in category_ids], bool)

@@ -199,7 +199,6 @@ class Detection(BackboneTask):
 
         Raises:
             UserError: it does not.
-
         """
         model = super().create_network(num_classes)
         for name, size in list_fixed_sizes(self.config):
@@ -233,7 +232,6 @@ class Detection(BackboneTask):
             images: pixels of a batch.
             sizes: int64 (N, 2), height and width of each image without padding.
             on_device: the sizes in device memory, if available.
-
         """
         return zero_padding(self.normalizer(images), sizes, on_device)
 

@@ -54,7 +54,7 @@ _OF_CLASSIFIER = re.compile(r"^(?:dinov2|dinov2_with_registers|dinov3_vit)\.")
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel`` and ``CLIPVisionModel``."""
+    """Rename ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel``, ``CLIPVisionModel``."""
     plain = {_OF_CLASSIFIER.sub("", key): value for key, value in state.items()}
     result = rename(without(plain, ("mask_token", "position_ids")), _HUGGINGFACE)
     for name in [key for key in result if key.endswith((".mlp.up.weight", ".mlp.up.bias"))]:

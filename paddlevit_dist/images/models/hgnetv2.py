@@ -105,7 +105,7 @@ class HGStem(nn.Layer):
 
 
 def _widen(x):
-    """With a row and a column of zeros at the bottom and the right."""
+    """Append a row and a column of zeros at the bottom and the right."""
     return F.pad(x, [0, 1, 0, 1])
 
 
@@ -218,7 +218,7 @@ _LAYERS = ((r"\.convolution\.", ".conv."), (r"\.normalization\.", ".bn."))
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
+    """Rename ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
     return rename(rename(from_torch_names(state), _HUGGINGFACE), _LAYERS)
 
 
@@ -301,7 +301,7 @@ class HGNetV2(Classifier):
         return (x if self.num_classes == 0 else self.head.last_conv(x)).flatten(1)
 
     def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
+        """Compute logits (batch, num_classes), or the features when the model has no classes."""
         x = self.forward_features(x)
         return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
 

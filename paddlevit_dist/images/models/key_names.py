@@ -75,7 +75,7 @@ def split_projections(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_jax_prefix(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Names without what training states of JAX put in front: ``opt/target/`` or ``params/``."""
+    """Remove what training states of JAX put before names: ``opt/target/`` or ``params/``."""
     return {re.sub(r"^(?:opt/target/|params/)", "", name): value for name, value in state.items()}
 
 

@@ -115,7 +115,6 @@ def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageCompo
 
     Raises:
         UserError: DATA.COPY_PASTE needs masks that the data do not have.
-
     """
     if data.COPY_PASTE and not has_masks:
         raise UserError(

@@ -115,7 +115,6 @@ def open_samples(
 
     Raises:
         UserError: the data are missing or damaged, or contain no images with boxes, or no masks if these are needed.
-
     """
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
@@ -180,7 +179,6 @@ class DetectionSample(NamedTuple):
         seconds: time to read and transform it.
         more_images: the network's other inputs for this image in an evaluation, like ``image``, which is the first.
         parts: the parts of the stored image that all inputs show; None: the only one shows the whole image.
-
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
@@ -212,7 +210,6 @@ class DetectionSamples(ImageSamples):
 
     Raises:
         UserError: masks are requested, and the dataset has none.
-
     """
 
     def __init__(
@@ -334,7 +331,6 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         (N, 2), height and width of the stored images; ``seconds`` spent reading them; if samples have parts, ``images``
         and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the position of its sample in the
         batch, and the fields of ``ImagePart``.
-
     """
     number, first = len(samples), samples[0]
     images = [picture for each in samples for picture in (each.image, *each.more_images)]
@@ -383,7 +379,6 @@ def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
     Args:
         data: section DATA of the configuration.
         sizes: int64 (samples, 2), height and width of the stored images.
-
     """
     if data.RESIZE_TO_SQUARE:
         return max(data.SHORTEST_SIDES)
@@ -400,7 +395,6 @@ def passes(sizes: np.ndarray, batching: str, most: int | None = None) -> list[li
         sizes: int64 (N, 2), height and width without padding.
         batching: one of DETECTION.EVAL_BATCHING.
         most: largest number of images in a group, unless they are padded; None: any number.
-
     """
     if batching == PADDED:
         return [list(range(len(sizes)))]
@@ -430,7 +424,6 @@ def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Gener
 
     Returns:
         int64 (images,), positions of the images.
-
     """
     order = generator.permutation(len(sizes))
     proportions = np.log(np.maximum(sizes[:, 1], 1) / np.maximum(sizes[:, 0], 1))

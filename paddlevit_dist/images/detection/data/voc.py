@@ -51,7 +51,6 @@ class VocPart(NamedTuple):
         images: folder of the images.
         lists: folder of the lists of splits, or None.
         name: name in messages.
-
     """
 
     annotations: str
@@ -92,7 +91,6 @@ class Voc(IndexedDetectionImages):
 
         Raises:
             UserError: the folder has another layout, a file is missing, or a file is not in VOC's format.
-
         """
         self.split = split
         root = require_folder(data_path, "voc", _LAYOUT)

@@ -55,7 +55,6 @@ class Yolo(IndexedDetectionImages):
 
         Raises:
             UserError: the folder has another layout, or a label file is not in YOLO's format.
-
         """
         self.split = split
         root = require_folder(data_path, "yolo", LAYOUT)

@@ -35,7 +35,6 @@ class MaskRcnnCriterion(DetectionCriterion):
         has_masks: whether the network has masks.
         normalizer: "global" or "reference".
         class_weight: weight of the regions' classes; 1 in the paper.
-
     """
 
     def __init__(
@@ -110,7 +109,6 @@ class RegionTargets(NamedTuple):
         shares: (n,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
         positive: int64 (p,), positions of the regions on objects, on the host.
         objects: int64 (p,), index of the object of each of these in its image, on the host.
-
     """
 
     regions: RegionBatch
@@ -132,7 +130,6 @@ def sample_region_targets(
         targets: the objects, with ``box_counts``.
         levels: number of levels of the pyramid that regions are pooled from.
         rules: settings of the network.
-
     """
     samples = [_sample_image(image_boxes, targets, image, rules) for image, image_boxes in enumerate(proposals)]
     images = np.repeat(np.arange(len(samples)), [len(sampled) for sampled, *_ in samples])
@@ -209,7 +206,6 @@ class MaskTargets(NamedTuple):
         labels: int64 (p,), the object's class plus 1.
         masks: (p, side, side), from 0 to 1.
         shares: (p,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
-
     """
 
     regions: RegionBatch
@@ -226,7 +222,6 @@ def crop_mask_targets(region_samples: RegionTargets, targets: DetectionTargets, 
         region_samples: sampled regions.
         targets: the objects, with masks.
         side: side of the predicted masks.
-
     """
     dtype = region_samples.shares.dtype
     if len(region_samples.positive) == 0:
@@ -252,7 +247,6 @@ def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray,
         regions: p regions.
         objects: int (p,), index of each region's object in its image.
         side: side of the result.
-
     """
     most = masks.shape[1]
     batch_objects = regions.images * most + objects

@@ -1,6 +1,6 @@
 """Conversion of an ONNX graph to float16, with float32 where 11 bits are too few."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -61,14 +61,21 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
     for value in graph.model.graph.input:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    _cast_outputs(graph, whole)
+    return graph.finish()
+
+
+def _cast_outputs(graph: OnnxGraph, float32_values: Set[str]) -> None:
+    """Append a conversion to float32 to each output that is now float16."""
+    from onnx import TensorProto
+
     for value in graph.model.graph.output:
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT and value.name not in whole:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT and value.name not in float32_values:
             inner = f"{value.name}.float16"
             for node in graph.nodes:
                 for names in (node.input, node.output):
                     names[:] = [inner if each == value.name else each for each in names]
             graph.nodes.append(graph.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
-    return graph.finish()
 
 
 def _half(name: str, values: np.ndarray) -> np.ndarray:

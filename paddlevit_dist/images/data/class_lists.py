@@ -122,14 +122,7 @@ def read_class_list(file: str) -> ClassList:
 
 def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
     entries = [row._replace(name=compose(row.name)) for row in entries]
-    for field, values in zip(("name", "number", "color"), zip(*entries)):
-        present = [value for value in values if value is not None]
-        duplicate = next((value for value in present if present.count(value) > 1), None)
-        if duplicate is not None and file:  # ADE20K's authors give some classes one color
-            raise UserError(f"{file} has {field} {duplicate} twice; each class needs its own")
-    for entry in entries:
-        if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
-            raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
+    _require_valid(entries, file)
     listed_numbers = [row.number for row in entries if row.number is not None]
     is_numbered = len(listed_numbers) == len(entries)
     start = -1 if entries and entries[0].name == "__ignore__" else 0  # Labelme's numbering
@@ -148,6 +141,17 @@ def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
         file,
         is_numbered,
     )
+
+
+def _require_valid(entries: Sequence[ListedClass], file: str) -> None:
+    for field, values in zip(("name", "number", "color"), zip(*entries)):
+        present = [value for value in values if value is not None]
+        duplicate = next((value for value in present if present.count(value) > 1), None)
+        if duplicate is not None and file:  # ADE20K's authors give some classes one color
+            raise UserError(f"{file} has {field} {duplicate} twice; each class needs its own")
+    for entry in entries:
+        if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
+            raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
 
 
 def _parse_lines(text: str) -> list[ListedClass]:

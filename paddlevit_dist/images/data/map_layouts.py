@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ...runtime.errors import UserError
 from ...runtime.spelling import compose, find_spelling
@@ -330,20 +330,9 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
     folders = find_split_folders(layout, top, split)
     files = _list_files(layout, top, split) if layout.lists else []
     if folders is None or (layout.lists and not files):
-        existing = [name for name in SPLIT_WORDS if _has_split(match, name)]
-        helps = split == "val" and "train" in existing
-        remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
-        require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
-        raise UserError(f"{top} has no {split} images; expected {layout.words}")
+        _refuse_split(match, split)
     if layout.lists and not layout.images:
-        with readable(files[0]):
-            rows = _pairs_in(read_text(files[0], "utf-8-sig").splitlines(), top)
-        missing = next(
-            (f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None
-        )
-        if missing is not None or not rows:
-            raise UserError(f"{files[0]} names {missing or 'no images, or lines without an image and its label map'}")
-        return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
+        return _read_pairs(files[0], top)
     images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
@@ -360,6 +349,26 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         notices.append(f"{split}: {len(stems):,} images; the published {layout.dataset} has {expected:,}")
     image_files = [os.path.join(folders[0], images[stem]) for stem in stems]
     return LabelMapPairs(image_files, [os.path.join(folders[1], labels[stem]) for stem in stems], notices)
+
+
+def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
+    """Raise the ``UserError`` about a split without folders or list."""
+    layout, top = match
+    existing = [name for name in SPLIT_WORDS if _has_split(match, name)]
+    helps = split == "val" and "train" in existing
+    remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
+    require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
+    raise UserError(f"{top} has no {split} images; expected {layout.words}")
+
+
+def _read_pairs(file: str, top: str) -> LabelMapPairs:
+    """Read the images and label maps that the lines of a list name."""
+    with readable(file):
+        rows = _pairs_in(read_text(file, "utf-8-sig").splitlines(), top)
+    missing = next((f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None)
+    if missing is not None or not rows:
+        raise UserError(f"{file} names {missing or 'no images, or lines without an image and its label map'}")
+    return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:

@@ -88,10 +88,7 @@ def prepare_store(
     finally:  # keep finished scenes and the remarks on them
         _write_record(output, {**record, "remarks": remarks_by_scene})
     _raise_failures(failures, len(sources))
-    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # from a killed run
-        with contextlib.suppress(FileNotFoundError):  # newer files belong to another run, which may rename them now
-            if abandoned.stat().st_mtime < start_time:
-                abandoned.unlink()
+    _remove_abandoned(output, start_time)
     headers = [read_header(scene_file(output, scene)) for scene in sources]
     write_lines(output / CLASSES_FILE, _class_names(reader, headers))
     for split, scenes in splits.items():
@@ -106,6 +103,14 @@ def prepare_store(
         len(sources) - len(missing),
         remarks + find_remarks(reader.kind, list(sources), headers),
     )
+
+
+def _remove_abandoned(output: Path, start_time: float) -> None:
+    """Remove the unfinished files of killed runs."""
+    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):  # newer files belong to another run, which may rename them now
+            if abandoned.stat().st_mtime < start_time:
+                abandoned.unlink()
 
 
 def _class_names(reader: SceneReader, headers: list[SceneHeader]) -> list[str]:

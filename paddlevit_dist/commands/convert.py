@@ -194,7 +194,7 @@ def build_families() -> list[ModelFamily]:
         linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}
         names = {_pattern(parameter) for parameter in model.state_dict()}
         module = target.partition(":")[0].rpartition(".")[2]
-        families.append(ModelFamily(module, model.key_maps, names, {_pattern(name) for name in linear}))
+        families.append(ModelFamily(module, model.key_maps, names, {_pattern(key) for key in linear}))
     return families
 
 

@@ -104,8 +104,8 @@ def enlarge(images: list[CaptionedImage]) -> list[Shown]:
 
 def contact_sheet(columns: list[tuple[str, list[Shown]]], legend_image: Image.Image) -> Image.Image:
     """Draw columns of images with headings and captions, and the image ``legend_image`` to their right."""
-    cell_width, cell_height = _cell_size([labeled for _, images in columns for labeled in images])
-    height = LINE_PX + cell_height * max(len(images) for _, images in columns)
+    cell_width, cell_height = _cell_size([labeled for _, column_images in columns for labeled in column_images])
+    height = LINE_PX + cell_height * max(len(column_images) for _, column_images in columns)
     sheet = Image.new(
         "RGB", (cell_width * len(columns) + legend_image.width, max(height, legend_image.height)), "white"
     )

@@ -76,10 +76,10 @@ def listing(part: str = "") -> str:
         names = list_models(part if "*" in part else f"{part}*")
         if names:
             return "\n".join(names)
-    names = [name for name in list_models() if part in name]
+    names = [model_name for model_name in list_models() if part in model_name]
     if not names:
         raise UserError(f"inspect --list: no model's name contains '{part}'")
-    width = max(len(name) for name in names)
+    width = max(len(model_name) for model_name in names)
     lines = []
     for name in names:
         target = MODELS[name]
@@ -147,7 +147,7 @@ def _build_configured(name: str, image_size: Any, num_classes: int, words: Seque
     from ..tasks.task import make_task
 
     configuration = settings.load([f"TASK={_find_task(name)}", f"MODEL.NAME={name}", *words])
-    given = {key: found for key, found in configuration.settings.items() if found.source == COMMAND_LINE}
+    given = {each: setting for each, setting in configuration.settings.items() if setting.source == COMMAND_LINE}
     for key, found in given.items():
         if not _changes_layers(key):
             print(one_line(f"{key} {show(found.value)} ({found.origin}): no effect: inspect does not read it"))

@@ -13,10 +13,10 @@ def run(words: list[str]) -> None:
         "part", metavar="PART", nargs="?", default="", help="list only recipes whose name contains PART"
     )
     part = parser.parse_args(words).part
-    names = [name for name in files.recipe_names() if part in name]
+    names = [recipe for recipe in files.recipe_names() if part in recipe]
     if not names:
         raise UserError(f"inspect recipes: no recipe's name contains '{part}'")
-    width = max(len(name) for name in names)
+    width = max(len(recipe) for recipe in names)
     for name in names:
         print(f"{name:{width}}  {files.recipe_title(name)}")
     print(f"\n-cfg=NAME runs one; copy its file to change it: {files.recipe_folder()}")

@@ -75,8 +75,8 @@ class CommandParser(argparse.ArgumentParser):
         options = self.parse_intermixed_args(words)
         options.settings = settings
         if self.imports:
-            named = [name for names in options.imported or [] for name in names.split(",")]
-            plugins.load([name for name in named if name not in imported], "-import")
+            named = [module for names in options.imported or [] for module in names.split(",")]
+            plugins.load([module for module in named if module not in imported], "-import")
         return options
 
     def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:

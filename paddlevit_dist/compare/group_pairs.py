@@ -40,7 +40,7 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     single = [_compare_single(run, first) for run in runs if not groups.is_group(run)]
     comparisons = add_findings([_compare(first, other) for other in others])
     decimals = count_decimals(first.scores)
-    lines = [line for group in seed_groups for line in _format_group(group, decimals)]
+    lines = [line for seed_group in seed_groups for line in _format_group(seed_group, decimals)]
     lines += _format_comparisons(comparisons, decimals) if comparisons else []
     lines += [line for row in single for line in ("", _format_single(row, decimals), *format_settings(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
@@ -134,7 +134,7 @@ def _format_group(group: SeedGroup, decimals: int) -> list[str]:
 def _format_comparisons(comparisons: list[dict[str, Any]], decimals: int) -> list[str]:
     rows = build_rows(comparisons, decimals)
     rows[0][:2] = ["group", f"mean of best {comparisons[0]['score']}"]
-    tests = ", ".join(dict.fromkeys(other["test"] for other in comparisons))
+    tests = ", ".join(dict.fromkeys(comparison["test"] for comparison in comparisons))
     method = f"{groups.PERCENT} % intervals (Student's, Welch's) and p ({tests}) of the seeds"
     lines = ["", *align_columns(rows), method]
     for other in comparisons:

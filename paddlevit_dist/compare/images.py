@@ -68,12 +68,12 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
 
     file = table.file
     ordered = sorted(_CONFIGURATIONS, key=lambda name: name.startswith("eval_") != file.name.startswith("eval_"))
-    config_file = next((path for path in (file.with_name(name) for name in ordered) if path.is_file()), None)
+    config_file = next((path for path in (file.with_name(file_name) for file_name in ordered) if path.is_file()), None)
     if config_file is None:
         raise UserError(f"{file.parent} has no {ordered[0]}")
     content = read_about_file(config_file)
     key_effects = effects(content)  # paths of one command, such as PER_SAMPLE, may not exist any more
-    settings = {name: value for name, value in content.items() if key_effects.get(name) != "place"}
+    settings = {key: value for key, value in content.items() if key_effects.get(key) != "place"}
     words = [f"-output={file.parent}", f"-split={table.about['split']}"]
     words += [] if data_path is None else [f"-data_path={data_path}"]
     config = build_configuration(str(config_file), settings, words=words).values

@@ -60,7 +60,7 @@ def _encode_image(pixels: np.ndarray, name: str) -> dict[str, Any]:
 def _build_details(comparison: dict[str, Any], decimals: int, images: Mapping[str, Any]) -> dict[str, Any]:
     """Collect the page's content about the comparison of a run with the first."""
     lines = [f"Warning: {line}" for line in comparison["warnings"]] + [f"Note: {note}" for note in comparison["notes"]]
-    changed = {kind: comparison[kind] for kind in formatting.CHANGES if comparison.get(kind)}
+    changed = {key: comparison[key] for key in formatting.CHANGES if comparison.get(key)}
     galleries = []
     for kind, samples in changed.items():
         with_images = [row for row in choose_samples(samples) if row["sample"] in images]
@@ -74,5 +74,5 @@ def _build_details(comparison: dict[str, Any], decimals: int, images: Mapping[st
         "lines": [*map(formatting.one_line, lines), *formatting.format_settings(comparison)],
         "classes": formatting.build_class_rows(comparison, decimals) if comparison["classes"] else [],
         "galleries": galleries,
-        "changed": [(kind, [formatting.format_sample(row) for row in samples]) for kind, samples in changed.items()],
+        "changed": [(key, [formatting.format_sample(row) for row in rows]) for key, rows in changed.items()],
     }

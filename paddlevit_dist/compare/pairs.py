@@ -359,6 +359,6 @@ def find_warnings(first: EvaluationTable, second: EvaluationTable) -> list[str]:
         for name in dict.fromkeys((*first_about[what], *second_about[what])):
             values = [about[what].get(name, _UNKNOWN) for about in (first_about, second_about)]
             if values[0] != values[1]:
-                texts = ["not set" if value is _UNKNOWN else shorten(value, 60) for value in values]
+                texts = ["not set" if item is _UNKNOWN else shorten(item, 60) for item in values]
                 lines.append(f"{what}: {name} is {texts[0]} in {first.run}, {texts[1]} in {second.run}")
     return lines

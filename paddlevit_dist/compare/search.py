@@ -124,14 +124,14 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
     from .. import settings
     from ..tasks.task import make_task
 
-    examples = [found.format(found.choices[0] if found.choices else found.low) for found in ranges]
+    examples = [row.format(row.choices[0] if row.choices else row.low) for row in ranges]
     configuration = settings.load([*words, *examples], settings.DEFAULT_RECIPE)
     for name in ("SAVE", "MODEL.RESUME"):
         found = configuration.settings.get(name)
         if found is not None and found.origin == COMMAND_LINE:
             raise UserError(f"search: {name}: each trial has its own folder and resumes in it: use -output=FOLDER")
     values: Any = configuration.values
-    if values.EVAL or values.get("SEEDS") or any(found.name == "SEED" for found in ranges):
+    if values.EVAL or values.get("SEEDS") or any(row.name == "SEED" for row in ranges):
         raise UserError("search trains, all trials with one seed: drop -eval, -seeds and the range of SEED")
     if not values.EVALUATION.INTERVAL:
         raise UserError("search compares runs by their samples: drop EVALUATION.INTERVAL off")
@@ -209,7 +209,7 @@ def _add_trial(optuna: Any, study: Any, plan: SearchPlan, trials: int) -> Any:
         UserError: its folder exists.
     """
     known = study.get_trials(deepcopy=False)
-    number, tried = len(known), [trial.user_attrs["configuration"] for trial in known]
+    number, tried = len(known), [earlier.user_attrs["configuration"] for earlier in known]
     if number >= trials:
         return None
     if os.path.lexists(get_folder(plan, number)):
@@ -417,9 +417,9 @@ def _format_difference(difference: ConfidenceInterval) -> str:
 def format_search(optuna: Any, study: Any, plan: SearchPlan) -> list[str]:
     """Format all trials as a table, and what the best is worth against the second."""
     ranked = _complete(optuna, study)
-    decimals = count_decimals([trial.value for trial in ranked])
-    names = [found.name for found in plan.ranges]
-    others = [trial for trial in study.get_trials(deepcopy=False) if trial not in ranked]
+    decimals = count_decimals([candidate.value for candidate in ranked])
+    names = [row.name for row in plan.ranges]
+    others = [candidate for candidate in study.get_trials(deepcopy=False) if candidate not in ranked]
     rows = [["trial", *names, plan.score]]
     for trial in [*ranked, *others]:
         state = format_number(trial.value, decimals) if trial in ranked else trial.state.name.lower()
@@ -428,7 +428,7 @@ def format_search(optuna: Any, study: Any, plan: SearchPlan) -> list[str]:
     lines = ["", *map(one_line, align_columns(rows))]
     if len(ranked) < 2:
         return lines
-    best, second = (get_folder(plan, trial.number) for trial in ranked[:2])
+    best, second = (get_folder(plan, candidate.number) for candidate in ranked[:2])
     [found] = add_findings([compare_tables(read_table(second), read_table(best))])
     difference = format_interval(found["difference"], decimals, signed=True)
     p = format_p_value(found["p"])

@@ -94,10 +94,10 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                     row = waiting.pop(0)
                     running[gpu] = _start(group, row, words, gpu, place / len(gpus), (place + 1) / len(gpus)), row
             time.sleep(_POLL_SECONDS)
-            training_commands.forward_requests(process for process, _ in running.values())
-            ended = {gpu: (process, row) for gpu, (process, row) in running.items() if process.poll() is not None}
+            training_commands.forward_requests(child for child, _ in running.values())
+            ended = {device: (child, entry) for device, (child, entry) in running.items() if child.poll() is not None}
             stopped = next(
-                (row["seed"] for process, row in ended.values() if process.returncode == signals.STOPPED), None
+                (entry["seed"] for child, entry in ended.values() if child.returncode == signals.STOPPED), None
             )
             if not stop_reason:
                 stop_reason = signals.stop_reason() or (None if stopped is None else f"seed {stopped} was")
@@ -107,8 +107,8 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                 del running[gpu]
                 _record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
-        training_commands.kill(process for process, _ in running.values())
-    left = sum(row["state"] != FINISHED for row in group.seeds)
+        training_commands.kill(child for child, _ in running.values())
+    left = sum(entry["state"] != FINISHED for entry in group.seeds)
     if stop_reason and left:
         message = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, and their checkpoints are saved"
         raise Stopped(stop_reason, f"{message}; {_REPEAT}")
@@ -201,7 +201,7 @@ def _is_finished(folder: Path) -> bool:
 
 def format_group(group: SeedGroup) -> list[str]:
     """Format the scores of a group as a table, with their summary."""
-    values = [row["value"] for row in group.seeds if "value" in row]
+    values = [entry["value"] for entry in group.seeds if "value" in entry]
     decimals = count_decimals(values)
     rows = [["seed", f"best {group.about['score']}", "epoch", ""]]
     for row in group.seeds:

@@ -106,7 +106,7 @@ def _iterate_tensors(value: Any) -> Iterator[paddle.Tensor]:
     elif isinstance(value, dict):
         yield from _iterate_tensors(list(value.values()))
     elif hasattr(value, "__dict__") and not isinstance(value, paddle.nn.Layer):
-        yield from (item for item in vars(value).values() if isinstance(item, paddle.Tensor))
+        yield from (member for member in vars(value).values() if isinstance(member, paddle.Tensor))
 
 
 def find_first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> str | None:

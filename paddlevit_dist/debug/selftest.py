@@ -232,7 +232,7 @@ def _find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
     if world_size() == 1:
         return None
     state = _copy_state(model)
-    digests = {name: hashlib.blake2b(value.tobytes(), digest_size=16).digest() for name, value in state.items()}
+    digests = {key: hashlib.blake2b(value.tobytes(), digest_size=16).digest() for key, value in state.items()}
     rank_digests = all_gather(digests)
     for name in digests:
         others = [number for number, other in enumerate(rank_digests) if other[name] != rank_digests[0][name]]
@@ -246,8 +246,8 @@ def _find_differing_ranks(model: paddle.nn.Layer, update: int) -> str | None:
 
 def _compute_changes(model: paddle.nn.Layer, before: Arrays) -> Arrays:
     """Compute by how much the updates have changed each parameter and buffer."""
-    parameters = {name for name, _ in model.named_parameters()}
-    statistics = {id(tensor) for tensor in running_statistics(model)}
+    parameters = {parameter_name for parameter_name, _ in model.named_parameters()}
+    statistics = {id(statistic) for statistic in running_statistics(model)}
     changes = {}
     for name, tensor in model.state_dict().items():
         is_buffer = id(tensor) in statistics or name not in parameters
@@ -271,7 +271,9 @@ def compare_variants(reference: RunVariant, other: RunVariant, with_buffers: boo
         with_buffers: compare running statistics and other buffers.
     """
     sizes = {
-        _format_change(kind, name): size for name, size in reference.sizes.items() for kind in ("weight", "buffer")
+        _format_change(kind, parameter_name): number
+        for parameter_name, number in reference.sizes.items()
+        for kind in ("weight", "buffer")
     }
     largest = dict.fromkeys(_KINDS, 0.0)
     for name, value in reference.values.items():
@@ -351,7 +353,7 @@ def run(configuration: Any) -> None:
         variants = _list_variants(plan, config.DATA.BATCH_SIZE, config.NGPUS)
         for line in [
             f"selftest: {UPDATES} updates of each of these variants, float32, SGD",
-            *(f"  {variant.name}" for variant in variants),
+            *(f"  {candidate.name}" for candidate in variants),
         ]:
             write_line(line)
         write_line(f"off, since results depend on the rank or on rounding: {', '.join(['dropout layers', *off])}")
@@ -410,7 +412,7 @@ def _list_variants(plan: Any, batch: int, requested: int) -> list[_VariantSpec]:
 
 def _compare_and_log(results: dict[str, Any], variants: list[_VariantSpec]) -> bool:
     """Log the differences, and return whether all variants agree."""
-    reference = next(variant.name for variant in variants if variant.is_reference)
+    reference = next(candidate.name for candidate in variants if candidate.is_reference)
     is_equal = True
     for variant in variants:
         if variant.name == reference or variant.name not in results:
@@ -419,12 +421,12 @@ def _compare_and_log(results: dict[str, Any], variants: list[_VariantSpec]) -> b
             is_equal = False
             write_line(f"FAIL: {variant.name}: {results[variant.name].differing}")
         differences = compare_variants(results[reference], results[variant.name], with_buffers=variant.accumulated == 1)
-        failed = [difference for difference in differences if difference.share > difference.allowed]
+        failed = [change for change in differences if change.share > change.allowed]
         pair = f"{variant.name} and {reference}"
         if failed:
             is_equal = False
             write_line(f"FAIL: {pair}: {len(failed)} of {len(differences)} tensors differ, first:")
-            gradients = [difference for difference in failed if difference.name.startswith("gradient")]
+            gradients = [change for change in failed if change.name.startswith("gradient")]
             for difference in dict.fromkeys([failed[0], *gradients[:1]]):
                 write_line(f"  {_format_difference(difference)}")
         else:

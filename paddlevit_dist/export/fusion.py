@@ -190,14 +190,14 @@ def _order(graph: OnnxGraph) -> None:
     computed = {*graph.inputs, *graph.constants, ""}
     waiting, ordered = list(graph.nodes), []
     while waiting:
-        ready = [node for node in waiting if all(name in computed for name in node.input)]
+        ready = [op for op in waiting if all(name in computed for name in op.input)]
         if not ready:
             raise RuntimeError("the rewritten graph has a cycle")
         for node in ready:
             computed.update(node.output)
         ordered += ready
-        done = {id(node) for node in ready}
-        waiting = [node for node in waiting if id(node) not in done]
+        done = {id(op) for op in ready}
+        waiting = [op for op in waiting if id(op) not in done]
     graph.nodes = ordered
 
 
@@ -345,7 +345,7 @@ def _pad_with_tokens(graph: OnnxGraph, concat: Any) -> None:
     require(attributes(concat)["axis"] == 1 and len(fronts) > 0)
     tokens = [graph.constant(graph.producer(name, "Expand").input[0]) for name in fronts]
     positions = [graph.constants[name] for name in add.input if name in graph.constants]
-    require(len(positions) > 0 and positions[0].ndim == 3 and all(token.shape[:2] == (1, 1) for token in tokens))
+    require(len(positions) > 0 and positions[0].ndim == 3 and all(each.shape[:2] == (1, 1) for each in tokens))
     total = positions[0].copy()
     for number, token in enumerate(tokens):
         total[:, number] += token[:, 0]

@@ -133,7 +133,7 @@ class OnnxGraph:
     def apply(self, kind: str, rule: Callable[["OnnxGraph", Any], None]) -> bool:
         """Apply a rule to the nodes of one kind; return whether it changed any."""
         is_changed = False
-        for node in [node for node in self.nodes if node.op_type == kind]:
+        for node in [op for op in self.nodes if op.op_type == kind]:
             with contextlib.suppress(PatternMismatch):
                 rule(self, node)
                 is_changed = True
@@ -284,12 +284,12 @@ def fix_shapes(model: Any, run: Callable[[Any, int], dict[str, np.ndarray]]) -> 
     from onnx import ValueInfoProto
 
     graph = OnnxGraph(model)
-    unknown = [node for node in graph.nodes if node.op_type == "Reshape" and node.input[1] not in graph.constants]
+    unknown = [op for op in graph.nodes if op.op_type == "Reshape" and op.input[1] not in graph.constants]
     if not unknown:
         return model
     probe = type(model)()
     probe.CopyFrom(model)
-    probe.graph.output.extend(ValueInfoProto(name=node.output[0]) for node in unknown)
+    probe.graph.output.extend(ValueInfoProto(name=op.output[0]) for op in unknown)
     two, three = run(probe, 2), run(probe, 3)
     for node in unknown:
         shape, other = (np.array(values[node.output[0]].shape) for values in (two, three))

@@ -1,6 +1,6 @@
 """Conversion of an ONNX graph to float16, with float32 where 11 bits are too few."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
 
     graph = OnnxGraph(model)
     single = _find_float32_nodes(graph)
-    whole = {name for node in single.values() for name in node.output}  # values that are float32
+    whole = {output for op in single.values() for output in op.output}  # values that are float32
     converted: dict[tuple[str, bool], str] = {}
 
     def convert_value(name: str, is_single: bool, before: Any) -> str:
@@ -61,14 +61,21 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
     for value in graph.model.graph.input:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    _cast_outputs(graph, whole)
+    return graph.finish()
+
+
+def _cast_outputs(graph: OnnxGraph, float32_values: Set[str]) -> None:
+    """Append a conversion to float32 to each output that is now float16."""
+    from onnx import TensorProto
+
     for value in graph.model.graph.output:
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT and value.name not in whole:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT and value.name not in float32_values:
             inner = f"{value.name}.float16"
             for node in graph.nodes:
                 for names in (node.input, node.output):
-                    names[:] = [inner if name == value.name else name for name in names]
+                    names[:] = [inner if each == value.name else each for each in names]
             graph.nodes.append(graph.make_node("Cast", [inner], [value.name], to=TensorProto.FLOAT))
-    return graph.finish()
 
 
 def _half(name: str, values: np.ndarray) -> np.ndarray:
@@ -97,15 +104,20 @@ def _find_float32_nodes(graph: OnnxGraph) -> dict[int, Any]:
     """
     from onnx import TensorProto
 
-    selections = [node for node in graph.nodes if node.op_type == _SELECTION]
+    selections = [op for op in graph.nodes if op.op_type == _SELECTION]
     if not selections:
         return {}
-    samplings = [node for node in graph.nodes if node.op_type == _SAMPLING]
-    casts = [node for node in graph.nodes if node.op_type == "Cast"]
-    whole = [node.input[0] for node in casts if node.attribute[0].i in (TensorProto.INT32, TensorProto.INT64)]
-    producers = {name: node for node in graph.nodes for name in node.output}
-    pending = [*graph.outputs, *whole, *(node.input[0] for node in selections), *(node.input[1] for node in samplings)]
-    float32_nodes = {id(node): node for node in samplings}
+    samplings = [op for op in graph.nodes if op.op_type == _SAMPLING]
+    casts = [op for op in graph.nodes if op.op_type == "Cast"]
+    whole = [cast.input[0] for cast in casts if cast.attribute[0].i in (TensorProto.INT32, TensorProto.INT64)]
+    producers = {name: op for op in graph.nodes for name in op.output}
+    pending = [
+        *graph.outputs,
+        *whole,
+        *(selection.input[0] for selection in selections),
+        *(sampling.input[1] for sampling in samplings),
+    ]
+    float32_nodes = {id(sampling): sampling for sampling in samplings}
     while pending:
         node = producers.get(pending.pop())
         if node is not None and id(node) not in float32_nodes and node.op_type not in _BEGINS and node.domain != DOMAIN:

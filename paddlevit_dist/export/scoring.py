@@ -143,7 +143,7 @@ def _find_input(
     if slot.shape is None:
         return slot
     pairs = list(zip(slot.shape[1:], expected[1:]))
-    if len(slot.shape) == len(expected) and all(length in (None, required) for length, required in pairs):
+    if len(slot.shape) == len(expected) and all(length in (None, needed) for length, needed in pairs):
         return slot
     advice = "change the configuration's size and channels, or export the model for these"
     if len(slot.shape) == len(expected) and slot.shape[-1] == expected[1] != slot.shape[1]:
@@ -343,7 +343,7 @@ class ExportComparison(EvaluationObserver):
         if pairs is None:
             return
         self._exported.pairs = None
-        self._replayed.outputs = [expected for _, expected in pairs]
+        self._replayed.outputs = [each for _, each in pairs]
         self._run.task.eval_step(self._trained, batch, EvaluationStep(self._metrics))
         done = len(pairs) - len(self._replayed.outputs)
         for actual, expected in pairs[:done]:  # later ones are recomputed for figures

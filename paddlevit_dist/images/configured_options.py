@@ -1,5 +1,6 @@
 """The dimensions of an image model that keys of MODEL set, under the model's own names."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.errors import UserError
@@ -53,23 +54,12 @@ def configured_options(model: ImageModelSection) -> tuple[dict[str, Any], list[s
         default = model_info.defaults[option]
         default = tuple(default) if isinstance(default, (list, tuple)) else default
         if default is not None and isinstance(value, tuple) != isinstance(default, tuple):
-            expected = (
-                f"a number for each stage, such as {list(default)}" if isinstance(default, tuple) else "one number"
-            )
-            raise UserError(
-                f"MODEL.{key} {list(value) if isinstance(value, tuple) else value}: {model.NAME} takes {expected}"
-            )
+            takes = f"a number for each stage, such as {list(default)}" if isinstance(default, tuple) else "one number"
+            shown = list(value) if isinstance(value, tuple) else value
+            raise UserError(f"MODEL.{key} {shown}: {model.NAME} takes {takes}")
         if option in model_info.variant and value != default:
             differing.append(f"MODEL.{key} {value} instead of {default}")
-    of_stages = {
-        key: value
-        for key, names in _DIMENSIONS.items()
-        for value in [options.get(name, model_info.defaults.get(name)) for name in names]
-        if isinstance(value, (list, tuple))
-    }
-    if len(set(map(len, of_stages.values()))) > 1:
-        settings = ", ".join(f"MODEL.{key} {list(value)}" for key, value in of_stages.items())
-        raise UserError(f"{model.NAME} takes a number for each of its stages: give lists of one length in {settings}")
+    _require_equal_stages(model.NAME, {**model_info.defaults, **options})
     for key, option in _RATES.items():
         if model[key]:  # 0 is every model's default, and not every model has all three
             if option in model_info.defaults:
@@ -79,3 +69,15 @@ def configured_options(model: ImageModelSection) -> tuple[dict[str, Any], list[s
     if model.NAME != model.TYPE and differing:  # the bare family name is not a particular variant
         notices.append(f"note: {model.NAME} with {', '.join(differing)} (explicit keys win over the variant's)")
     return options, notices
+
+
+def _require_equal_stages(model_name: str, options: Mapping[str, Any]) -> None:
+    of_stages = {
+        key: options[name]
+        for key, names in _DIMENSIONS.items()
+        for name in names
+        if isinstance(options.get(name), (list, tuple))
+    }
+    if len(set(map(len, of_stages.values()))) > 1:
+        settings = ", ".join(f"MODEL.{key} {list(sizes)}" for key, sizes in of_stages.items())
+        raise UserError(f"{model_name} takes a number for each of its stages: give lists of one length in {settings}")

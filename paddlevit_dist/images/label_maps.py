@@ -66,7 +66,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     classes = rules.classes
     notices = [f"{results}: {left_over:,} maps without an image in {truth}: skipped"] if left_over else []
     if classes is None:
-        unknown = [num_classes for num_classes in occurring.tolist() if not statistics[:, 1, num_classes].any()]
+        unknown = [label for label in occurring.tolist() if not statistics[:, 1, label].any()]
         if unknown:
             shown = f"{shorten(', '.join(map(str, unknown)), 60)}, which {truth} never has"
             notices.append(f"{results}: pixels of class {shown}: counted as wrong, each as one more class of the mean")
@@ -111,7 +111,7 @@ def _list_maps(folder: str, suffix: str) -> dict[str, str]:
         raise UserError(f"{folder} is not a folder; expected a folder with one label map per image")
     paths = {}
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(folder_name for folder_name in folders if not folder_name.startswith("."))
         for name in sorted(names):
             if name.endswith(suffix) and not name.startswith("."):
                 path = os.path.join(place, name)

@@ -108,7 +108,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
     """Set mean and deviation to what the weights expect, or extend the default to the number of channels."""
     notices = [] if values.MODEL.PRETRAINED is None else _pair_model_and_weights(values, settings)
     data = values.DATA
-    names = [name for name in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{name}" not in settings]
+    names = [key for key in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{key}" not in settings]
     for name in names:
         data[name] = data[name][:1] * get_channels(values)
     if get_channels(values) != RGB or "CROP_PCT" not in data:  # of detectors and segmenters: ``_complete_objects``
@@ -128,7 +128,7 @@ def get_channels(values: CfgNode) -> int:
 
 
 def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> list[str]:
-    """If the command line replaces a recipe's model or its published weights, set the matching weights or model."""
+    """Set the matching weights or model if the command line replaces a recipe's model or its published weights."""
     from ..checkpoint.published import find_published, find_published_for
 
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
@@ -257,7 +257,7 @@ def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Se
         return []
     from .expected_input import find_object_input  # it imports the tables of all weights
 
-    names = [name for name in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{name}" not in settings]
+    names = [key for key in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{key}" not in settings]
     expected = find_object_input(values, is_hub_asked=bool(names))
     for name in names:
         values.DATA[name] = expected.mean if name == "IMAGENET_MEAN" else expected.std
@@ -278,7 +278,7 @@ def _check_objects(view: ConfigView[ObjectSettings]) -> list[str]:
         return []
     from .expected_input import format_object_input
 
-    is_hub_asked = any(f"DATA.{name}" not in view for name in ("IMAGENET_MEAN", "IMAGENET_STD"))
+    is_hub_asked = any(f"DATA.{key}" not in view for key in ("IMAGENET_MEAN", "IMAGENET_STD"))
     return format_object_input(view.values, is_hub_asked)
 
 

@@ -74,7 +74,7 @@ def _list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str,
 
 def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     """Return a line for each flag and key of the command line that has no effect on the command."""
-    given = [setting for setting in configuration.settings.values() if setting.source == COMMAND_LINE]
+    given = [option for option in configuration.settings.values() if option.source == COMMAND_LINE]
     for_training = {name for table in find_tables(configuration.values) for name in table.training_names()}
     unread = (*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, *_UNREAD_BY.get(command, ()))
     lines = []
@@ -84,7 +84,7 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
         if reason:
             lines.append(f"{setting.name} {show(setting.value)} ({setting.origin}): no effect: {reason}")
     starts = tuple(
-        f"{text} " for setting in given if setting.name not in for_training for text in (setting.name, setting.origin)
+        f"{text} " for option in given if option.name not in for_training for text in (option.name, option.origin)
     )
     return [*lines, *(line for line in configuration.notices if line.startswith(starts))]
 

@@ -71,7 +71,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             number, folder = f"{len(run.eval_dataset):,} {run.task.traits.sample_name}", run_log.folder / "predictions"
             values, line = {}, f"no score: the {number} of {split} have no labels; their predictions are in {folder}"
         weights = without_credentials(str(source))
-        warnings = [line for line in lines if line.startswith("note: ")]
+        warnings = [note for note in lines if note.startswith("note: ")]
         notes = {"notes": warnings} if warnings else {}
         facts = {"weights": weights, "split": split, **notes}
         run.evaluator.write_intervals(run_log, _INTERVALS, facts)

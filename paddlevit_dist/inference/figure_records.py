@@ -85,7 +85,7 @@ class FigureRecorder(EvaluationObserver):
         return sorted((record for part, _ in gathered for record in pickle.loads(part)), key=lambda row: row[0]), []
 
     def _index_records(self) -> IndexedRecords:
-        records = [record for records in self._records for record in records()]
+        records = [record for source in self._records for record in source()]
         if len(records) != len(self.indices):
             raise ValueError(f"eval_step returned {len(records)} records for {len(self.indices)} samples")
         return [(index, record) for index, record in zip(self.indices, records) if record is not None]

@@ -106,7 +106,7 @@ def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: Predic
     """
     indices, entries = (
         batch.pop(_INDICES),
-        [PredictionRecord(index, None, reason) for index, reason in batch.pop(_UNREAD)],
+        [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)],
     )
     predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
     for index, prediction in zip(indices, predict(model, batch) if indices else ()):

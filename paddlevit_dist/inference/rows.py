@@ -128,7 +128,7 @@ def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
     predicted, missing = 0, len(samples.unreadable)
     with contextlib.ExitStack() as stack:
         as_text = codecs.getwriter("utf-8")
-        files = (stack.enter_context(atomic_file(folder / name)) for name in _TABLES)
+        files = (stack.enter_context(atomic_file(folder / table_name)) for table_name in _TABLES)
         table, lines, unreadable = (as_text(file, "backslashreplace") for file in files)
         rows, bad = csv.writer(table, lineterminator="\n"), csv.writer(unreadable, "excel-tab", lineterminator="\n")
         bad.writerow(["path", "reason"])

@@ -242,10 +242,10 @@ def small_sample_warning(
         right = round(number * intervals[name].value / 100)
         few, what = min((number - right, "wrong"), (right, "right"))
         reasons += [f"{few} {what} (below {_RARE})"] if few < _RARE else []
-    rare = [name for name, number in class_counts.items() if 0 < number < _RARE]
+    rare = [class_name for class_name, count in class_counts.items() if 0 < count < _RARE]
     reasons += [f"{_list(rare)} in fewer than {_RARE} {sample}s"] if rare else []
     notes = [f"the interval is rough: {', '.join(reasons)}: its true coverage is lower"] if reasons else []
-    alike = [name for name in shown if name in intervals and not intervals[name].has_width()]
+    alike = [score for score in shown if score in intervals and not intervals[score].has_width()]
     notes += [f"no interval of {_list(alike)}: every draw gives the same"] if alike else []
     return "; ".join(notes) or None
 
@@ -326,9 +326,9 @@ def concat_rank_tables(parts: Sequence[tuple[Sequence[int], Sequence[np.ndarray]
         ValueError: the rows of an array do not match the indices.
     """
     indices = np.concatenate([np.asarray(part, np.int64) for part, _ in parts])
-    columns = [np.concatenate(column) for column in zip(*[arrays for _, arrays in parts])]
+    columns = [np.concatenate(pieces) for pieces in zip(*[arrays for _, arrays in parts])]
     for column in columns:
         if len(column) != len(indices):
             raise ValueError(f"{len(column)} rows for {len(indices)} samples: expected one for each")
     _, order = np.unique(indices, return_index=True)
-    return [column[order] for column in columns]
+    return [values[order] for values in columns]

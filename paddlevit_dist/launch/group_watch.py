@@ -167,9 +167,9 @@ class GroupWatch:
         """Handle the messages of the other ranks for about one poll interval."""
         deadline = time.monotonic() + self._poll
         while (pause := deadline - time.monotonic()) > 0 and not self._stopped.is_set():
-            present = {rank: peer for rank, peer in self._peers.items() if rank not in self._gone}
+            present = {each: peer for each, peer in self._peers.items() if each not in self._gone}
             ready = multiprocessing.connection.wait([peer.socket for peer in present.values()], min(pause, 0.2))
-            for rank in [rank for rank, peer in present.items() if peer.socket in ready]:
+            for rank in [each for each, peer in present.items() if peer.socket in ready]:
                 messages = self._peers[rank].receive()
                 if messages is None:
                     self._gone[rank] = self._clock.now()
@@ -190,14 +190,14 @@ class GroupWatch:
                 self._end(message["end"], message["code"])
 
     def _judge(self, now: float) -> None:
-        """On rank 0, check all ranks and end the run if one hangs; on others, check rank 0."""
+        """Check all ranks on rank 0, and end the run if one hangs; check rank 0 on others."""
         silence = min(self._silence, max(5.0, 8 * self._poll)) if self._has_lost_a_peer else self._silence
         for rank in self._peers:
             starting = RankState(RankStatus(0, 0, False, "joining the group"), now, 0, 0, False, True)
             is_heard = rank not in self._gone and now - self._heard[rank] < silence
             self._states[rank] = self._states.get(rank, starting)._replace(is_heard=is_heard)
-        silent = [rank for rank in self._peers if not self._states[rank].is_heard and not self._has_finished(rank)]
-        silent = [rank for rank in silent if now - self._gone.get(rank, -math.inf) > _GRACE_SECONDS]
+        silent = [each for each in self._peers if not self._states[each].is_heard and not self._has_finished(each)]
+        silent = [each for each in silent if now - self._gone.get(each, -math.inf) > _GRACE_SECONDS]
         if silent and self._rank:
             host, port = rendezvous.endpoint()
             silent_for = f"no answer for {now - self._heard[0]:.0f} s (WATCHDOG_SECONDS)"

@@ -175,7 +175,7 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
 
 def _remove_half_written(folder: Path, previous: LockOwner | None) -> None:
     """Remove the half-written files of killed runs, inside the folder and outside."""
-    half = [path for place in (folder, folder / "predictions") for path in place.glob("*.tmp")]
+    half = [file for place in (folder, folder / "predictions") for file in place.glob("*.tmp")]
     if previous is not None:
         stale_resources.remove(previous.token, previous.temporary)
         # Other runs may keep their indexes here too (DATA.CACHE_FOLDER), and be writing one.

@@ -286,7 +286,7 @@ def _wait(processes: list[Any], folder: Path, watchdog: Watchdog) -> list[dict[s
     deadline = None
     requests = _SignalRelay(processes)
     while running and (deadline is None or time.monotonic() < deadline):
-        multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
+        multiprocessing.connection.wait([child.sentinel for child in running.values()], timeout=0.2)
         requests.forward()
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)

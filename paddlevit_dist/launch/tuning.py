@@ -192,7 +192,7 @@ def take_effect(added: Mapping[str, str]) -> bool:
     Returns:
         False if this is no longer possible, so that the process must be replaced.
     """
-    if any(name in sys.modules for name in _READERS):
+    if any(reader in sys.modules for reader in _READERS):
         return False
     for name in added.keys() & _MALLOPT:
         if ctypes.CDLL(None).mallopt(_MALLOPT[name], int(added[name])) != 1:
@@ -224,10 +224,10 @@ def one_thread_here() -> Iterator[None]:
     In MKL's products its own number, which MKL_NUM_THREADS sets, overrides OpenMP's.
     """
     openmp = _find_loaded(_OPENMP)
-    before = [library.omp_get_max_threads() for library in openmp]
+    before = [handle.omp_get_max_threads() for handle in openmp]
     for library in openmp:
         library.omp_set_num_threads(1)
-    mkl = [(library, library.MKL_Set_Num_Threads_Local(1)) for library in _find_loaded(_MKL)]
+    mkl = [(handle, handle.MKL_Set_Num_Threads_Local(1)) for handle in _find_loaded(_MKL)]
     try:
         yield
     finally:

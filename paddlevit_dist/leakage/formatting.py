@@ -96,7 +96,7 @@ def find_label_conflicts(search: SearchResult, val: Any, train: Any) -> list[str
 def draw_sheet(search: SearchResult, val: Any, train: Any) -> Image.Image:
     """Draw pairs side by side: near duplicates first, the least similar of them on top."""
     chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))[:_MOST_SHOWN]
-    captions = [pair.kind + (f" {pair.likeness:.2f}" if pair.kind == NEAR else "") for pair in chosen]
+    captions = [each.kind + (f" {each.likeness:.2f}" if each.kind == NEAR else "") for each in chosen]
     columns = []
     sides: tuple[tuple[str, Any, Callable[[Any], int]], ...] = (
         ("val", val, lambda pair: pair.val),

@@ -124,7 +124,7 @@ def _find_near(
 ) -> Iterator[DuplicatePair]:
     """Yield pairs of images whose hashes are near and whose thumbnails are similar."""
     hashed = np.flatnonzero(val_prints.state == HASHED).tolist()
-    queries = np.array([index for index in hashed if index not in equal_pairs], np.int64)
+    queries = np.array([i for i in hashed if i not in equal_pairs], np.int64)
     others = np.flatnonzero(train_prints.state == HASHED)
     if not len(queries) or not len(others):
         return

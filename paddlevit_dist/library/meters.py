@@ -167,7 +167,7 @@ class Meter:
             UserError: no samples were added, or a sample was added twice.
         """
         parts = all_gather((self._samples, self._indices))
-        all_indices = [index for _, indices in parts for index in indices]
+        all_indices = [index for _, group in parts for index in group]
         _require_once(np.asarray(all_indices, np.int64), sum(samples for samples, _ in parts))
         before = sum(samples for samples, _ in parts[: rank()])
         indices = self._indices if all_indices else range(before, before + self._samples)

@@ -252,9 +252,9 @@ def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[fl
     if not evaluations:
         return {}, {}, ""
     last = dict(evaluations[-1])
-    ends = {name: tuple(pair) for name, pair in last.pop("interval", {}).items() if isinstance(pair, list)}
+    ends = {key: tuple(pair) for key, pair in last.pop("interval", {}).items() if isinstance(pair, list)}
     weights = last.pop("weights", "")
     for name in ("time", "epoch", "update"):
         last.pop(name, None)
-    values = {name: value for name, value in last.items() if isinstance(value, (int, float))}
+    values = {key: value for key, value in last.items() if isinstance(value, (int, float))}
     return values, ends, str(weights)

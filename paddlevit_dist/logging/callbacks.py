@@ -22,7 +22,7 @@ def find_callbacks(names: Sequence[str]) -> dict[str, Any]:
     Raises:
         UserError: there is no such callback, or a package is not installed.
     """
-    targets = {name: resolve("callback", name) for name in names}
+    targets = {callback: resolve("callback", callback) for callback in names}
     for name, target in targets.items():
         needed = require_derived(target, Callback).requires
         missing = [pip for module, pip in needed.items() if not importlib.util.find_spec(module)]

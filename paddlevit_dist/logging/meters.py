@@ -42,8 +42,8 @@ class StepMeters:
         sums = paddle.stack([terms[name].sum.detach().astype("float32") for name in self._names]).astype("float64")
         self._sums = sums if self._sums is None else self._sums + sums
         counts = [terms[name].count for name in self._names]
-        on_device = [count if isinstance(count, paddle.Tensor) else None for count in counts]
-        if any(count is not None for count in on_device):
+        on_device = [number if isinstance(number, paddle.Tensor) else None for number in counts]
+        if any(number is not None for number in on_device):
             zero = paddle.zeros([], dtype="float64")
             extra = paddle.stack([zero if c is None else c.detach().astype("float64").reshape([]) for c in on_device])
             self._device_counts = extra if self._device_counts is None else self._device_counts + extra
@@ -68,7 +68,7 @@ class StepMeters:
             self._epoch_counts[name] = self._epoch_counts.get(name, 0.0) + count
         self._sums, self._device_counts = None, None
         self._host_counts = [0.0] * len(self._names)
-        return {name: total / count if count else 0.0 for name, total, count in zip(self._names, sums, counts)}
+        return {meter: total / number if number else 0.0 for meter, total, number in zip(self._names, sums, counts)}
 
     def finish_epoch(self) -> dict[str, float]:
         """Return means since the last call of this method, over all values of ``reduce``."""

@@ -129,7 +129,7 @@ def output_folder(
     Raises:
         UserError: it cannot be created.
     """
-    parents = [parent for parent in Path(path).absolute().parents if not parent.exists()]
+    parents = [ancestor for ancestor in Path(path).absolute().parents if not ancestor.exists()]
     is_new = is_numbered or not os.path.lexists(path)
     folder = make_folder(path, is_numbered)
     try:
@@ -255,8 +255,8 @@ def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) ->
             evaluations.add(event["epoch"])
         updates.append(event.get("update", update))
     with atomic_file(folder / METRICS) as out:
-        out.write("".join(json.dumps(event) + "\n" for event in events).encode())
-    last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
+        out.write("".join(json.dumps(entry) + "\n" for entry in events).encode())
+    last_epoch = max((entry["epoch"] for entry in events if isinstance(entry.get("epoch"), int)), default=0)
     is_stop_recorded = bool(events) and events[-1].get("kind") == "interruption"
     return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)
 

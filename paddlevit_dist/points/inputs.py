@@ -69,7 +69,7 @@ def _find_in_folder(folder: str) -> Iterator[SceneFile]:
         candidates += [_find_kind(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
     scenes = [candidate for candidate in candidates if candidate is not None]
     # Only the first kind counts: ScanNet's download has further meshes, and text files, the last kind, may be notes.
-    kind = next((kind for kind in (_PREPARED, *FORMATS) if any(scene.kind == kind for scene in scenes)), None)
+    kind = next((option for option in (_PREPARED, *FORMATS) if any(scene.kind == option for scene in scenes)), None)
     yield from (scene for scene in scenes if scene.kind == kind)
 
 

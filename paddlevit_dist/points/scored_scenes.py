@@ -133,7 +133,7 @@ def _read_labels(
         raise UserError(f"{files.path}: {name} has {len(lines):,} lines, but the scene has {vertices:,} vertices")
     classes: dict[bytes, int] = {}
     skipped = set(map(int, scene.skipped_rows))
-    kept = [line for row, line in enumerate(lines) if row not in skipped]
+    kept = [text for row, text in enumerate(lines) if row not in skipped]
     for line, count in Counter(kept).items():
         try:
             number = int(line)
@@ -143,7 +143,7 @@ def _read_labels(
         classes[line] = label_by_number.get(number, -1)
         if number not in label_by_number:
             unknown[number] += count
-    return np.array([classes[line] for line in kept], np.int64)
+    return np.array([classes[text] for text in kept], np.int64)
 
 
 def _score_instances(

@@ -48,7 +48,7 @@ _ANNOTATIONS: dict[str, str] = {}  # location of a model, dataset or task of ima
 
 def add(manifest: Manifest) -> None:
     """Add the names of a manifest; later ones win."""
-    rows = {kind: locate_all(manifest, getattr(manifest, f"{kind}s")) for kind in KINDS}
+    rows = {each: locate_all(manifest, getattr(manifest, f"{each}s")) for each in KINDS}
     families = [locate(manifest, family) for family in manifest.families]
     MODEL_FAMILIES.extend(families)
     models = rows["model"] | {name: family for family in families for name in read_model_names().get(family, ())}
@@ -260,7 +260,7 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
         tables = [*TABLES[task]]
     else:
         chosen = list(REGISTRATIONS)
-        tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
+        tables = [*_BUILT_IN_TABLES, *(table for group in TABLES.values() for table in group)]
     tables += [table for kind, name in chosen for table in custom_tables(kind, name or "")]
     return list(dict.fromkeys([*common_tables(), *map(_table, dict.fromkeys(tables))]))
 
@@ -278,7 +278,7 @@ def known_tables(task: str | None = None) -> list[Any]:
 def iterate_tables() -> Iterator[Any]:
     """Yield every table once, the tables of every run first; each is imported when it is reached."""
     yield from common_tables()
-    of_tasks = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
+    of_tasks = [*_BUILT_IN_TABLES, *(table for group in TABLES.values() for table in group)]
     yield from map(_table, dict.fromkeys(of_tasks))
 
 
@@ -330,4 +330,4 @@ def closest(name: str, valid: list[str]) -> str:
 
 for _manifest in features.MANIFESTS:
     add(_manifest)
-_BUILT_IN_TABLES = tuple(table for tables in TABLES.values() for table in tables)
+_BUILT_IN_TABLES = tuple(table for group in TABLES.values() for table in group)

@@ -126,7 +126,7 @@ def register_feature(manifest: Manifest) -> None:
         for name, target in features.locate_all(manifest, getattr(manifest, f"{kind}s")).items():
             if name in table and table[name] != target:
                 raise UserError(f"{origin}: {kind.replace('_', ' ')} '{name}' is registered twice: choose another name")
-    keys = [table for declared in manifest.key_tables for table in _as_tables(manifest, declared, origin)]
+    keys = [key_table for declared in manifest.key_tables for key_table in _as_tables(manifest, declared, origin)]
     _FEATURES.append(manifest)
     features.add(manifest)
     add(manifest._replace(key_tables=tuple(keys)))

@@ -212,4 +212,4 @@ def _compute_mean(bundle: Sequence[Sequence[tuple[float, float]]]) -> list[tuple
     for points in bundle:
         for x, y in dict(points).items():
             values.setdefault(x, []).append(y)
-    return [(x, statistics.fmean(values[x])) for x in sorted(values)]
+    return [(position, statistics.fmean(values[position])) for position in sorted(values)]

@@ -168,7 +168,7 @@ def apply_weights(model: paddle.nn.Layer, checkpoint: Path) -> Iterator[bool]:
 
     Yields whether all ranks could read the checkpoint. Every rank must call this.
     """
-    saved = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    saved = {key: value.detach().clone() for key, value in model.state_dict().items()}
     try:
         is_loaded = True
         try:

@@ -145,7 +145,7 @@ def _summary(runs: Sequence[ReportedRun]) -> list[Part]:
         rows.append([_format_best(run), _format_state(run), _format_duration(run), model, data, device])
         notices += [_name_run(line, run, runs) for line in run.notices]
     if len(runs) > 1:
-        columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
+        columns, rows = ["run", *columns], [[each.name, *row] for each, row in zip(runs, rows)]
     return [*_groups(runs), _table("Runs" if len(runs) > 1 else "Run", columns, rows), _lines(notices)]
 
 
@@ -162,7 +162,7 @@ def _groups(runs: Sequence[ReportedRun]) -> list[Part]:
         rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
     unfinished = [
-        run.name for run in runs if run.group and not _format_state(run).startswith(("complete", "ended early"))
+        each.name for each in runs if each.group and not _format_state(each).startswith(("complete", "ended early"))
     ]
     note = f"Not complete, counted with their best score so far: {', '.join(unfinished)}." if unfinished else ""
     return [_table("Groups of seeds", columns, rows, note)] if rows else []
@@ -358,7 +358,7 @@ def _curve_sort_key(name: str) -> tuple[int, int]:
 def _differences(runs: Sequence[ReportedRun]) -> list[Part]:
     if len(runs) == 1:
         return []
-    keys = sorted({key for run in runs for key in run.settings})
+    keys = sorted({name for run in runs for name in run.settings})
     rows = []
     for key in keys:
         values = [run.settings.get(key) for run in runs]

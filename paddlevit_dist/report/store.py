@@ -217,7 +217,7 @@ def pack(figure: PointSet, most: int = MOST) -> PackedPoints:
     xyz = np.asarray(figure.xyz, dtype=np.float32)
     if xyz.ndim != 2 or xyz.shape[1] != 3:
         raise ValueError(f"expected xyz (points, 3), got {xyz.shape}")
-    layers = [np.asarray(colors) for colors in figure.colors.values()]
+    layers = [np.asarray(values) for values in figure.colors.values()]
     for name, colors in zip(figure.colors, layers):
         if colors.shape != xyz.shape or colors.dtype != np.uint8:
             raise ValueError(f"expected colors uint8 {xyz.shape} for layer '{name}', got {colors.dtype} {colors.shape}")

@@ -122,10 +122,10 @@ def measure_difference(linear: Linear, reference: Linear, num_in: int, num_out: 
 
 def _compute_with_gradients(linear: Linear, inputs: Iterable[Any], gradient: paddle.Tensor) -> list[np.ndarray]:
     """Return the result and the gradients of x, weight and bias as float32 arrays."""
-    inputs = [one.detach() for one in inputs]
+    inputs = [tensor.detach() for tensor in inputs]
     for one in inputs:
         one.stop_gradient = False
     with paddle.enable_grad():
         result = linear(*inputs)
         gradients = paddle.grad(result, inputs, gradient)
-    return [one.astype("float32").numpy() for one in (result, *gradients)]
+    return [tensor.astype("float32").numpy() for tensor in (result, *gradients)]

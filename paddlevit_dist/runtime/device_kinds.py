@@ -127,7 +127,7 @@ def choose(requested: str, visible: Mapping[str, int]) -> tuple[DeviceKind, list
         variable = get_kind(name).visible
         hint = f", and {variable} chooses the visible ones" if variable else ""
         raise UserError(f"DEVICE {requested} (-device): name only the kind, {name}: -ngpus sets the number{hint}")
-    named = ", ".join(f"{number} {kind}" for kind, number in visible.items())
+    named = ", ".join(f"{number} {device_kind}" for device_kind, number in visible.items())
     notices = []
     if name == AUTO:
         name = next(iter(visible), CPU)

@@ -161,7 +161,7 @@ def captured_output() -> Iterator[Any]:
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile("w+b") as output:
-        copies = [os.dup(number) for number in (1, 2)]
+        copies = [os.dup(descriptor) for descriptor in (1, 2)]
         try:
             for number in (1, 2):
                 os.dup2(output.fileno(), number)

@@ -57,7 +57,7 @@ def end_if_in_danger(code: int) -> None:
     """
     for thread in _left_running:
         thread.join(_LAST_SECONDS)
-    if any(thread.is_alive() for thread in _left_running):
+    if any(each.is_alive() for each in _left_running):
         leave(code)
     if _has_group:
         end(code)

@@ -165,7 +165,7 @@ def stop_after(seconds: float, name: str) -> None:
 
 
 def record_only_as_parent() -> None:
-    """Only record requests, in a parent of workers: the caller ends the workers."""
+    """Record requests only, in a parent of workers: the caller ends the workers."""
     check()
     _state.only_records = True
     _state.ends_workers = True
@@ -221,7 +221,7 @@ def install() -> None:
         return
     if not _state.installed:
         _state.installed = True
-        _ignored.update(number for number in _ALL if signal.getsignal(number) is signal.SIG_IGN)
+        _ignored.update(signum for signum in _ALL if signal.getsignal(signum) is signal.SIG_IGN)
         atexit.register(_finish)  # runs after functions that are registered later
         if not os.environ.get(_STARTED, "").startswith((f"{os.getpid()} ", f"{os.getppid()} ")):
             os.environ[_STARTED] = f"{os.getpid()} {time.time()}"
@@ -236,7 +236,7 @@ def installed() -> Iterator[None]:
     if _state.installed or not _in_main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in _ALL}
+    before = {signum: signal.getsignal(signum) for signum in _ALL}
     install()
     try:
         yield

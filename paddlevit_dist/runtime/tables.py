@@ -65,7 +65,7 @@ def _open(path: str) -> Iterator[TextIO]:
 def find_separator(path: str) -> str:
     """Return the most frequent separator in the first line, outside of quotes; a space if there is none."""
     with _open(path) as stream:
-        line = next((line for line in stream if line.strip()), "")
+        line = next((text for text in stream if text.strip()), "")
     if "\0" in line:  # UTF-16 without a BOM
         raise UserError(f"{path} is not UTF-8 text; save it as UTF-8")
     outside = "".join(line.split('"')[::2])

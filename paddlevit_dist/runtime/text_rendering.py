@@ -60,7 +60,7 @@ def legend(entries: Sequence[tuple[str, Color]], height: int, ink: str = "black"
     rows = max(height // LINE_PX, 1)
     masks = [render_text(printable_or(name, f"number {n}")[:_LONGEST_NAME]) for n, (name, _) in enumerate(entries)]
     columns = [masks[first : first + rows] for first in range(0, len(masks), rows)]
-    lefts = np.cumsum([0, *(_SQUARE_PX + 3 * _GAP_PX + max(mask.width for mask in column) for column in columns)])
+    lefts = np.cumsum([0, *(_SQUARE_PX + 3 * _GAP_PX + max(letter.width for letter in column) for column in columns)])
     canvas = Image.new("RGB", (int(lefts[-1]), LINE_PX * min(rows, len(masks))), paper)
     pen = ImageDraw.Draw(canvas)
     for number, (mask, (_, color)) in enumerate(zip(masks, entries)):

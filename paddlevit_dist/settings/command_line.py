@@ -99,7 +99,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.argument == SIZE:
-            values = [_expand_size(name, value) for value in values]
+            values = [_expand_size(name, item) for item in values]
         if name == "batch_size" and values[-1] == "auto":
             command.settings.append(KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto"))
         elif flag.key:

@@ -46,10 +46,10 @@ def as_tables(declared: Any, owner: str, others: Sequence[KeyTable]) -> list[Key
         )
     loose = tuple(item for item in items if isinstance(item, Key))
     tables = [*([KeyTable(loose)] if loose else []), *(item for item in items if isinstance(item, KeyTable))]
-    rows = [row for table in tables for row in table.keys]
+    rows = [key for table in tables for key in table.keys]
     for row in rows:
         _check(row, owner)
-    _check_names(rows, {row.name: row for table in others for row in table.keys}, owner)
+    _check_names(rows, {key.name: key for table in others for key in table.keys}, owner)
     return tables
 
 

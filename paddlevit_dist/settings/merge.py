@@ -145,7 +145,7 @@ def _read(
     else:
         settings = files.read(cfg, task) if cfg is not None else []
     task = _named_task([*settings, *command.settings]) or DEFAULT_TASK
-    for setting in (resolve_flag(setting, task) for setting in command.settings):
+    for setting in (resolve_flag(option, task) for option in command.settings):
         is_text = isinstance(setting.value, str)  # else of a flag without a value
         value = command_line.parse_value(setting.name, setting.value, task) if is_text else setting.value
         settings.append(dataclasses.replace(setting, value=value))

@@ -83,7 +83,7 @@ def _find(cls: type, protocol: type) -> tuple[type, Any] | None:
 
 def _require_no_override(cls: type, owner: type, protocol: type) -> None:
     """Check that classes between ``cls`` and the owner of an aspect do not define methods of its protocol."""
-    names = {name for name in dir(protocol) if not name.startswith("_")}
+    names = {member for member in dir(protocol) if not member.startswith("_")}
     for derived in cls.__mro__[: cls.__mro__.index(owner)]:
         for name in sorted(names & vars(derived).keys()):
             raise UserError(

@@ -286,8 +286,8 @@ def group_by_layers(names: Sequence[str], layers: str, heads: Sequence[str] | No
             number[match[0]] = len(groups) - 1
             joins_next = match[0].endswith(".downsample")
         groups[number[match[0]] if match else -1].append(name)
-    prefixes = ("",) if heads is None else tuple(f"{head}." for head in heads)
-    head = [name for name in groups[-1] if not pattern.match(name) and name.startswith(prefixes)]
+    prefixes = ("",) if heads is None else tuple(f"{prefix}." for prefix in heads)
+    head = [each for each in groups[-1] if not pattern.match(each) and each.startswith(prefixes)]
     if not number or not head:
         return groups
-    return [*groups[:-1], [name for name in groups[-1] if name not in head], head]
+    return [*groups[:-1], [each for each in groups[-1] if each not in head], head]

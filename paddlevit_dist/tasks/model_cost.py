@@ -46,7 +46,7 @@ class ModelCost:
 
 
 def count_parameters(model: nn.Layer) -> int:
-    """Numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too.
+    """Count the numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too.
 
     Only trainable parameters are counted: Paddle calls the running statistics of batch norms parameters as well.
     """
@@ -114,7 +114,7 @@ def _counter(cost: LayerCost) -> Any:
 
 
 def _products_per_number(layer: nn.Layer, inputs: tuple[Any, ...]) -> int:
-    """Multiplications per output element: the length of the sum that yields it."""
+    """Return the multiplications per output element: the length of the sum that yields it."""
     if isinstance(layer, nn.Linear):
         return int(layer.weight.shape[0])
     if isinstance(layer, (nn.Conv1D, nn.Conv2D, nn.Conv3D)):

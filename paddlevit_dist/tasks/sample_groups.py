@@ -134,34 +134,40 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
     rows = _iterate_rows(file)
     first = next(rows, TableRow(0, []))
     heading = [cell.strip() for cell in first.cells]
-    lowered, finder = [cell.lower() for cell in heading], SampleNames(names, source, "sample")
-    name_column = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
-    group_columns = [
-        place for place, cell in enumerate(heading) if cell == column or (column is None and cell == GROUP)
-    ]
-    if not group_columns and column is None and len(heading) == 2:
-        group_columns = [1 - name_column]
-    if not group_columns or group_columns[0] == name_column:
-        existing = shorten(", ".join(heading) or "nothing", 120)
-        expected = f"a column {column}" if column else f"sample,group; or name the column: -group={file}:COLUMN"
-        raise UserError(f"{file} has the columns {existing}; expected {expected}")
+    finder = SampleNames(names, source, "sample")
+    name_column, group_column = _find_columns(file, heading, column)
     table_rows = list(rows)
-    short = next((row for row in table_rows if len(row.cells) <= max(name_column, group_columns[0])), None)
+    short = next((entry for entry in table_rows if len(entry.cells) <= max(name_column, group_column)), None)
     if short is not None:
         raise UserError(f"{file}, line {short.line}: {len(short.cells)} columns, but {len(heading)} in the first")
-    by, group_by_row = heading[group_columns[0]], dict[int, str]()
-    if not finder.choose_depth(parse_cell(row.cells[name_column].strip()) for row in [first, *table_rows]):
+    by, group_by_row = heading[group_column], dict[int, str]()
+    if not finder.choose_depth(parse_cell(entry.cells[name_column].strip()) for entry in [first, *table_rows]):
         return by, file, group_by_row
     if finder.find_row(heading[name_column]) is not None:  # there are no headings
         by, table_rows = GROUP, [first, *table_rows]
     for line, cells in table_rows:
-        name, group = (parse_cell(cells[place].strip()) for place in (name_column, group_columns[0]))
+        name, group = (parse_cell(cells[place].strip()) for place in (name_column, group_column))
         row = finder.find_row(name)
         if row is not None and group_by_row.setdefault(row, group) != group:
             raise UserError(
                 f"{file}, line {line}: {name} is in {group} here and in {group_by_row[row]} before; keep one"
             )
     return os.path.basename(file) if by == GROUP else by, file, group_by_row
+
+
+def _find_columns(file: str, heading: Sequence[str], column: str | None) -> tuple[int, int]:
+    """Return the columns of names and groups; ``column`` names the latter."""
+    lowered = [cell.lower() for cell in heading]
+    name_column = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
+    wanted = GROUP if column is None else column
+    group_column = heading.index(wanted) if wanted in heading else None
+    if group_column is None and column is None and len(heading) == 2:
+        group_column = 1 - name_column
+    if group_column is None or group_column == name_column:
+        existing = shorten(", ".join(heading) or "nothing", 120)
+        expected = f"a column {column}" if column else f"sample,group; or name the column: -group={file}:COLUMN"
+        raise UserError(f"{file} has the columns {existing}; expected {expected}")
+    return name_column, group_column
 
 
 def _read_headings(file: str) -> list[str]:
@@ -178,7 +184,7 @@ def _iterate_rows(file: str) -> Iterator[TableRow]:
             images = msgspec.json.decode(stream.read().removeprefix(b"\xef\xbb\xbf"), type=_CocoFile).images
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} cannot be read as COCO's annotations: {error}") from error
-    fields = list(dict.fromkeys(field for image in images for field in image if field != "file_name"))
+    fields = list(dict.fromkeys(field for record in images for field in record if field != "file_name"))
     yield TableRow(0, ["file_name", *fields])
     for number, image in enumerate(images):
         name = image.get("file_name") or image.get("coco_url") or f"image {image.get('id')}"

@@ -49,9 +49,9 @@ class SampleNames:
             UserError: several samples then have the same name.
         """
         paths = [_plain(name) for name in result_names]
-        for depth in [*range(max((path.count("/") for path in paths), default=0) + 1, 0, -1), 0, _CASE]:
+        for depth in [*range(max((candidate.count("/") for candidate in paths), default=0) + 1, 0, -1), 0, _CASE]:
             rows = {_end(sample_path, depth): row for row, sample_path in enumerate(self._paths)}
-            path = next((path for path in paths if _end(path, depth) in rows), None)
+            path = next((candidate for candidate in paths if _end(candidate, depth) in rows), None)
             if path is None:
                 continue
             if len(rows) < len(self.names):

@@ -55,7 +55,7 @@ def orthogonal_slices(
         (points, color) for points, color in ((true, _GROUND_TRUTH), (predicted, _PREDICTED)) if points is not None
     ]
     panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names, classes) for axis in range(3)]
-    height = max(panel.shape[0] for panel in panels)
+    height = max(each.shape[0] for each in panels)
     if names is not None:
         panels.append(_format_list(names, shown, height))
         height = max(height, panels[-1].shape[0])
@@ -125,7 +125,7 @@ def _format_list(names: Sequence[str], shown: Sequence[tuple[np.ndarray, Color]]
 def _write_sides(
     drawing: ImageDraw.ImageDraw, size: tuple[int, int], rows: Sequence[str], columns: Sequence[str]
 ) -> None:
-    """Letters at the middle of the four edges of a panel of ``size`` (width, height)."""
+    """Write letters at the middle of the four edges of a panel of ``size`` (width, height)."""
     width, height = size
     positions = {(width // 2, 16): rows[0], (width // 2, height - 14): rows[1]}
     positions.update({(4, height // 2): columns[0], (width - 10, height // 2): columns[1]})

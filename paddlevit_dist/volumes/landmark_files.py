@@ -68,7 +68,7 @@ def list_files(folder: str) -> list[str]:
 
 def get_case(name: str) -> str:
     """Return the name of the volume that a landmark file belongs to."""
-    suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len)
+    suffix = max((ending for ending in SUFFIXES if name.lower().endswith(ending)), key=len)
     return name[: -len(suffix)]
 
 
@@ -93,9 +93,9 @@ def read(file: str) -> FileLandmarks:
             raise UserError(f"{row.where}: landmark '{row.name}' appears twice; keep one")
         position = parse_position(row.where, row.name, row.values)
         positions[row.name] = position if position is None or row.space != "lps" else convert(position, "lps")
-    if not any(position is not None for position in positions.values()):
+    if not any(place is not None for place in positions.values()):
         raise UserError(f"{file}: no landmark has a position; add one, or remove the volume from the folder")
-    spaces = {"ras" if row.space == "lps" else row.space for row in rows}
+    spaces = {"ras" if entry.space == "lps" else entry.space for entry in rows}
     if len(spaces) > 1:
         raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimeters; save all as LPS")
     return FileLandmarks(positions, spaces.pop())

@@ -113,7 +113,7 @@ def read_aligned_headers(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> 
     Raises:
         UserError: see ``read_header``; or two files differ.
     """
-    headers = {file: read_header(file, max_voxels) for file in files}
+    headers = {path: read_header(path, max_voxels) for path in files}
     for file in files[1:]:
         _require_same_place(files[0], headers[files[0]].geometry, file, headers[file].geometry)
     return headers
@@ -173,9 +173,9 @@ def list_volumes(folder: str) -> list[str]:
     Raises:
         UserError: two volumes have the same name apart from the format.
     """
-    visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
-    files = [str(path) for path in visible if not path.is_dir() and path.name.lower().endswith(tuple(_READERS))]
-    names = {case_name(file) for file in files}
+    visible = [place for place in Path(folder).iterdir() if not place.name.startswith(".")]
+    files = [str(place) for place in visible if not place.is_dir() and place.name.lower().endswith(tuple(_READERS))]
+    names = {case_name(source) for source in files}
     for path in visible:
         if path.is_dir() and (
             dicom.contains_dicom(str(path)) or (path.name not in names and _has_landmarks(str(path)))
@@ -426,7 +426,7 @@ def common_spacing(headers: dict[str, VolumeHeader], target: Sequence[float] | N
     if target is not None:
         return np.array(target, dtype=np.float64)
     first = next(iter(headers))
-    spacings = {file: step_lengths(turned_spacing(header.geometry)) for file, header in headers.items()}
+    spacings = {path: step_lengths(turned_spacing(header.geometry)) for path, header in headers.items()}
     reference, middle = spacings[first], np.median(list(spacings.values()), axis=0)
     for file, spacing in spacings.items():
         if not np.allclose(spacing, reference, rtol=1e-3):

@@ -233,7 +233,7 @@ def cut_labels(array: np.ndarray, crop: CropMap) -> np.ndarray:
     if crop.is_on_grid:
         labels = _slice(array, crop.start.astype(int), np.diag(crop.matrix).astype(int), crop.size, 0)
         return labels.astype(array.dtype)
-    steps = [np.arange(length, dtype=np.float32) for length in crop.size]
+    steps = [np.arange(extent, dtype=np.float32) for extent in crop.size]
     matrix, index, inside = crop.matrix.astype(np.float32), np.int64(0), np.array(True)
     for axis, length in enumerate(array.shape):
         z, y, x = (step * matrix[axis, other] for other, step in enumerate(steps))
@@ -261,7 +261,7 @@ def _slice(
 
 
 def _interpolate(array: np.ndarray, start: np.ndarray, crop: CropMap, outside: float) -> np.ndarray:
-    steps = [np.arange(length, dtype=np.float32) for length in crop.size]
+    steps = [np.arange(extent, dtype=np.float32) for extent in crop.size]
     corners = np.array(np.meshgrid(*[(0, length - 1) for length in crop.size], indexing="ij")).reshape(3, -1)
     reached = start[:, None] + crop.matrix @ corners
     # Read only the part of the volume that the crop touches; one extra voxel on each side is "outside".
@@ -277,7 +277,7 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: CropMap, outside: f
         position += np.float32(start[axis] - low[axis])
         positions.append(np.clip(position, 0, block.shape[axis] - 1, out=position))
     lower = [np.minimum(p.astype(np.int32), n - 2) for p, n in zip(positions, block.shape)]
-    share = [position - below for position, below in zip(positions, lower)]
+    share = [at - below for at, below in zip(positions, lower)]
     flat = block.reshape(-1)
     strides = (block.shape[1] * block.shape[2], block.shape[2], 1)
     base = lower[0] * strides[0] + lower[1] * strides[1] + lower[2]

@@ -82,7 +82,7 @@ def parse_markups(file: str, stored: Any) -> list[LandmarkRow]:
         UserError: the file contains other markups than point lists, or an unknown coordinate system, unit or status.
     """
     markups = stored.get("markups") if isinstance(stored, dict) else None
-    if not isinstance(markups, list) or not all(isinstance(markup, dict) for markup in markups):
+    if not isinstance(markups, list) or not all(isinstance(each, dict) for each in markups):
         raise UserError(f'{file}: it has no list "markups"; expected a point list that Slicer saved as .mrk.json')
     rows = []
     for markup in markups:

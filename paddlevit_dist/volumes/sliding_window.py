@@ -36,18 +36,18 @@ def predict(
         (outputs, depth, height, width).
     """
     size = volume.shape[1:]
-    missing = [max(0, side_length - length) for side_length, length in zip(window, size)]
+    missing = [max(0, side_length - extent) for side_length, extent in zip(window, size)]
     if any(missing):
         padding = [side for width in reversed(missing) for side in (0, width)]  # Paddle counts from the last axis
         volume = F.pad(volume.unsqueeze(0), padding, mode="constant", value=0.0, data_format="NCDHW").squeeze(0)
-    starts = [window_starts(length, side_length, overlap) for length, side_length in zip(volume.shape[1:], window)]
+    starts = [window_starts(extent, side_length, overlap) for extent, side_length in zip(volume.shape[1:], window)]
     origins = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
-    weight = _product([constant(line_weights, int(length), window_weighting) for length in window])
+    weight = _product([constant(line_weights, int(extent), window_weighting) for extent in window])
     total: Any = None  # (outputs, depth, height, width) from the first windows on
     for first in range(0, len(origins), _WINDOWS_AT_ONCE):
         group = origins[first : first + _WINDOWS_AT_ONCE]
-        slices = [tuple(slice(s, s + length) for s, length in zip(origin, window)) for origin in group]
-        outputs = model(paddle.stack([volume[(slice(None), *part)] for part in slices]))
+        slices = [tuple(slice(s, s + extent) for s, extent in zip(origin, window)) for origin in group]
+        outputs = model(paddle.stack([volume[(slice(None), *piece)] for piece in slices]))
         if total is None:
             total = paddle.zeros([outputs.shape[1], *volume.shape[1:]], dtype=outputs.dtype)
         for part, window_outputs in zip(slices, outputs):

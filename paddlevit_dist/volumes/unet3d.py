@@ -193,8 +193,8 @@ class UNet3D(Model):
             features.insert(0, x)
         if not any(padding):
             return features
-        ends = [[-(-length // step) for length, step in zip(size, steps)] for steps in self.steps[: len(features)]]
-        return [x[:, :, :depth, :height, :width] for x, (depth, height, width) in zip(features, ends)]
+        ends = [[-(-extent // step) for extent, step in zip(size, steps)] for steps in self.steps[: len(features)]]
+        return [maps[:, :, :depth, :height, :width] for maps, (depth, height, width) in zip(features, ends)]
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor | list[paddle.Tensor]:
         """Compute maps (batch, num_classes, ...) of volumes (batch, in_channels, depth, height, width).

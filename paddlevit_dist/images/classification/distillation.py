@@ -119,8 +119,8 @@ def _load_registered(
     """Build a registered teacher with its weights; weights for colors get a network for colors."""
     model = create_model(name, num_classes=num_classes, image_size=image_size, in_channels=in_channels)
     report = load_weights(model, weights, strict=True)
-    first_convolutions = [name for name in report.resized if len(report.shapes[name][1] or ()) == 4]
-    if in_channels != RGB and any((report.shapes[name][0] or (0, 0))[1] == RGB for name in first_convolutions):
+    first_convolutions = [key for key in report.resized if len(report.shapes[key][1] or ()) == 4]
+    if in_channels != RGB and any((report.shapes[key][0] or (0, 0))[1] == RGB for key in first_convolutions):
         return _load_registered(name, weights, num_classes, image_size, RGB)
     return model, report
 

@@ -164,15 +164,15 @@ def report_figures(
     places = _choose_images(evaluated)
     chosen = [(read_image(index), place, index) for place, index in zip(places, evaluated.indices[places].tolist())]
     captioned = [
-        (image, evaluated.caption(place, dataset.describe(index)))
-        for image, place, index in chosen
-        if image is not None
+        (picture, evaluated.caption(place, dataset.describe(index)))
+        for picture, place, index in chosen
+        if picture is not None
     ]
-    shares = compute_shares(paddle.to_tensor(np.stack([image for image, _ in captioned]))) if captioned else None
+    shares = compute_shares(paddle.to_tensor(np.stack([picture for picture, _ in captioned]))) if captioned else None
     attention: list[Figure] = []
     if shares is not None:
         images = [
-            (overlay_shares(_pixels(image), share), caption) for (image, caption), share in zip(captioned, shares)
+            (overlay_shares(_pixels(picture), share), caption) for (picture, caption), share in zip(captioned, shares)
         ]
         note = "Brighter patches reach the classifier more (attention rollout, Abnar and Zuidema 2020)."
         attention = [Gallery("What the model looks at", images, note)]

@@ -111,7 +111,7 @@ def _read_defaults(folder: str, configured: Mapping[str, Any], is_known_model: b
     For a model of this package, mean and deviation are those that its variant expects.
     """
     rows = {row.name: row for table in key_tables() for row in table.keys}
-    aliases = {theirs: value for table in key_tables() for theirs, value in table.renamed_values.items()}
+    aliases = {theirs: ours for table in key_tables() for theirs, ours in table.renamed_values.items()}
     defaults = {}
     for name, value in read_defaults(folder).items():
         if name in configured or name not in rows or not is_taken(name):

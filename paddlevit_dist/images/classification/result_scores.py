@@ -250,11 +250,11 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     are_numbers = True
     for place, row in finder.rows():
         names = [row.cells[column].strip() for column in columns]
-        unknown = [name for name in names if name not in label_of]
+        unknown = [class_name for class_name in names if class_name not in label_of]
         if unknown:
             name = f"{shorten(repr(unknown[0]), 60)} is not a class of {truth.source}"
             raise UserError(f"{finder.path}, line {row.line}: {name}; it has {shorten(', '.join(truth.classes), 80)}")
-        labels = [label_of[name] for name in names]
+        labels = [label_of[class_name] for class_name in names]
         off[place] = labels[0] - truth.labels[place]
         are_numbers &= names[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)

@@ -87,15 +87,8 @@ def find_layout(
         raise UserError(f"{path}, line {first.line}: one column; {_EXPECTED}")
     lowered = [cell.lower() for cell in cells]
     if not _is_header(lowered):
-        numeric = [_is_number(cell) for cell in cells]
-        if all(numeric) and width > 2:
-            raise UserError(f"{path}, line {first.line}: numbers only; {_EXPECTED}; add a first line with headings")
-        columns = list(range(1, width))
-        best = [] if all(numeric[1:]) and width > 2 else columns
-        if len(best) > 1:
-            shown = shorten(", ".join(cells), 80)
-            raise UserError(f"{path}, line {first.line}: {shown}: {_EXPECTED}; add a first line with headings")
-        return ResultTableLayout(separator, width, 0, [] if best else columns, None, best, False)
+        scores, best = _find_unnamed_columns(cells, f"{path}, line {first.line}")
+        return ResultTableLayout(separator, width, 0, scores, None, best, False)
     name = next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
     best = _rank_columns(lowered, name, _TRUE if is_truth else _BEST)
     scores = [] if is_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
@@ -107,6 +100,19 @@ def find_layout(
         expected = "expected a column with the true class, named 'class' or 'truth'" if is_truth else _EXPECTED
         raise UserError(f"{path}, line {first.line}: columns {shorten(', '.join(cells), 80)}; {expected}")
     return ResultTableLayout(separator, width, name, [], None, best, True)
+
+
+def _find_unnamed_columns(cells: Sequence[str], place: str) -> tuple[list[int], list[int]]:
+    """Return the columns of scores, and of the best class, of a table without headings; one of them is empty."""
+    numeric = [_is_number(cell) for cell in cells]
+    if all(numeric) and len(cells) > 2:
+        raise UserError(f"{place}: numbers only; {_EXPECTED}; add a first line with headings")
+    columns = list(range(1, len(cells)))
+    if all(numeric[1:]) and len(cells) > 2:
+        return columns, []
+    if len(columns) > 1:
+        raise UserError(f"{place}: {shorten(', '.join(cells), 80)}: {_EXPECTED}; add a first line with headings")
+    return [], columns
 
 
 def _is_header(cells: Sequence[str]) -> bool:
@@ -144,32 +150,40 @@ def _score_columns(
     path: str, headings: Sequence[str], name: int, classes: Sequence[str] | None, occurring: Set[str], has_best: bool
 ) -> list[int]:
     """Return the score column of each class, in the order of the classes if known; empty without such columns."""
-    others = [column for column in range(len(headings)) if column != name]
+    others = [index for index in range(len(headings)) if index != name]
     twice = next((heading for heading, number in Counter(headings).items() if heading and number > 1), None)
     if twice is not None:
         raise UserError(f"{path}: two columns are named {shorten(twice, 60)}; keep one")
-    column_of = {headings[column]: column for column in others}
-    missing = [name for name in classes or () if name not in column_of]
+    column_of = {headings[index]: index for index in others}
+    missing = [class_name for class_name in classes or () if class_name not in column_of]
     if classes and not missing:
-        return [column_of[name] for name in classes]
+        return [column_of[class_name] for class_name in classes]
     if classes and 2 * len(missing) < len(classes):
         raise UserError(f"{path}: no column for {shorten(', '.join(missing), 80)} of {len(classes):,} classes")
-    plain = [column for column in others if headings[column] and headings[column].lower() not in _NO_CLASS]
-    plain = [column for column in plain if not _ROWS.fullmatch(headings[column].lower())]
-    if occurring and occurring <= {headings[column] for column in plain}:
+    plain = [index for index in others if headings[index] and headings[index].lower() not in _NO_CLASS]
+    plain = [index for index in plain if not _ROWS.fullmatch(headings[index].lower())]
+    if occurring and occurring <= {headings[index] for index in plain}:
         are_numbers = all(map(str.isdecimal, occurring))
-        return [column for column in plain if headings[column].isdecimal() or not are_numbers]
+        return [index for index in plain if headings[index].isdecimal() or not are_numbers]
+    numbered = _find_numbered_columns(path, headings, others, classes is None)
+    return numbered or (plain if classes is None and len(plain) > 1 and not has_best else [])
+
+
+def _find_numbered_columns(
+    path: str, headings: Sequence[str], columns: Sequence[int], may_start_at_1: bool
+) -> list[int]:
+    """Return the columns that are named by numbers of classes, in their order; empty if there are less than two."""
     numbered: dict[int, int] = {}
-    for column in others:
+    for column in columns:
         match = _NUMBERED.fullmatch(headings[column].lower())
         if match:
             numbered.setdefault(int(match[1]), column)
-    if len(numbered) > 1:
-        first = min(numbered) if classes is None else 0
-        if sorted(numbered) != list(range(first, first + len(numbered))) or first > 1:
-            raise UserError(f"{path}: columns of classes {shorten(sorted(numbered), 80)}: expected 0, 1, 2 and so on")
-        return [numbered[number] for number in sorted(numbered)]
-    return plain if classes is None and len(plain) > 1 and not has_best else []
+    if len(numbered) < 2:
+        return []
+    first = min(numbered) if may_start_at_1 else 0
+    if sorted(numbered) != list(range(first, first + len(numbered))) or first > 1:
+        raise UserError(f"{path}: columns of classes {shorten(sorted(numbered), 80)}: expected 0, 1, 2 and so on")
+    return [numbered[number] for number in sorted(numbered)]
 
 
 def parse_scores(path: str, row: TableRow, columns: Sequence[int], separator: str) -> list[float]:

@@ -169,7 +169,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
     # PaddleViT's files set a crop, and resize bicubically with the image's aspect ratio.
     crop = settings.get("DATA.CROP_PCT")
     names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
-    names = [name for name in names if f"DATA.{name}" not in settings]
+    names = [key for key in names if f"DATA.{key}" not in settings]
     if get_channels(values) != RGB:
         return []
     from ..expected_input import find_expected_input  # it imports the tables of all weights
@@ -309,7 +309,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     if not isinstance(stored, Mapping) or stored.get("TASK") != "classification":
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
-    for section, name in (name.split(".") for name in [*names, *(f"DATA.{name}" for name in _INPUT)]):
+    for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):
         setting = settings.get(f"{section}.{name}")
         if name in stored.get(section, {}) and (setting is None or setting.source != COMMAND_LINE):
             if (section, name) == ("MODEL", "NAME"):

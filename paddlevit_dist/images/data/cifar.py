@@ -60,9 +60,7 @@ def find_cifar(data_path: Path, publications: tuple[CifarVersion, ...]) -> tuple
                 return folder, publication
         if (data_path / publication.archive).is_file():
             return data_path / publication.archive, publication
-    expected = " or ".join(
-        f"{publication.archive} (or its folder {publication.folder})" for publication in publications
-    )
+    expected = " or ".join(f"{each.archive} (or its folder {each.folder})" for each in publications)
     raise UserError(f"{data_path} has no {expected}")
 
 

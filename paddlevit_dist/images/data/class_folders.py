@@ -65,7 +65,7 @@ def index_class_folders(
     if train_folder is not None and folder != train_folder:
         classes = list_classes(root, train_folder)
         _check_known(present, classes, os.path.join(root, folder), os.path.join(root, train_folder))
-    label_of = {compose(class_name): label for label, class_name in enumerate(classes)}
+    label_of = {compose(each): label for label, each in enumerate(classes)}
 
     names = name_folders(root, list(label_of))
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
@@ -81,7 +81,7 @@ def index_class_folders(
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
             key.update(part)
         batches.append(batch)
-    if not any(len(batch.labels) for batch in batches):
+    if not any(len(each.labels) for each in batches):
         raise _empty("", skipped_files)
     return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), skipped_files
 
@@ -98,7 +98,7 @@ def find_split_folders(root: str) -> dict[str, str]:
     """
     found, similar, classes = dict[str, str](), dict[str, list[str]](), dict[str, set[str]]()
     for split, words in SPLIT_WORDS.items():
-        word = next((word for word in words if os.path.isdir(os.path.join(root, word))), None)
+        word = next((each for each in words if os.path.isdir(os.path.join(root, each))), None)
         if word is not None:
             found[split] = exact = _unwrap(root, word)
             classes[exact] = set(map(compose, _visible_folders(root, exact)))
@@ -108,10 +108,12 @@ def find_split_folders(root: str) -> dict[str, str]:
             name = _unwrap(root, name)
             similar.setdefault(similar_split, []).append(name)
             classes[name] = set(map(compose, _visible_folders(root, name)))
-    candidates = {**similar, **{split: [name] for split, name in found.items()}}
+    candidates = {**similar, **{subset: [folder] for subset, folder in found.items()}}
     for split, names in similar.items():
-        others = set[str]().union(*(classes[name] for own, rest in candidates.items() if own != split for name in rest))
-        names = [name for name in names if classes[name] & others]
+        others = set[str]().union(
+            *(classes[folder] for own, rest in candidates.items() if own != split for folder in rest)
+        )
+        names = [folder for folder in names if classes[folder] & others]
         if len(names) > 1:
             raise UserError(
                 f"{root} has {' and '.join(names)}, which may all be the {split} images: name one of them {split}, and "

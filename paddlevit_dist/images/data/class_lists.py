@@ -121,7 +121,29 @@ def read_class_list(file: str) -> ClassList:
 
 
 def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
-    entries = [entry._replace(name=compose(entry.name)) for entry in entries]
+    entries = [row._replace(name=compose(row.name)) for row in entries]
+    _require_valid(entries, file)
+    listed_numbers = [row.number for row in entries if row.number is not None]
+    is_numbered = len(listed_numbers) == len(entries)
+    start = -1 if entries and entries[0].name == "__ignore__" else 0  # Labelme's numbering
+    rows = list(zip(entries, listed_numbers if is_numbered else range(start, start + len(entries))))
+    learned = [(row, number) for row, number in rows if row.name.lower() not in _NOT_LEARNED]
+    ignored = [(row, number) for row, number in rows if row.name.lower() in _NOT_LEARNED]
+    has_colors = all(row.color is not None for row in entries)
+    colors = [[row.color for row, _ in part] if has_colors else [] for part in (learned, ignored)]
+    packed = [pack_colors(np.array(part_colors).reshape(-1, 3)) for part_colors in colors]
+    return ClassList(
+        [row.name for row, _ in learned],
+        [number for _, number in learned],
+        packed[0] if has_colors else None,
+        tuple(number for _, number in ignored),
+        tuple(packed[1].tolist()),
+        file,
+        is_numbered,
+    )
+
+
+def _require_valid(entries: Sequence[ListedClass], file: str) -> None:
     for field, values in zip(("name", "number", "color"), zip(*entries)):
         present = [value for value in values if value is not None]
         duplicate = next((value for value in present if present.count(value) > 1), None)
@@ -130,24 +152,6 @@ def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
     for entry in entries:
         if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
             raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
-    listed_numbers = [entry.number for entry in entries if entry.number is not None]
-    is_numbered = len(listed_numbers) == len(entries)
-    start = -1 if entries and entries[0].name == "__ignore__" else 0  # Labelme's numbering
-    rows = list(zip(entries, listed_numbers if is_numbered else range(start, start + len(entries))))
-    learned = [(entry, number) for entry, number in rows if entry.name.lower() not in _NOT_LEARNED]
-    ignored = [(entry, number) for entry, number in rows if entry.name.lower() in _NOT_LEARNED]
-    has_colors = all(entry.color is not None for entry in entries)
-    colors = [[entry.color for entry, _ in part] if has_colors else [] for part in (learned, ignored)]
-    packed = [pack_colors(np.array(part_colors).reshape(-1, 3)) for part_colors in colors]
-    return ClassList(
-        [entry.name for entry, _ in learned],
-        [number for _, number in learned],
-        packed[0] if has_colors else None,
-        tuple(number for _, number in ignored),
-        tuple(packed[1].tolist()),
-        file,
-        is_numbered,
-    )
 
 
 def _parse_lines(text: str) -> list[ListedClass]:

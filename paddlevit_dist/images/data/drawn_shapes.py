@@ -195,7 +195,7 @@ def render_image(drawn: SyntheticImage) -> np.ndarray:
     Call it once for each ``drawn``, since it consumes the generator of the noise.
     """
     height, width = drawn.height, drawn.width
-    upper_left, upper_right, lower_left, lower_right = (np.array(color, np.int64) for color in drawn.colors[-4:])
+    upper_left, upper_right, lower_left, lower_right = (np.array(rgb, np.int64) for rgb in drawn.colors[-4:])
     down, right = np.arange(height)[:, None, None], np.arange(width)[None, :, None]
     top = upper_left * (width - 1 - right) + upper_right * right  # (1, width, 3)
     bottom = lower_left * (width - 1 - right) + lower_right * right

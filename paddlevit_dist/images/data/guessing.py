@@ -251,7 +251,7 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
     for folder in (root, *list_first_folders(root)):
         names = list_first_names(folder)
         formats = (("_vh_clean_2.ply", "scannet"), ("_inst_nostuff.pth", "pth"), (".ply", "ply"))
-        for suffix, command in (*formats, *((suffix, "scenes") for suffix in (".las", ".laz", ".pcd"))):
+        for suffix, command in (*formats, *((ending, "scenes") for ending in (".las", ".laz", ".pcd"))):
             example = next((name for name in names if name.endswith(suffix)), None)
             if example is not None:
                 dataset = "scannet" if command in ("scannet", "pth") else "scenes"

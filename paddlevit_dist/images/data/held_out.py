@@ -168,7 +168,7 @@ def choose_held_out_groups(groups: Sequence[str], labels: np.ndarray, fraction: 
     sizes, remaining, target = counts.sum(axis=1), counts.sum(axis=0), fraction * len(labels)
     chosen, number = np.zeros(len(names), bool), 0
     order = np.argsort(digests(names.tolist(), seed), kind="stable").tolist()
-    order = [group for group in order if (counts[group] < remaining)[counts[group] > 0].all()]
+    order = [each for each in order if (counts[each] < remaining)[counts[each] > 0].all()]
     for group in order:
         leaves_all = (counts[group] < remaining)[counts[group] > 0].all()
         if leaves_all and abs(number + sizes[group] - target) < abs(number - target):

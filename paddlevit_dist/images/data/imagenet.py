@@ -66,7 +66,7 @@ class ImageNet2012(IndexedClassImages):
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
             index = _index_by_kit(root, cache_folder, name)
         elif os.path.isdir(os.path.join(root, split)):
-            folders = {name: name for name in ("train", split) if os.path.isdir(os.path.join(root, name))}
+            folders = {folder: folder for folder in ("train", split) if os.path.isdir(os.path.join(root, folder))}
             index, skipped_files = index_class_folders(root, split, folders, cache_folder, name)
             num_classes = len(index.class_names)
         else:

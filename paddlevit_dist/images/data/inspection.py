@@ -255,12 +255,12 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
     for result in val.results:
         if not result.error:
             indices_of_digest.setdefault(result.digest, []).append(result.index)
-    sizes = {result.num_bytes for result in val.results if not result.error}
+    sizes = {outcome.num_bytes for outcome in val.results if not outcome.error}
     partner: dict[bytes, int] = {}
     for result in train.results:
         if result.digest in indices_of_digest:
             partner.setdefault(result.digest, result.index)
-    opened = {result.index for result in train.results}
+    opened = {outcome.index for outcome in train.results}
     compared, end = len(opened), time.monotonic() + seconds
 
     def candidates() -> Iterator[int]:
@@ -276,7 +276,7 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
     for index, digest in run_in_threads(_digest, train.dataset, candidates(), "comparing train and val", None, seconds):
         if digest in indices_of_digest:
             partner[digest] = min(index, partner.get(digest, index))
-    pairs = sorted((index, partner[digest]) for digest in partner for index in indices_of_digest[digest])
+    pairs = sorted((i, partner[other]) for other in partner for i in indices_of_digest[other])
     whole = val.is_whole and compared == len(train.dataset)
     scope = "" if whole else f" (compared: {val.amount} with {compared:,} of {len(train.dataset):,})"
     if not pairs:

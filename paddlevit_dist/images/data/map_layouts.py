@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ...runtime.errors import UserError
 from ...runtime.spelling import compose, find_spelling
@@ -228,8 +228,8 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         dataset: registered name of the expected dataset; None: any.
     """
     tops = [root, *list_first_folders(root), *list_first_folders(os.path.join(root, "VOCdevkit"))]
-    rows = [layout for layout in LAYOUTS if dataset in (None, layout.dataset)]
-    unmarked = [] if dataset is None else [layout._replace(marks=()) for layout in rows]
+    rows = [candidate for candidate in LAYOUTS if dataset in (None, candidate.dataset)]
+    unmarked = [] if dataset is None else [row._replace(marks=()) for row in rows]
     for layout in (*rows, *unmarked):
         for top in tops:
             is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
@@ -239,7 +239,7 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         if dataset in (None, layout.dataset) and find(root):
             return MatchedLayout(layout, root)
     custom = _custom_layouts(root) if dataset in (None, "label_maps") else ()
-    return next((MatchedLayout(layout, root) for layout in custom if _fits(layout, root)), None)
+    return next((MatchedLayout(candidate, root) for candidate in custom if _fits(candidate, root)), None)
 
 
 def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
@@ -330,21 +330,10 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
     folders = find_split_folders(layout, top, split)
     files = _list_files(layout, top, split) if layout.lists else []
     if folders is None or (layout.lists and not files):
-        existing = [name for name in SPLIT_WORDS if _has_split(match, name)]
-        helps = split == "val" and "train" in existing
-        remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
-        require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
-        raise UserError(f"{top} has no {split} images; expected {layout.words}")
+        _refuse_split(match, split)
     if layout.lists and not layout.images:
-        with readable(files[0]):
-            rows = _pairs_in(read_text(files[0], "utf-8-sig").splitlines(), top)
-        missing = next(
-            (f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None
-        )
-        if missing is not None or not rows:
-            raise UserError(f"{files[0]} names {missing or 'no images, or lines without an image and its label map'}")
-        return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
-    images, labels = (_files(folder, end) for folder, end in zip(folders, (None, layout.end)))
+        return _read_pairs(files[0], top)
+    images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
     if end:
@@ -360,6 +349,26 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         notices.append(f"{split}: {len(stems):,} images; the published {layout.dataset} has {expected:,}")
     image_files = [os.path.join(folders[0], images[stem]) for stem in stems]
     return LabelMapPairs(image_files, [os.path.join(folders[1], labels[stem]) for stem in stems], notices)
+
+
+def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
+    """Raise the ``UserError`` about a split without folders or list."""
+    layout, top = match
+    existing = [name for name in SPLIT_WORDS if _has_split(match, name)]
+    helps = split == "val" and "train" in existing
+    remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
+    require_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
+    raise UserError(f"{top} has no {split} images; expected {layout.words}")
+
+
+def _read_pairs(file: str, top: str) -> LabelMapPairs:
+    """Read the images and label maps that the lines of a list name."""
+    with readable(file):
+        rows = _pairs_in(read_text(file, "utf-8-sig").splitlines(), top)
+    missing = next((f"{path}, which does not exist" for row in rows for path in row if not os.path.isfile(path)), None)
+    if missing is not None or not rows:
+        raise UserError(f"{file} names {missing or 'no images, or lines without an image and its label map'}")
+    return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
 
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
@@ -430,7 +439,7 @@ def _match(
     """Return the names that images and label maps share, and lines about the others."""
     stems = [stem for stem in images if stem in labels]
     if not stems:
-        shown = [next(iter(names.values()), "nothing") for names in (images, labels)]
+        shown = [next(iter(files.values()), "nothing") for files in (images, labels)]
         raise UserError(
             f"no image of {folders[0]} has a label map in {folders[1]}: expected equal names, found {shown[0]} and "
             f"{shown[1]}, for example"

@@ -240,7 +240,7 @@ def find_labelme_files(root: str) -> dict[str, str]:
     """List the Labelme files in a folder and its subfolders, each with the split in its path, else "train"."""
     split_of_file = {}
     for place, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(folder_name for folder_name in folders if not folder_name.startswith("."))
         splits = map(split_in_name, os.path.relpath(place, root).split(os.sep))
         split = next(filter(None, splits), "train")
         for name in sorted(names):

@@ -180,7 +180,7 @@ class RemoteTars:
 
     def _require_known_tags(self, shards: Sequence[str], path: Path) -> None:
         """Require that the tags are those with which this index was first read, or note them in the file ``path``."""
-        tags = {shard: self._files[shard].tag for shard in shards}
+        tags = {tar: self._files[tar].tag for tar in shards}
         if not path.exists():
             self._write(path, json.dumps(tags).encode("ascii"))
             return
@@ -198,11 +198,11 @@ class RemoteTars:
         firsts = [0, *(np.flatnonzero(np.diff(locations[:, 0]) <= 0) + 1).tolist()]
         rows = sorted({*firsts, *(first - 1 for first in firsts[1:]), len(index) - 1})
         found = [(index.path(row), *locations[row].tolist()) for row in rows]
-        owners = [next(shard for shard in shards if path.startswith(f"{shard}/")) for path, _, _ in found]
+        owners = [next(shard for shard in shards if member.startswith(f"{shard}/")) for member, _, _ in found]
         headers = self._remote.read_ranges(
             [
-                RangeRequest(shard, self._files[shard], offset - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
-                for shard, (_, offset, _) in zip(owners, found, strict=True)
+                RangeRequest(shard, self._files[shard], start - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
+                for shard, (_, start, _) in zip(owners, found, strict=True)
             ]
         )
         for header, (path, offset, size) in zip(headers, found, strict=True):
@@ -221,9 +221,9 @@ class RemoteTars:
             listed = self._listings.get(os.path.dirname(shard), {}).get(os.path.basename(shard))
             if listed is not None:
                 self._files[shard] = listed
-        unknown = [shard for shard in shards if shard not in self._files]
+        unknown = [tar for tar in shards if tar not in self._files]
         self._files.update(zip(unknown, self._remote.examine(unknown), strict=True))
-        return [f"{self._files[shard].size}\0{self._files[shard].tag}" for shard in shards]
+        return [f"{self._files[tar].size}\0{self._files[tar].tag}" for tar in shards]
 
     def size(self, shard: str) -> int:
         """Return the size of a tar file in bytes."""

@@ -180,7 +180,7 @@ class _IdxImages(ConvertedSet):
     def _find(self, data_path: str | None) -> Sequence[Path]:
         if data_path is None and self.default_folder is not None and os.path.isdir(self.default_folder):
             data_path = self.default_folder
-        names = ", ".join(_format_idx_name(split, part) for split in _PREFIXES for part in ("images", "labels"))
+        names = ", ".join(_format_idx_name(split, content) for split in _PREFIXES for content in ("images", "labels"))
         layout = f"with {names}, each plain or .gz; get them from {self.where_to_get}"
         folder = Path(require_folder(data_path, self.name, layout))
         files: list[Path] = []
@@ -190,7 +190,7 @@ class _IdxImages(ConvertedSet):
                 name = _format_idx_name(self.split, part)
                 raise UserError(f"{folder} has no {name} or {name}.gz; dataset {self.name} expects a folder {layout}")
             files.append(file)
-        self.sources = [str(file) for file in files]
+        self.sources = [str(path) for path in files]
         return files
 
     def _convert(self) -> np.ndarray:

@@ -62,7 +62,7 @@ def read_members(shown: str, file: Any, size: int) -> Iterator[TarMember]:
         OSError: it cannot be read.
     """
     beginning = file.read(6)
-    command = next((command for magic, command in _UNPACK.items() if beginning.startswith(magic)), None)
+    command = next((tool for magic, tool in _UNPACK.items() if beginning.startswith(magic)), None)
     if command is not None:
         raise UserError(f"{shown} is compressed, but images are read in place: uncompress it once with {command}")
     file.seek(0)
@@ -377,7 +377,7 @@ class _TarContents:
         A sample with ``key.jpg`` may also have ``key.seg.png``, for example; the image ``key.jpg`` is used.
         """
         suffixes, keys = readable_suffixes(), {}
-        images = [member for member in self.images if b"." + _key(member.name)[1].lower() in suffixes]
+        images = [image for image in self.images if b"." + _key(image.name)[1].lower() in suffixes]
         for member in images:
             key = _key(member.name)[0]
             if key not in self.labels:

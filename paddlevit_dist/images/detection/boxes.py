@@ -24,7 +24,6 @@ def to_relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
     Args:
         boxes: (N, M, 4), x0, y0, x1, y1 in pixels.
         sizes: (N, 2), height and width of each image in pixels.
-
     """
     first, last = boxes[..., :2], boxes[..., 2:]
     centered = paddle.concat([(first + last) / 2, last - first], axis=-1)

@@ -43,7 +43,6 @@ class JsonElement(NamedTuple):
         value: the decoded element, of the requested type.
         start: its first byte in the file.
         end: the byte after its last.
-
     """
 
     number: int
@@ -68,7 +67,6 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonEl
         OSError: the file cannot be read.
         ValueError: the file is not JSON (NaN and Infinity are not), not UTF-8, or neither an object nor a list; also
             raised while elements are read.
-
     """
     content = read_regular(path)
     text = memoryview(content)[len(_BYTE_ORDER_MARK) if content.startswith(_BYTE_ORDER_MARK) else 0 :]
@@ -164,7 +162,6 @@ class CocoFile:
         crowds: whether each object is a crowd.
         starts: first byte of each object's text in the file if it has a mask, else 0.
         bytes: length of this text, else 0.
-
     """
 
     def __init__(self, file: str, allows_text_ids: bool = False) -> None:
@@ -172,7 +169,6 @@ class CocoFile:
 
         Raises:
             UserError: the file cannot be read, or is not in COCO's format; the message names the file and the entry.
-
         """
         self.file, self.allows_text_ids, self.odd = file, allows_text_ids, DataWarnings(file)
         self.categories: dict[Id, CocoCategory] = {}
@@ -345,7 +341,6 @@ def segmentation_at(stream: BinaryIO, start: int, size: int, number: int) -> Any
 
     Raises:
         UserError: the file has changed.
-
     """
     try:
         entry = _decode_annotation(os.pread(stream.fileno(), size, start))
@@ -382,7 +377,6 @@ def require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
 
     Raises:
         UserError: boxes look like fractions or corners.
-
     """
     is_known = (sizes > 0).all(axis=1)
     boxes, sizes = boxes[is_known], sizes[is_known, ::-1]  # width and height
@@ -415,7 +409,6 @@ def as_id(value: Any, allows_text_ids: bool) -> Id | None:
     Args:
         value: the id in the file.
         allows_text_ids: other strings are ids too, also other spellings of a number, such as "01" and "1".
-
     """
     if type(value) is int:
         return value if abs(value) <= _LARGEST_ID else None

@@ -27,7 +27,6 @@ class DrawnNoise(NamedTuple):
     Attributes:
         labels: int64 (groups * 2 * n,), initial classes.
         boxes: float32 (groups * 2 * n, 4), boxes, center, width and height as fractions, before the sigmoid.
-
     """
 
     labels: np.ndarray
@@ -43,7 +42,6 @@ class ContrastiveNoise(NamedTuple):
             group.
         mirrors: whether boxes that noise inverts are mirrored, as by D-FINE's and DEIM's authors; otherwise they get no
             width.
-
     """
 
     classes: int
@@ -60,7 +58,6 @@ class ContrastiveNoise(NamedTuple):
             labels: int64 (n,).
             size: height and width of the image in pixels.
             generator: source of randomness.
-
         """
         number = len(labels)
         groups = max(1, self.queries // number) if number else 0
@@ -88,9 +85,8 @@ class ContrastiveNoise(NamedTuple):
             noises: queries of each image.
             counts: objects of each image.
             most: largest number of objects of an image in the batch.
-
         """
-        length = max([2 * self.queries, *(len(noise.labels) for noise in noises)])
+        length = max([2 * self.queries, *(len(each.labels) for each in noises)])
         positions = np.arange(length)
         shape = (len(noises), length)
         batch = {
@@ -122,7 +118,6 @@ class DenoisingQueries(NamedTuple):
         groups: int64 (N, D): a query attends to ordinary queries and to its group only.
         objects: int64 (N, D), target object of a query; M: none.
         weights: float32 (N, D), weight in the losses: one over the number of its image's groups; 0 if unused.
-
     """
 
     labels: paddle.Tensor

@@ -15,7 +15,6 @@ class DetectedObjects(NamedTuple):
         scores: float32 (n,), higher is more certain.
         labels: int64 (n,), classes from 0.
         masks: None, or a COCO run length for each: {"size": [height, width], "counts": ...}, of the original image.
-
     """
 
     boxes: np.ndarray
@@ -54,7 +53,6 @@ def corners_to_boxes(boxes: np.ndarray) -> np.ndarray:
 
     Returns:
         float64 (n, 4).
-
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)

@@ -58,7 +58,6 @@ class DetectionTargets(NamedTuple):
         box_counts: int64 (N,) in host memory, number of objects of each image; None: only ``labels`` contains it.
         masks: uint8 (N, M, H, W) of the padded images, 1 on the object; None for a network without masks.
         denoising: objects with noise, for a network with denoising training, else None.
-
     """
 
     boxes: paddle.Tensor
@@ -86,7 +85,6 @@ class TopDetections(NamedTuple):
         labels: int64 (N, n), from 0.
         boxes: float32 (N, n, 4), x0, y0, x1, y1 as fractions of the image.
         scores: float32 (N, n).
-
     """
 
     labels: paddle.Tensor
@@ -126,7 +124,6 @@ class DetectionCriterion:
 
         Raises:
             UserError: ``normalizer`` is neither.
-
         """
         if normalizer not in _NORMALIZERS:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
@@ -139,7 +136,6 @@ class DetectionCriterion:
 
         Args:
             batch: collated for training: ``labels`` int64 (N, M), ``box_counts`` int64 (N,), ...
-
         """
         raise NotImplementedError
 
@@ -201,7 +197,6 @@ class Detector(Model):
 
         Raises:
             UserError: a side is not a multiple of ``side_multiple``, or there are fewer cells than queries.
-
         """
         multiple = self.side_multiple
         for side in size:
@@ -214,7 +209,7 @@ class Detector(Model):
         cells, queries = self.count_cells(*size), getattr(self, "num_queries", 0)
         if cells is not None and cells < queries:
             sufficient = next(
-                side for side in count(multiple, multiple) if (self.count_cells(side, side) or 0) >= queries
+                edge for edge in count(multiple, multiple) if (self.count_cells(edge, edge) or 0) >= queries
             )
             value = size[0] if size[0] == size[1] else list(size)
             raise UserError(
@@ -245,7 +240,6 @@ class Detector(Model):
 
         Returns:
             What limits the number, such as a key, and the number.
-
         """
         return None
 
@@ -260,7 +254,6 @@ class Detector(Model):
             num_classes: number of classes.
             losses: arguments of the family's criterion that differ from its defaults, such as ``normalizer``.
             **options: options of the model.
-
         """
         raise NotImplementedError
 
@@ -273,7 +266,6 @@ class Detector(Model):
             images: float32 (N, 3, H, W), normalized, zeros where padded at the right and the bottom.
             sizes: int64 (N, 2), height and width of each image without padding; None: no padding.
             targets: for training only; without them nothing is random.
-
         """
         raise NotImplementedError
 
@@ -288,7 +280,6 @@ class Detector(Model):
             outputs: result of ``forward`` without targets.
             sizes: int64 (N, 2), as passed to ``forward``.
             original_sizes: int64 (N, 2), height and width of the stored images, in whose pixels boxes are returned.
-
         """
         return self.best(outputs).read(original_sizes)
 
@@ -325,7 +316,6 @@ def build_backbone(
 
     Raises:
         UserError: the model does not have such a map.
-
     """
     model_defaults = model_options(name).defaults
     fixed = {key: value for key, value in {"any_size": True, **fixed}.items() if key in model_defaults}
@@ -390,7 +380,6 @@ def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray)
         images: the batch.
         rows: positions of the images.
         sizes: int64 (rows, 2), height and width of these images.
-
     """
     if len(rows) < images.shape[0]:
         first = rows[0]
@@ -409,7 +398,6 @@ def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Ten
         images: the batch.
         sizes: int64 (N, 2), height and width of each image.
         on_device: the sizes in device memory, if available.
-
     """
     height, width = images.shape[2:]
     if (sizes == (height, width)).all():

@@ -44,7 +44,6 @@ def draw_boxes(
         names: names of the classes.
         scores: (n,); None: only names are drawn.
         masks: None, or for each box polygons or run lengths as in COCO's JSON, or an array (height, width).
-
     """
     factor = enlargement_factor(image.shape[:2])
     pixels = np.repeat(np.repeat(image, factor, axis=0), factor, axis=1)
@@ -83,7 +82,6 @@ def fit_in_cell(
         names: names of the classes.
         masks: None, or uint8 (n, height, width).
         scores: (n,); None: only names are drawn.
-
     """
     cell = fit_image(image)
     height, width = cell.shape[:2]
@@ -102,7 +100,6 @@ def draw_batch(
         sizes: int64 (N, 2), height and width of each image without padding.
         box_counts: int64 (N,), objects of each image.
         names: names of the classes.
-
     """
     drawings = []
     for row, ((height, width), number) in enumerate(zip(sizes.tolist(), box_counts.tolist())):
@@ -124,7 +121,6 @@ def draw_annotations(
         stored_size: width and height of the stored image.
         annotations: annotations of the stored image.
         names: names of the classes.
-
     """
     _, height, width = image.shape
     boxes = boxes_to_corners(annotations.boxes) * np.array([width / stored_size[0], height / stored_size[1]] * 2)

@@ -41,7 +41,7 @@ def run(words: list[str]) -> None:
     kind, origin = options.iou_type, UNKNOWN
     if not takes_data(options):
         annotations = scored_files.read_annotations(options.truth, kind)
-        labels = {number: number for number in range(len(annotations.names))}
+        labels = {i: i for i in range(len(annotations.names))}
         protocol: list[str] = []
     else:
         from ...tasks.dataset import dataset_class
@@ -51,7 +51,7 @@ def run(words: list[str]) -> None:
             dataset: Any = dataset_class(values, DetectionDataset).open(values, origin.split, cache)
             annotations = yolo_results.load_annotations(dataset, str(origin), kind)
         is_yolo = origin.dataset == "yolo"  # its categories are the class numbers in its files
-        labels = {category if is_yolo else label: label for label, category in enumerate(dataset.category_ids)}
+        labels = {category if is_yolo else index: index for index, category in enumerate(dataset.category_ids)}
         protocol = [_rules(options)]
     if os.path.isdir(options.results):
         results = yolo_results.read_yolo(options.results, annotations, labels, kind)
@@ -121,7 +121,7 @@ def _print_and_write(
     over = f"{options.interval} % intervals over images{f' {groups}' if groups else ''}"
     over_images = [f" {', '.join(shown)}: {over}"] if shown else []
     rules = protocol or [_rules(options)] * (limits != MAX_DETECTIONS)
-    rules = [f" {line}" for line in map(one_line, [*rules, *matched])]
+    rules = [f" {text}" for text in map(one_line, [*rules, *matched])]
     for line in format_summary(accumulated) + over_images + rules + _per_category(annotations, accumulated):
         print(line)
 
@@ -211,9 +211,9 @@ def format_summary(accumulated: Any) -> list[str]:
     last = accumulated.max_detections[-1]
     rows = [("Precision", "AP", "0.50:0.95", "all", last), ("Precision", "AP", "0.50", "all", last)]
     rows += [("Precision", "AP", "0.75", "all", last)]
-    rows += [("Precision", "AP", "0.50:0.95", area, last) for area in ("small", "medium", "large")]
-    rows += [("Recall", "AR", "0.50:0.95", "all", most) for most in accumulated.max_detections]
-    rows += [("Recall", "AR", "0.50:0.95", area, last) for area in ("small", "medium", "large")]
+    rows += [("Precision", "AP", "0.50:0.95", size_range, last) for size_range in ("small", "medium", "large")]
+    rows += [("Recall", "AR", "0.50:0.95", "all", limit) for limit in accumulated.max_detections]
+    rows += [("Recall", "AR", "0.50:0.95", size_range, last) for size_range in ("small", "medium", "large")]
     lines = []
     for (what, short, iou, area, most), value in zip(rows, accumulated.stats().tolist()):
         name = f"Average {what}"
@@ -225,8 +225,8 @@ def _per_category(annotations: Any, accumulated: Any) -> list[str]:
     """Format AP and AP50 of each category, or name the option that prints them."""
     if len(annotations.names) > MOST_SHOWN:
         return [f"{len(annotations.names):,} categories: add -json to print the AP of each"]
-    names = [one_line(name) for name in annotations.names]
-    width = max([len(name) for name in names] + [len("category")])
+    names = [one_line(class_name) for class_name in annotations.names]
+    width = max([len(class_name) for class_name in names] + [len("category")])
     lines = [f"{'category':{width}}     AP   AP50"]
     for name, (ap, ap50, _) in zip(names, accumulated.class_ap().tolist()):
         shown = [f"{value:6.3f}" if value >= 0 else "     -" for value in (ap, ap50)]

@@ -92,7 +92,6 @@ class ExportedDetector(paddle.nn.Layer):
         Args:
             images: (N, 3, height, width).
             sizes: int64 (N, 2), width and height of the images that boxes refer to.
-
         """
         labels, boxes, scores = self.model.best(self.model(images))
         return labels, boxes * paddle.concat([sizes, sizes], axis=1).astype(boxes.dtype).unsqueeze(1), scores
@@ -104,7 +103,6 @@ class EvaluatedFunction(paddle.nn.Layer):
     Args:
         function: the function.
         num_classes: number of classes of the data; None: unknown.
-
     """
 
     def __init__(self, function: paddle.nn.Layer, num_classes: int | None) -> None:
@@ -125,7 +123,6 @@ class EvaluatedFunction(paddle.nn.Layer):
 
         Raises:
             UserError: a label is not a class of the data.
-
         """
         detections, num_classes = outputs.read(original_sizes), self._classes
         labels = np.concatenate([image.labels for image in detections])
@@ -148,7 +145,6 @@ def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarr
 
     Returns:
         The largest remaining distance, and what was compared.
-
     """
     (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected, actual
     scale = max(1.0, float(np.abs(boxes).max()))
@@ -164,7 +160,6 @@ def require_exportable(family: type[Detector], name: str) -> None:
 
     Raises:
         UserError: they cannot.
-
     """
     if not family.is_exportable:
         raise UserError(
@@ -178,7 +173,6 @@ def require_one_size(config: DetectionSettings) -> None:
 
     Raises:
         UserError: it keeps their aspect ratio.
-
     """
     if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
         raise UserError(

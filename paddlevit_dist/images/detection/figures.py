@@ -100,7 +100,6 @@ def detection_figures(
         predict: returns the model's detections in a sample.
         max_detections: limits used in matching.
         wished: precision and recall for which thresholds are listed.
-
     """
     table = join_tables([record for _, record in records], len(names))
     accumulated = accumulate(table, max_detections)
@@ -204,12 +203,12 @@ def _thresholds(
     rows = []
     for name in names:
         row: list[Any] = [name]
-        for kind in (kind for kind in WishedRates._fields if getattr(wished, kind) is not None):
+        for kind in (field for field in WishedRates._fields if getattr(wished, field) is not None):
             interval = intervals.get(wished.name(kind, name))
             row += [None] * 3 if interval is None else [round(value, 4) for value in interval]
         rows.append(row)
     columns = ["category"]
-    for kind in (kind for kind in WishedRates._fields if getattr(wished, kind) is not None):
+    for kind in (field for field in WishedRates._fields if getattr(wished, field) is not None):
         columns += [f"{kind} {getattr(wished, kind):g}", f"{kind}: low", f"{kind}: high"]
     note = (
         "Lowest score from which on the boxes have the wished precision, and highest score from which on they have the "
@@ -250,7 +249,6 @@ def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) ->
     Args:
         all_pairs: results of ``records.match_across_classes`` for any number of images.
         num_classes: number of classes.
-
     """
     matrix = np.zeros((num_classes + 1) ** 2, np.int64)
     for image_pairs in all_pairs:

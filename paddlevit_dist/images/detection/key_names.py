@@ -126,10 +126,7 @@ def _backbone_only(owner: KeyMap) -> KeyMap:
 _OF_BACKBONES = {**ResNet.key_maps, **SwinTransformer.key_maps}
 MASK_RCNN: dict[str, KeyMap] = {
     "torchvision": _from_torchvision,
-    **{
-        f"{owner} (backbone)": _backbone_only(to_ours)
-        for owner, to_ours in {**ResNet.key_maps, **SwinTransformer.key_maps}.items()
-    },
+    **{f"{owner} (backbone)": _backbone_only(to_ours) for owner, to_ours in _OF_BACKBONES.items()},
 }
 
 
@@ -156,7 +153,6 @@ def select_category_rows(
 
     Returns:
         The selected values; None if the parameter is not of a published classifier, or the model not for COCO.
-
     """
     if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * outputs:
         return None

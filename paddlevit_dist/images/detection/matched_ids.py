@@ -24,7 +24,6 @@ def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[i
 
     Returns:
         Positions in ``known_names`` for each name: none if no image has this path, several if the match is ambiguous.
-
     """
     by_last: dict[str, list[tuple[tuple[str, ...], int]]] = {}
     for position, path in enumerate(known_names):
@@ -36,7 +35,7 @@ def match_files(names: Sequence[str], known_names: Sequence[str]) -> list[list[i
     common = [offset for offset, number in counts.items() if number == len(names)]
     common = [_NO_OFFSET] if _NO_OFFSET in common else common
     return [
-        [position for offset in (common or candidates) for position in candidates[offset]] if candidates else []
+        [candidate for offset in (common or candidates) for candidate in candidates[offset]] if candidates else []
         for candidates in matches
     ]
 
@@ -75,7 +74,6 @@ def match_categories(names: Sequence[str], known_names: Sequence[str]) -> list[l
     Returns:
         Positions in ``known_names`` for each name: none if there is no such category, several if the match is
         ambiguous.
-
     """
     equal, similar = _positions(known_names), _positions(map(_folded, known_names))
     matched = {position for name in names for position in equal.get(name, ())}
@@ -112,13 +110,12 @@ def require_images(
 
     Raises:
         UserError: names the first invalid path.
-
     """
-    missing = [name for name, positions in zip(names, matches) if not positions]
+    missing = [file_name for file_name, places in zip(names, matches) if not places]
     if missing:
         message = f"{len(missing):,} of {count(len(names), 'image')} are not listed in {file}, such as {missing[0]}"
         raise UserError(one_line(f"{before}{message}: use the images that it lists, in the same folders"))
-    several = next(((name, positions) for name, positions in zip(names, matches) if len(positions) > 1), None)
+    several = next(((file_name, places) for file_name, places in zip(names, matches) if len(places) > 1), None)
     if several:
         example_ids = " and ".join(short(ids[position]) for position in several[1][:2])
         message = f"{several[0]} matches several images of {file}, with ids {example_ids}: use paths with folders"
@@ -148,7 +145,6 @@ def require_categories(
 
     Raises:
         UserError: names the categories.
-
     """
     if names and not any(matches):
         theirs, ours = (shorten(", ".join(list(values)[:3])) for values in (names, filter(None, known_names)))

@@ -43,7 +43,7 @@ class CocoAP(Meter):
             "a true box has x1 < x0 or y1 < y0: expected corners x0, y0, x1, y1, not x, y, width, height",
         )
         scores = host(output["scores"]).astype(np.float64, copy=False)
-        labels, true_labels = (host(record["labels"]) for record in (output, target))
+        labels, true_labels = (host(fields["labels"]) for fields in (output, target))
         boxes = corners_to_boxes(true_corners)
         areas = host(target.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
         is_crowd = host(target.get("is_crowd", np.zeros(len(boxes)))).astype(bool)

@@ -49,7 +49,6 @@ class DetectionMetrics(PerSampleMetrics):
 
     Attributes:
         joined_tables: prefix of the names of scores -> matches of all ranks, set by ``compute``.
-
     """
 
     lists = ("_image_ids",)
@@ -87,7 +86,6 @@ class DetectionMetrics(PerSampleMetrics):
             truth: annotations, with the attributes of ``BoxGroundTruth``, and ``masks`` if masks are compared.
             detections: detections in the image.
             size: height and width of the image, needed for masks only.
-
         """
         num_detections = len(detections.scores)
         detections = detections.finite()
@@ -137,7 +135,7 @@ class DetectionMetrics(PerSampleMetrics):
         return accumulate(table, self.limits)
 
     def _values(self, results: AccumulatedResults, prefix: str) -> dict[str, float]:
-        values = {f"{prefix}{name}": number for name, number in results.named().items() if number != UNDEFINED}
+        values = {f"{prefix}{key}": number for key, number in results.named().items() if number != UNDEFINED}
         values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
         for name, (ap, *_) in zip(self.class_names, results.class_ap().tolist()):
             if ap != UNDEFINED:
@@ -208,7 +206,6 @@ def _get_masks(image_id: int, truth: Any, detections: DetectedObjects, size: tup
 
     Raises:
         UserError: a mask is invalid or has another size than the image.
-
     """
     compressed: list[list[bytes]] = []
     for kind, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):

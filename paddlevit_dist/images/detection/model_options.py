@@ -20,7 +20,6 @@ def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]
 
     Raises:
         UserError: the model is not a detector, or does not have a requested option.
-
     """
     model = config.MODEL
     if not (isinstance(family, type) and issubclass(family, Detector)):
@@ -34,7 +33,7 @@ def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]
         options["dropout"] = model.DROPOUT  # even if the variant's is not 0
     if "random_samples" in defaults:
         options["random_samples"] = config.TRAIN.RANDOM_SAMPLING
-    requested = {key: model[key] for key in OPTIONS if model[key] is not None}
+    requested = {option: model[option] for option in OPTIONS if model[option] is not None}
     for key, value in {**requested, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
         if key.lower() not in defaults:
             raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; remove MODEL.{key}")
@@ -50,7 +49,7 @@ def list_fixed_sizes(config: DetectionSettings) -> list[tuple[str, tuple[int, in
     data = config.DATA
     squares = {"DATA.SHORTEST_SIDES": data.SHORTEST_SIDES, "DATA.BATCH_SIDES": data.BATCH_SIDES}
     squares = squares if data.RESIZE_TO_SQUARE and not config.EVAL else {}
-    sizes = [(name, (side, side)) for name, sides in squares.items() for side in sides]
+    sizes = [(key, (side, side)) for key, sides in squares.items() for side in sides]
     if config.DETECTION.EVAL_BATCHING == ONE_SIZE:
         name = "DETECTION.EXPORT_SIZE" if config.DETECTION.EXPORT_SIZE else "DATA.EVAL_SHORTEST_SIDE"
         sizes.append((name, export_size(config)))

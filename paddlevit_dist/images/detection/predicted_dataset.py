@@ -108,7 +108,7 @@ class PredictedDataset:
             self._write("data.yaml", f"train: images/train\nval: images/train\nnames:\n{names}".encode())
         else:
             self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())
-            stems = "".join(f"{image['file_name'].rpartition('.')[0]}\n" for image in images)
+            stems = "".join(f"{record['file_name'].rpartition('.')[0]}\n" for record in images)
             self._write("ImageSets/Main/train.txt", stems.encode())
         return [
             f"{count(len(images), 'image')} with {count(len(annotations), 'box')} of a score of at least "

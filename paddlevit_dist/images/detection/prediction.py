@@ -115,7 +115,6 @@ def build_rows(detections: DetectedObjects, class_names: Sequence[str], least_sc
 
     Raises:
         BadSample: a score or a box is not finite.
-
     """
     if not (np.isfinite(detections.scores).all() and np.isfinite(detections.boxes).all()):
         raise BadSample("the model's outputs for it are not finite")
@@ -143,7 +142,6 @@ class DetectionWriter(PredictionWriter):
         names_known: whether ``class_names`` are names, not numbers instead of names.
         image_ids: ids of the inputs from an annotation file; None: ids are made from the names of the inputs.
         dataset: also writes images and boxes as a data set; None: not.
-
     """
 
     writes_evaluations = True
@@ -216,7 +214,7 @@ class DetectionWriter(PredictionWriter):
                         number += (lines.count("\n") + 1) * (name == _FILES[BOXES])
         if not files:
             return []
-        written = " and ".join(str(self.folder / name) for name in files)
+        written = " and ".join(str(self.folder / file_name) for file_name in files)
         message = f"{number:,} detections are in {written}, in COCO's format"
         if self._ids is None:
             return [message]
@@ -237,7 +235,6 @@ class AnnotationIds(NamedTuple):
     Attributes:
         images: id of each input.
         categories: id of each class; None: the file does not have the class.
-
     """
 
     images: list[Id]
@@ -260,7 +257,6 @@ def find_annotation_ids(
 
     Raises:
         UserError: the file cannot be read, or it lacks an input or all of the classes.
-
     """
     coco, before = CocoFile(file, allows_text_ids=True), "predict -annotations: "
     known_names = [file_name(image) or "" for image in coco.images]
@@ -274,8 +270,8 @@ def find_annotation_ids(
         class_matches[label] = same_ids if len(positions) > 1 and len(same_ids) == 1 else positions
     require_categories(class_names, class_matches, categories, file, before)
     matched_ids = AnnotationIds(
-        [images[positions[0]] for positions in image_matches],
-        [ids[positions[0]] if positions else None for positions in class_matches],
+        [images[matched[0]] for matched in image_matches],
+        [ids[matched[0]] if matched else None for matched in class_matches],
     )
     missing = [name for name, category_id in zip(class_names, matched_ids.categories) if category_id is None]
     number = f"{len(class_names) - len(missing):,} of {count(len(class_names), 'category')}"
@@ -307,7 +303,6 @@ def build_coco_results(
             of boxes for small, medium and large.
         path: path of the image; "": not written.
         category_names: names in the order of labels; empty: not written.
-
     """
     detections = detections.finite()
     has_category = np.array([category is not None for category in category_ids], bool)

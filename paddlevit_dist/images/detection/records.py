@@ -23,7 +23,6 @@ class DetectionRecord(NamedTuple):
         true_labels: uint16 (n,), labels of the annotations without crowds.
         pairs: uint16 (m, 2), label of annotation and detection, see ``match_across_classes``.
         suspects: float32 (k, 10), see ``find_suspects``.
-
     """
 
     labels: np.ndarray
@@ -45,7 +44,6 @@ class DetectionRecord(NamedTuple):
             truth: its annotations.
             detections: its detections.
             least_score: lowest score of detections in ``pairs``.
-
         """
         true_positives, ignored = (
             (bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored)
@@ -71,7 +69,6 @@ def match_across_classes(truth: Any, detections: DetectedObjects, num_classes: i
     Returns:
         uint16 (pairs, 2), label of annotation and detection; ``num_classes`` as annotation of unmatched detections, and
         as detection of missed annotations.
-
     """
     chosen = np.asarray(detections.scores) >= least_score
     boxes, labels = corners_to_boxes(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]

@@ -199,7 +199,6 @@ class Detection(BackboneTask):
 
         Raises:
             UserError: it does not.
-
         """
         model = super().create_network(num_classes)
         for name, size in list_fixed_sizes(self.config):
@@ -233,7 +232,6 @@ class Detection(BackboneTask):
             images: pixels of a batch.
             sizes: int64 (N, 2), height and width of each image without padding.
             on_device: the sizes in device memory, if available.
-
         """
         return zero_padding(self.normalizer(images), sizes, on_device)
 
@@ -283,7 +281,7 @@ class Detection(BackboneTask):
         facts, records = host_facts(batch), []
         predictions = detect_objects(model, batch, self.normalize, self.config, self.speed)
         least_score = self.config.DETECTION.SCORE_THRESHOLD
-        sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
+        sizes = [tuple(shape) for shape in facts["original_sizes"].tolist()]
         for index, size, detections in zip(facts["indices"].tolist(), sizes, predictions):
             image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
             table = step.metrics.update(image_id, truth, detections, size)

@@ -194,8 +194,8 @@ class CaiT(Classifier):
         step from the head.
         """
         groups, last = super().layer_groups(), len(self.blocks)
-        token_names = [name for name in groups[last] if name.startswith("blocks_token_only.")]
-        groups[last] = [name for name in groups[last] if name not in token_names]
+        token_names = [key for key in groups[last] if key.startswith("blocks_token_only.")]
+        groups[last] = [key for key in groups[last] if key not in token_names]
         for name in token_names:
             number = int(name.split(".")[1])
             groups[max(last + 1 - len(self.blocks_token_only) + number, 0)].append(name)

@@ -185,5 +185,5 @@ class ConvNeXt(PyramidClassifier):
         return (self.stem,), self.stages
 
     def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
+        """Compute logits (batch, num_classes), or the features when the model has no classes."""
         return self.head["fc"](self.dropout(self.forward_features(x)))

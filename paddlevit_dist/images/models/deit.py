@@ -36,8 +36,7 @@ class DistilledDeiT(DeiT):
 
     Evaluation averages the two classifiers' logits. In training it does so too, unless it learns from a teacher: then
     ``distilled_training`` is set and ``forward`` returns both, for the labels and for the teacher (section 4,
-    "fine-tuning with distillation").
-    It takes the arguments of ``VisionTransformer``.
+    "fine-tuning with distillation"). It takes the arguments of ``VisionTransformer``.
     """
 
     variants = DISTILLED_DEIT
@@ -60,7 +59,7 @@ class DistilledDeiT(DeiT):
         return self._both_tokens(x).mean(axis=1)
 
     def forward(self, x):
-        """Logits (batch, num_classes); two of them in distilled training, of the labels' and the teacher's head."""
+        """Compute logits (batch, num_classes); in distilled training two, of the labels' and the teacher's head."""
         tokens = self._both_tokens(x)  # (batch, 2, embed_dim)
         of_labels, of_teacher = self.head(tokens[:, 0]), self.head_dist(tokens[:, 1])
         if self.distilled_training and self.training:

@@ -54,13 +54,13 @@ _OF_CLASSIFIER = re.compile(r"^(?:dinov2|dinov2_with_registers|dinov3_vit)\.")
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel`` and ``CLIPVisionModel``."""
-    plain = {_OF_CLASSIFIER.sub("", name): value for name, value in state.items()}
+    """Rename ``Dinov2Model``, also with registers, ``DINOv3ViTModel``, ``SiglipVisionModel``, ``CLIPVisionModel``."""
+    plain = {_OF_CLASSIFIER.sub("", key): value for key, value in state.items()}
     result = rename(without(plain, ("mask_token", "position_ids")), _HUGGINGFACE)
-    for name in [name for name in result if name.endswith((".mlp.up.weight", ".mlp.up.bias"))]:
+    for name in [key for key in result if key.endswith((".mlp.up.weight", ".mlp.up.bias"))]:
         gate = name.replace(".up.", ".fc1_g.")
         result[name.replace(".up.", ".fc1_x." if gate in result else ".fc1.")] = result.pop(name)
-    for name in [name for name in result if name.startswith("attn_pool.in_proj.")]:
+    for name in [key for key in result if key.startswith("attn_pool.in_proj.")]:
         whole = result.pop(name)
         third = len(whole) // 3
         kind = name.rpartition(".")[2]
@@ -76,7 +76,7 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
         result["pos_embed"] = positions[:, 1:]
     joined = join_projections(result, ("query", "key", "value"), "qkv")
     biases = {"query": "q_bias", "value": "v_bias"}  # of those whose keys have none
-    return {re.sub(r"(query|value)\.bias$", lambda renamed: biases[renamed[1]], name): joined[name] for name in joined}
+    return {re.sub(r"(query|value)\.bias$", lambda renamed: biases[renamed[1]], key): joined[key] for key in joined}
 
 
 def _without_zero_biases(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class HGStem(nn.Layer):
 
 
 def _widen(x):
-    """With a row and a column of zeros at the bottom and the right."""
+    """Append a row and a column of zeros at the bottom and the right."""
     return F.pad(x, [0, 1, 0, 1])
 
 
@@ -218,7 +218,7 @@ _LAYERS = ((r"\.convolution\.", ".conv."), (r"\.normalization\.", ".bn."))
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
+    """Rename ``HGNetV2Backbone`` of transformers; its classifier has a layer less."""
     return rename(rename(from_torch_names(state), _HUGGINGFACE), _LAYERS)
 
 
@@ -271,9 +271,9 @@ class HGNetV2(Classifier):
             )
         if not 0 <= frozen_stages <= 1 + len(depths):
             raise UserError(f"HGNetV2: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
-        styles = [LayerStyle(use_lab, frozen_batch_norm or part < frozen_stages) for part in range(1 + len(depths))]
+        styles = [LayerStyle(use_lab, frozen_batch_norm or i < frozen_stages) for i in range(1 + len(depths))]
         self.image_size, self.in_channels, self.feature_channels = as_pair(image_size), in_channels, tuple(dims)
-        self.feature_strides = tuple(4 * 2**index for index in range(len(dims)))
+        self.feature_strides = tuple(4 * 2**i for i in range(len(dims)))
         self.stem = HGStem(styles[0], in_channels, *stem_dims)
         inputs, stages = stem_dims[1], []
         for index, (depth, outputs, middle, size, is_light, number) in enumerate(zip(*each)):
@@ -301,7 +301,7 @@ class HGNetV2(Classifier):
         return (x if self.num_classes == 0 else self.head.last_conv(x)).flatten(1)
 
     def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
+        """Compute logits (batch, num_classes), or the features when the model has no classes."""
         x = self.forward_features(x)
         return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
 

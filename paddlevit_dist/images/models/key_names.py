@@ -46,10 +46,10 @@ def join_projections(state: Mapping[str, Any], parts: tuple[str, ...], whole: st
     first = f".{parts[0]}."
     for name in state:
         before, separator, after = name.rpartition(first)
-        names = [f"{before}.{part}.{after}" for part in parts]
-        if not separator or not all(part in state for part in names):
+        names = [f"{before}.{piece}.{after}" for piece in parts]
+        if not separator or not all(piece in state for piece in names):
             continue
-        arrays = [state[part] for part in names]
+        arrays = [state[piece] for piece in names]
         if all(array.ndim > 0 and array.shape[1:] == arrays[0].shape[1:] for array in arrays):
             result[f"{before}.{whole}.{after}"] = np.concatenate(arrays)
             for part in names:
@@ -75,7 +75,7 @@ def split_projections(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_jax_prefix(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Names without what training states of JAX put in front: ``opt/target/`` or ``params/``."""
+    """Remove what training states of JAX put before names: ``opt/target/`` or ``params/``."""
     return {re.sub(r"^(?:opt/target/|params/)", "", name): value for name, value in state.items()}
 
 
@@ -95,9 +95,9 @@ def join_jax_heads(state: dict[str, Any], attention: str) -> None:
 
     The output becomes (heads head dim, dim). Other shapes are left unchanged.
     """
-    parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
+    parts = [f"{attention}.{piece}" for piece in ("query", "key", "value")]
     for kind, ndim in (("weight", 3), ("bias", 2)):
-        arrays: list[Any] = [state.get(f"{part}.{kind}") for part in parts]
+        arrays: list[Any] = [state.get(f"{piece}.{kind}") for piece in parts]
         if any(array is None or array.ndim != ndim or array.shape != arrays[0].shape for array in arrays):
             continue
         flat = [array.reshape(array.shape[:-2] + (-1,)) for array in arrays]

@@ -74,12 +74,12 @@ _PADDLEVIT = (
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``SegformerForImageClassification`` of transformers 4, also without the classifier."""
+    """Rename ``SegformerForImageClassification`` of transformers 4, also without the classifier."""
     return join_projections(rename(state, _HUGGINGFACE), ("key", "value"), "kv")
 
 
 def _from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
+    """Rename mmsegmentation's MiT: one projection for queries, keys and values, convolutions of 1 x 1 in the MLP."""
     result = {}
     for name, value in rename(state, _MMSEGMENTATION).items():
         match = re.fullmatch(r"(.*\.attn)\.in_proj_(weight|bias)", name)
@@ -93,7 +93,7 @@ def _from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_paddlevit(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of PaddleViT's MiT, whose Linear weights are (in, out) and whose MLP consists of convolutions, (out, in)."""
+    """Rename PaddleViT's MiT, whose Linear weights are (in, out) and whose MLP consists of convolutions, (out, in)."""
     ours = rename(state, _PADDLEVIT)
     return {name: _as_rows(value).T if ".mlp.fc" in name and value.ndim == 4 else value for name, value in ours.items()}
 

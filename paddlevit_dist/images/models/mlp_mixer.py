@@ -17,7 +17,7 @@ from .pretrained_input import HALF, ExpectedInput, list_inputs
 
 
 def _mlp(dim: int, hidden_dim: int, dropout: float) -> Mlp:
-    """Weights start with the variance 1 / fan-in, as in the authors' code."""
+    """Build an MLP whose weights start with the variance 1 / fan-in, as in the authors' code."""
     return Mlp(dim, hidden_dim, dropout, deviations=(math.sqrt(1.0 / dim), math.sqrt(1.0 / hidden_dim)))
 
 

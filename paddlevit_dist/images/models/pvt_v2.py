@@ -34,7 +34,7 @@ _POOLED = 7  # side of the feature map that yields keys and values in the linear
 
 
 def _fan_out(out_channels: int, kernel_size: int, groups: int = 1) -> dict[str, paddle.ParamAttr]:
-    """Weights of a convolution start with the variance 2 / fan-out (He et al., 2015), as in the authors' code."""
+    """Start a convolution's weights with the variance 2 / fan-out (He et al., 2015), as in the authors' code."""
     return starting_values(math.sqrt(2.0 / (kernel_size * kernel_size * out_channels // groups)))
 
 
@@ -202,7 +202,7 @@ VARIANTS["pvtv2_b2_linear"] = VARIANTS.pop("pvtv2_b2_li")
 
 
 def _stage(match: re.Match[str]) -> int:
-    """Others count the stages from 1."""
+    """Return our name of a stage, which others count from 1."""
     return int(match[1]) - 1
 
 
@@ -284,7 +284,7 @@ class PyramidVisionTransformer(PyramidClassifier):
                 attention_dropout=attention_dropout,
             )
             self.stages.append(stage)
-        self.feature_strides = tuple(4 * 2**index for index in range(len(depths)))
+        self.feature_strides = tuple(4 * 2**i for i in range(len(depths)))
         self.feature_channels = tuple(embed_dims)
         self.embed_dim = embed_dims[-1]
         self.reset_classifier(num_classes)
@@ -298,5 +298,5 @@ class PyramidVisionTransformer(PyramidClassifier):
         return (self.patch_embed,), self.stages
 
     def layer_groups(self) -> list[list[str]]:
-        """Each stage as a whole, as in timm."""
+        """Return a group for each stage, as in timm."""
         return group_by_layers([name for name, _ in self.named_parameters()], r"stages\.\d+")

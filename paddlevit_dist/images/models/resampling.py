@@ -115,7 +115,7 @@ def resampling_matrix(kind: str, old_size: int, new_size: int, dtype: str) -> np
 def _prefix_and_grid(
     num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int]
 ) -> tuple[int, tuple[int, int] | None]:
-    """How many of the tokens are not patches, and the grid of the others; no grid if there is none."""
+    """Return how many of the tokens are not patches, and the grid of the others; no grid if there is none."""
     grid = _get_grid(num_tokens - num_prefix_tokens, new_grid)
     other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
     if grid is None and other_prefix is not None:

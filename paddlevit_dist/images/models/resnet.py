@@ -223,7 +223,7 @@ _HUGGINGFACE = (
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
+    """Rename ``ResNetForImageClassification`` of transformers, also without the classifier."""
     return rename(from_torch_names(state), _HUGGINGFACE)
 
 
@@ -324,7 +324,7 @@ class ResNet(Classifier):
             ]
             setattr(self, f"layer{index + 1}", nn.Sequential(*blocks))
             inputs = self.feature_channels[index]
-        self.feature_strides = tuple(_STEM_STRIDE * math.prod(strides[: index + 1]) for index in range(len(depths)))
+        self.feature_strides = tuple(_STEM_STRIDE * math.prod(strides[: i + 1]) for i in range(len(depths)))
         self.embed_dim = inputs
         self.own_parts = ("layer1.0.downsample.",) if first_shortcut and not is_bottleneck else ()
         self.dropout = nn.Dropout(dropout)
@@ -342,7 +342,7 @@ class ResNet(Classifier):
 
     def _freeze(self) -> None:
         parts: list[list[nn.Layer]] = [[self.conv1, self.bn1], *([stage] for stage in self.stages)]
-        for layer in (layer for part in parts[: self.frozen_stages] for layer in part):
+        for layer in (module for part in parts[: self.frozen_stages] for module in part):
             for parameter in layer.parameters():
                 parameter.stop_gradient = True
 
@@ -361,8 +361,7 @@ class ResNet(Classifier):
         Args:
             x: (batch, in_channels, height, width), padded at the right and the bottom.
             sizes: int64 (batch, 2), height and width of each image without its padding; read with ``mask_padding``.
-                A map
-                then holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
+                A map then holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
         """
         masks = self._masks(x, sizes)
         x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, width of the stem, height / 2, width / 2)
@@ -376,7 +375,7 @@ class ResNet(Classifier):
         return maps
 
     def _masks(self, x, sizes: paddle.Tensor | None) -> dict[int, paddle.Tensor]:
-        """For each stride the mask of its maps; empty where nothing is masked."""
+        """Return for each stride the mask of its maps; empty where nothing is masked."""
         if not self.mask_padding or sizes is None:
             return {}
         height, width = x.shape[2:]
@@ -384,7 +383,7 @@ class ResNet(Classifier):
         return {stride: padding_mask(sizes, (-(-height // stride), -(-width // stride)), stride) for stride in strides}
 
     def forward(self, x):
-        """Logits (batch, num_classes), or the features when the model has no classes."""
+        """Compute logits (batch, num_classes), or the features when the model has no classes."""
         return self.fc(self.dropout(self.forward_features(x)))
 
     def network_facts(self) -> Mapping[str, Any]:
@@ -392,7 +391,7 @@ class ResNet(Classifier):
         return {"model_type": ("resnet",), **RESNET_FACTS}
 
     def new_classifier(self, num_classes: int) -> nn.Layer:
-        """Weights and bias start as torchvision's: uniform up to 1 / sqrt(inputs)."""
+        """Build a classifier that starts as torchvision's: uniform up to 1 / sqrt(inputs)."""
         bound = 1.0 / math.sqrt(self.embed_dim)
         start: dict[str, Any] = {
             name: paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
@@ -406,7 +405,7 @@ class ResNet(Classifier):
 
 
 def padding_mask(sizes: paddle.Tensor, grid: tuple[int, int], stride: int) -> paddle.Tensor:
-    """Where the maps of padded images hold an image: 1.0, and 0.0 elsewhere; (batch, 1, height, width).
+    """Return 1.0 where the maps of padded images hold an image, and 0.0 elsewhere; (batch, 1, height, width).
 
     Args:
         sizes: int64 (batch, 2), height and width of each image in pixels.

@@ -98,7 +98,7 @@ class MmsegmentationsHead(nn.Layer):
         self.conv_seg = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """As ``SegFormerHead.forward``."""
+        """Compute logits like ``SegFormerHead.forward``."""
         size = maps[0].shape[1:3]
         maps = [resize_maps(conv(x.transpose([0, 3, 1, 2])), size) for conv, x in zip(self.convs, maps)]
         return self.conv_seg(self.dropout(self.fusion_conv(paddle.concat(maps, axis=1))))
@@ -127,7 +127,7 @@ _PADDLESEG = (
 
 
 def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of NVlabs' SegFormer, without the classifier that its head inherits and does not use."""
+    """Rename NVlabs' SegFormer, without the classifier that its head inherits and does not use."""
     ours = rename_network(_MIT["the authors'"], BACKBONE, (), state)
     is_used = _OWN_HEAD + "linear_pred.weight" not in ours
     return {name: value for name, value in ours.items() if is_used or not name.startswith(_OWN_HEAD + "conv_seg.")}

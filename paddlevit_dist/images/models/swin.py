@@ -292,7 +292,7 @@ _COMPUTED = ("relative_position_index", "attn_mask")
 
 
 def _next_stage(match: re.Match[str]) -> str:
-    """Others count patch merging as part of the preceding stage."""
+    """Return our name of a stage. Others count patch merging as part of the preceding stage."""
     return f"layers.{int(match[1]) + 1}.downsample."
 
 
@@ -327,7 +327,7 @@ _HUGGINGFACE = (
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``SwinForImageClassification`` of transformers, also without the classifier."""
+    """Rename ``SwinForImageClassification`` of transformers, also without the classifier."""
     return join_projections(rename(without(state, _COMPUTED), _HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 
@@ -394,8 +394,8 @@ class SwinTransformer(PyramidClassifier):
             )
             grid = stage.grid
             self.layers.append(stage)
-        self.feature_strides = tuple(patch_size * 2**index for index in range(len(depths)))
-        self.feature_channels = tuple(embed_dim * 2**index for index in range(len(depths)))
+        self.feature_strides = tuple(patch_size * 2**i for i in range(len(depths)))
+        self.feature_channels = tuple(embed_dim * 2**i for i in range(len(depths)))
         self.embed_dim = self.feature_channels[-1]
         self.norm = LayerNorm(self.embed_dim, epsilon=_EPSILON)
         self.head = nn.Sequential()
@@ -416,11 +416,11 @@ class SwinTransformer(PyramidClassifier):
         return {"model_type": ("swin",), **facts}
 
     def no_weight_decay(self) -> tuple[str, ...]:
-        """Parameters with several axes that are not decayed, as in the authors' code."""
+        """Return the parameters with several axes that are not decayed, as in the authors' code."""
         return tuple(name for name, _ in self.named_parameters() if name.endswith("relative_position_bias_table"))
 
     def resize_parameter(self, name: str, value):
-        """Tables of relative position biases are resampled to this model's windows."""
+        """Resample tables of relative position biases to this model's windows."""
         if not name.endswith(".relative_position_bias_table"):
             return None
         _, stage, _, block, *_ = name.split(".")

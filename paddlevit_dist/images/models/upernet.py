@@ -79,7 +79,7 @@ class UPerHead(nn.Layer):
         self.conv_seg = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Logits (N, classes, height, width) of maps (N, channels, height, width), at the size of the first."""
+        """Compute logits (N, classes, height, width) of maps (N, channels, height, width), at the size of the first."""
         last = maps[-1]
         pooled = [resize_maps(module(last), last.shape[2:]) for module in self.psp_modules]
         above = self.bottleneck(paddle.concat([last, *pooled], axis=1))
@@ -88,7 +88,7 @@ class UPerHead(nn.Layer):
             above = convolution(x) + resize_maps(above, x.shape[2:])
             levels.insert(0, above)
         size = maps[0].shape[2:]
-        levels = [resize_maps(convolution(x), size) for convolution, x in zip(self.fpn_convs, levels)] + [
+        levels = [resize_maps(layer(features), size) for layer, features in zip(self.fpn_convs, levels)] + [
             resize_maps(levels[-1], size)
         ]
         return self.conv_seg(self.dropout(self.fpn_bottleneck(paddle.concat(levels, axis=1))))
@@ -189,7 +189,7 @@ _UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbors, row by row
 
 
 def _swin_from_mmsegmentation(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of mmsegmentation's Swin, which merges patches with the four values of each channel side by side."""
+    """Rename mmsegmentation's Swin, which merges patches with the four values of each channel side by side."""
     ours = rename(without(state, ("relative_position_index",)), _SWIN_MMSEGMENTATION)
     for name, value in ours.items():
         if ".downsample." in name and value.shape[-1] % 4 == 0:
@@ -214,7 +214,7 @@ _HUGGINGFACE = (
 
 
 def _in_sequence(match: "re.Match[str]") -> str:
-    """Of PaddleViT's layers in a row: a convolution, then its norm."""
+    """Return our name of one of PaddleViT's layers in a row: a convolution, then its norm."""
     heads = {"decoder": "decode_head", "aux_decoder": "auxiliary_head"}
     return f"{heads[match[1]]}.{match[2]}.{'conv' if match[3] == '0' else 'bn'}."
 

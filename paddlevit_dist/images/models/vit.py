@@ -67,7 +67,7 @@ class ViTBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x, count: int | None = None):
-        """All tokens (batch, tokens, dim), or the first ``count`` of them."""
+        """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
         x = x + self.drop_path(self.attn(self.norm1(x)))
         x = x + self.drop_path(self.mlp(self.norm2(x)))
         return x if count is None else x[:, :count]
@@ -153,14 +153,14 @@ _GOOGLE = (
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
+    """Rename ``ViTForImageClassification`` and DeiT's of transformers, also without the classifier."""
     return join_projections(rename(state, _HUGGINGFACE), ("query", "key", "value"), "qkv")
 
 
 def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
+    """Rename the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
     result = jax_layout(rename(without_jax_prefix(state), _GOOGLE))
-    for name in [name for name in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", name)]:
+    for name in [key for key in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", key)]:
         join_jax_heads(result, name.rpartition(".query.")[0])
     return result
 
@@ -345,11 +345,11 @@ class VisionTransformer(Classifier):
         return self.fc_norm(tokens[:, self.num_prefix_tokens :].mean(axis=1))
 
     def tokens(self, x):
-        """All tokens (batch, prefix tokens + patches, embed_dim), normalized unless the norm follows the pool."""
+        """Compute all tokens (batch, prefix tokens + patches, embed_dim), normalized unless pooled first."""
         return self.norm(self.encode(x))
 
     def encode(self, x):
-        """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalized."""
+        """Compute all tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalized."""
         grid, x = self._grid(x), self.embedded(x)
         for block in self.blocks:
             x = self._pass(block, x, grid)
@@ -384,7 +384,7 @@ class VisionTransformer(Classifier):
         return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
 
     def embedded(self, x):
-        """All tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
+        """Compute all tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
         positions = None if self.positions is None else self._positions(self._grid(x))
         if self.any_size:
             down, across = (-side % self.patch_embed.patch_size for side in x.shape[2:])
@@ -397,7 +397,7 @@ class VisionTransformer(Classifier):
         return self.norm_pre(self.pos_drop(x + positions if self.positions == "all" else x))
 
     def _grid(self, images) -> tuple[int, int]:
-        """Patches down and across."""
+        """Return the number of patches down and across."""
         if not self.any_size:
             return self.patch_embed.grid
         height, width = (-(-side // self.patch_embed.patch_size) for side in images.shape[2:])

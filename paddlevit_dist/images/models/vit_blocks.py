@@ -198,7 +198,7 @@ class ConfigurableBlock(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x, grid: TokenGrid, count: int | None = None):
-        """All tokens (batch, tokens, dim), or the first ``count`` of them."""
+        """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
         x = x + self.drop_path(self.ls1(self.attn(self.norm1(x), grid)))
         x = x if count is None else x[:, :count]
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))

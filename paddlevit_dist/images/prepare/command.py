@@ -121,7 +121,7 @@ def _check_images(options: Namespace, datasets: dict[str, Any]) -> int:
     total = sum(map(len, datasets.values()))
     _print_summary(skipped)
     if not unreadable:
-        number = sum(group.num_images for group in skipped)
+        number = sum(each.num_images for each in skipped)
         others = f", but {number:,} skipped cannot" if number else ""
         print(one_line(f"all {total:,} images of {options.input} can be read{others}"))
         return 1 if number else 0
@@ -152,7 +152,7 @@ def _prepare_images(options: Namespace, datasets: dict[str, Any]) -> int:
     settings = ShardSettings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))
-    not_opened = sum(group.num_images for group in skipped)
+    not_opened = sum(each.num_images for each in skipped)
     bad = preparation.left_out - not_opened
     _print_summary(skipped)
     are = "unreadable ones are" if bad > 1 else "unreadable one is"

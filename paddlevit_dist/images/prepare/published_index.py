@@ -29,17 +29,17 @@ def publish_index(folder: Path) -> Iterator[tuple[str, int, int]]:
         UserError: there are no tar files, one is damaged, or the folder is not writable.
     """
     tars, splits = LocalTars(str(folder)), {}
-    found = {split: shards for split in SPLIT_WORDS if (shards := tars.find(split))}
+    found = {subset: shards for subset in SPLIT_WORDS if (shards := tars.find(subset))}
     if not found:
         raise UserError(f"{folder} has no tar files such as train-00000.tar or val-00000.tar")
     with os_errors_as_user_errors(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".index-") as cache:
         for split, shards in found.items():
             dataset = TarImages(str(folder), split, Path(cache))
-            names = [os.path.basename(name) for name in dataset.index_files]
+            names = [os.path.basename(file) for file in dataset.index_files]
             sizes = {shard: os.path.getsize(folder / shard) for shard in shards}
             splits[split] = SplitFiles(names[0], names[1], dataset.fingerprint, sizes)
             yield split, len(dataset), len(shards)
-        written = {name for files in splits.values() for name in (files.index, files.locations)}
+        written = {file for files in splits.values() for file in (files.index, files.locations)}
         for name in sorted(written):
             os.replace(Path(cache, name), folder / name)
         content = json.dumps(msgspec.to_builtins(PublishedIndex(1, splits)), indent=1) + "\n"

@@ -63,14 +63,14 @@ def prepare_shards(
         UserError: ``output`` has other content, an image is unreadable and not to be skipped, or the disk is full.
     """
     first = next(iter(datasets.values()))
-    num_classes = max(dataset.num_classes for dataset in datasets.values())
+    num_classes = max(data.num_classes for data in datasets.values())
     preparation = Preparation(
         source=source,
         shorter_side=settings.shorter_side,
         quality=settings.quality,
         shard_size=settings.shard_size,
         num_classes=num_classes,
-        fingerprints={split: dataset.fingerprint for split, dataset in datasets.items()},
+        fingerprints={subset: data.fingerprint for subset, data in datasets.items()},
         stored=settings.stored,
     )
     start_time = time.time()
@@ -184,7 +184,7 @@ def _shrink_image(encoded: bytes, path: str, reading: ReadConfig, settings: Shar
 def _gather_bad(output: Path, names: list[str]) -> int:
     """Merge the lists of the tar files; return the number of skipped images."""
     parts = [output / f"{name}.unreadable" for name in names]
-    unreadable = [line for part in parts if part.exists() for line in read_quarantine(part)]
+    unreadable = [line for file in parts if file.exists() for line in read_quarantine(file)]
     if unreadable:
         write_quarantine(output / QUARANTINE_FILE, unreadable)
     elif (output / QUARANTINE_FILE).exists():

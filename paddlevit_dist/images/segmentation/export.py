@@ -57,7 +57,7 @@ class FixedSizeModel(paddle.nn.Layer):
             UserError: images, or windows of them, have another size.
         """
         if tuple(images.shape[2:]) != self._size:
-            size, input_size = ("x".join(map(str, size)) for size in (self._size, images.shape[2:]))
+            size, input_size = ("x".join(map(str, shape)) for shape in (self._size, images.shape[2:]))
             raise UserError(
                 f"the exported model takes {size} pixels (height x width), but the input has {input_size}; set "
                 f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{size.replace('x', ', ')}], enlarge smaller "

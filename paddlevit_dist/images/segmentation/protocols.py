@@ -130,7 +130,7 @@ def slide_windows(network: Network, image: paddle.Tensor, crop: Size, stride: Si
         total = None if total is None else F.pad(total[:, :, done:], [0, 0, 0, done])
         for first in range(0, len(lefts), _WINDOWS_AT_ONCE):
             group = lefts[first : first + _WINDOWS_AT_ONCE]
-            windows = paddle.concat([image[:, :, top : top + height, left : left + width] for left in group])
+            windows = paddle.concat([image[:, :, top : top + height, start : start + width] for start in group])
             logits = upsample(network(windows), (height, width))
             if total is None:
                 total = paddle.zeros([1, logits.shape[1], height, sides[1]])
@@ -181,7 +181,7 @@ def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> 
                 place = place if best is None else paddle.where(value > most, place, best)
                 most = value if most is None else paddle.maximum(value, most)
             best = place
-    is_finite = sum((logits * 0).sum() for logits, _ in views) == 0
+    is_finite = sum((window_logits * 0).sum() for window_logits, _ in views) == 0
     return paddle.maximum(best[0], IGNORED * (1 - is_finite.astype(best.dtype))).astype("uint8")
 
 

@@ -15,8 +15,6 @@ import numpy as np
 from .elastic import elastic_distortion
 from .scene import IGNORED, NORMAL, Scene
 
-GRAY = 128
-
 Step = Callable[[Any, np.random.Generator], Any]
 
 

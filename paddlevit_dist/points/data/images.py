@@ -94,9 +94,9 @@ def sheet(views: Sequence[tuple[str, np.ndarray]], entries: Sequence[tuple[str, 
         views: title and image, uint8 (height, width, 3), from left to right.
         entries: name and color of the legend, from top to bottom; a long legend continues in a further column.
     """
-    height = max(*(image.shape[0] for _, image in views), LINE_PX * min(len(entries), 20), 1)
+    height = max(*(picture.shape[0] for _, picture in views), LINE_PX * min(len(entries), 20), 1)
     names = legend(entries, height)
-    width = sum(image.shape[1] + _GAP_PX for _, image in views)
+    width = sum(picture.shape[1] + _GAP_PX for _, picture in views)
     canvas = Image.new("RGB", (width + names.width, _TITLE_PX + height), "white")
     left = 0
     for title, image in views:

@@ -104,15 +104,15 @@ def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[
             for x, y, z, red, green and blue.
         comments: lines for the header.
     """
-    lengths = {len(column) for column in columns.values()}
+    lengths = {len(values) for values in columns.values()}
     if len(lengths) != 1:
         raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-    table = np.empty(lengths.pop(), [(name, column.dtype.newbyteorder("<")) for name, column in columns.items()])
+    table = np.empty(lengths.pop(), [(key, values.dtype.newbyteorder("<")) for key, values in columns.items()])
     for name, column in columns.items():
         table[name] = column
     header = ["ply", "format binary_little_endian 1.0", *(f"comment {line}" for line in comments)]
     header.append(f"element vertex {len(table)}")
-    header += [f"property {_NAMES[column.dtype.str[1:]]} {name}" for name, column in columns.items()]
+    header += [f"property {_NAMES[values.dtype.str[1:]]} {key}" for key, values in columns.items()]
     with atomic_file(path) as out:
         out.write("".join(f"{line}\n" for line in [*header, "end_header"]).encode("ascii", "replace"))
         out.write(table.tobytes())
@@ -204,9 +204,10 @@ def _read_variable_length(
     content: bytes, position: int, element: PlyElement, order: str
 ) -> tuple[dict[str, np.ndarray], int]:
     """Read variable-length records one by one."""
-    values = {item.name: bytearray() for item in element.properties if item.count_type is None}
+    values = {field.name: bytearray() for field in element.properties if field.count_type is None}
     types = [
-        (item, np.dtype(order + item.dtype), np.dtype(order + (item.count_type or "u1"))) for item in element.properties
+        (field, np.dtype(order + field.dtype), np.dtype(order + (field.count_type or "u1")))
+        for field in element.properties
     ]
     try:
         for _ in range(element.count):
@@ -221,8 +222,8 @@ def _read_variable_length(
                 raise DamagedPlyError(f"it ends within the records of '{element.name}'")
     except (ValueError, OverflowError) as error:
         raise DamagedPlyError(f"it ends within the records of '{element.name}'") from error
-    columns = {item.name: item.dtype for item in element.properties if item.count_type is None}
-    return {name: np.frombuffer(values[name], order + dtype).astype(dtype) for name, dtype in columns.items()}, position
+    columns = {field.name: field.dtype for field in element.properties if field.count_type is None}
+    return {name: np.frombuffer(values[name], order + kind).astype(kind) for name, kind in columns.items()}, position
 
 
 def _read_ascii(content: bytes, position: int, element: PlyElement, order: str) -> tuple[dict[str, np.ndarray], int]:

@@ -220,9 +220,7 @@ def generate_room(index: int, seed: tuple[int, ...], spacing_m: float, name: str
     xyz, box, axis = xyz[visible], box[visible], axis[visible]
     rgb = _draw_colors(owner, box, axis, generator)
     xyz += generator.normal(0.0, _NOISE_M, xyz.shape)
-    classes = np.array(
-        [IGNORED if class_name is None else CLASS_NAMES.index(class_name) for class_name in names], np.int16
-    )
+    classes = np.array([IGNORED if label is None else CLASS_NAMES.index(label) for label in names], np.int16)
     numbers = np.arange(len(things))
     is_instance = np.isin(numbers, owner[box]) & (numbers >= first) & (classes >= 0)
     instances = np.where(is_instance, np.cumsum(is_instance) - 1, IGNORED).astype(np.int16)
@@ -291,10 +289,10 @@ def _scatter(
     """
     low, extent = boxes[:, 0], boxes[:, 1] - boxes[:, 0]
     faces = [
-        (box, axis, end)
-        for box in range(len(boxes))
-        for axis in range(3)
-        for end in range(2 if extent[box, axis] else 1)  # the two faces of a box without thickness are one
+        (row, dimension, end)
+        for row in range(len(boxes))
+        for dimension in range(3)
+        for end in range(2 if extent[row, dimension] else 1)  # the two faces of a box without thickness are one
     ]
     face_box, face_axis, face_end = np.array(faces).T
     others = np.array([(1, 2), (0, 2), (0, 1)])[face_axis]  # (faces, 2)

@@ -373,7 +373,7 @@ def store_is_centered(root: str | Path) -> bool:
         is_centered = None
     if isinstance(is_centered, bool):
         return is_centered
-    for name in {name for split in SPLITS for name in read_lines(list_file(root, split)) or ()}:
+    for name in {scene for split in SPLITS for scene in read_lines(list_file(root, split)) or ()}:
         try:
             if not read_header(scene_file(root, name)).is_centered:
                 return False

@@ -97,18 +97,18 @@ def sparse_collate(
         ValueError: no scenes, lengths or dimensions that do not match, or a ``dtype`` that is not numeric.
         UserError: coordinates that are not finite or outside int32.
     """
-    coords = [np.asarray(voxels) for voxels in coords]
-    rows_by_scene = [voxels[:, :0] for voxels in coords] if feats is None else feats
+    coords = [np.asarray(scene_voxels) for scene_voxels in coords]
+    rows_by_scene = [scene_voxels[:, :0] for scene_voxels in coords] if feats is None else feats
     if not len(coords) or len(coords) != len(rows_by_scene) or (labels is not None and len(labels) != len(coords)):
         raise ValueError("sparse_collate needs at least one scene, and one array of features and labels per scene")
     for scene, (voxels, rows) in enumerate(zip(coords, rows_by_scene)):
         _check_shapes(voxels, rows, None)
         if labels is not None and tuple(np.shape(labels[scene])) not in ((len(voxels),), (1,)):
             raise ValueError(f"labels have shape {np.shape(labels[scene])}, expected ({len(voxels)},) or (1,)")
-    dimensions = {voxels.shape[1] for voxels in coords}
+    dimensions = {scene_voxels.shape[1] for scene_voxels in coords}
     if len(dimensions) > 1:
         raise ValueError(f"scenes of a batch have different dimensions: {sorted(dimensions)}")
-    ends = np.cumsum([len(voxels) for voxels in coords])
+    ends = np.cumsum([len(scene_voxels) for scene_voxels in coords])
     kind = np.dtype(str(dtype).removeprefix("paddle.") if "paddle." in str(dtype) else dtype)
     if kind.kind not in "if":
         raise ValueError(f"dtype {kind}: expected a type of coordinates, such as int32 or float32")

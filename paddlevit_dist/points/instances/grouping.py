@@ -90,10 +90,10 @@ def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np
     """
     # The diagonal of a cell is shorter than the radius by more than float32 rounding.
     edge = 0.999 * radius_m / math.sqrt(3)
-    axes = [np.floor(column.astype(np.float64) / edge).astype(np.int64) for column in xyz.T]
-    axes = [column - column.min() for column in axes]
+    axes = [np.floor(values.astype(np.float64) / edge).astype(np.int64) for values in xyz.T]
+    axes = [values - values.min() for values in axes]
     # A margin on each side, so that no row of neighbors wraps around into the next row.
-    widths = [int(column.max()) + 1 + 2 * REACH for column in axes]
+    widths = [int(values.max()) + 1 + 2 * REACH for values in axes]
     if (int(groups.max()) + 1) * math.prod(widths) > _MAX_KEY:
         raise UserError(
             f"a cluster radius of {radius_m} m is too small for points {edge * max(widths):.0f} m apart: set "

@@ -127,7 +127,7 @@ def crop(
         The shifted points (n, 3), non-negative where kept, and a mask of the points to keep, bool (n,).
     """
     shifted, keep = xyz, np.ones(len(xyz), bool)
-    extent = np.array([np.ptp(column) if len(column) else 0.0 for column in xyz.T])
+    extent = np.array([np.ptp(values) if len(values) else 0.0 for values in xyz.T])
     limits = np.full(3, float(full_scale))
     while np.count_nonzero(keep) > max_points:
         offset = np.minimum(limits - extent + _SLACK, 0.0) * generator.random(3)

@@ -295,7 +295,7 @@ class InstanceMetrics(PerSampleMetrics):
         gathered = all_gather(InstanceMatchTable.concat(self.tables))
         precisions = average_precisions(InstanceMatchTable.concat(gathered))  # (instance classes, thresholds)
         kinds = _by_kind(precisions)
-        values = {kind: mean_over_classes(per_class) for kind, per_class in kinds.items()}
+        values = {key: mean_over_classes(class_values) for key, class_values in kinds.items()}
         values.update(self.semantic.compute(state))
         for index, number in enumerate(self.instance_classes):
             for kind, per_class in kinds.items():

@@ -30,7 +30,7 @@ class InstanceScores(ConfusionScores):
         metrics = InstanceMetrics(list(classes), parts[0]["instance_classes"].tolist())
         tables = np.empty(len(scenes), object)
         tables[:] = scenes
-        if not all("segment_counts" in part for part in parts):
+        if not all("segment_counts" in piece for piece in parts):
             return lambda weights: metrics.bootstrap_values([statistics, losses, tables], weights)
         is_thing = np.isin(np.arange(len(classes)), parts[0]["instance_classes"])
         counts, ious = join_arrays(parts, "segment_counts"), join_arrays(parts, "segment_ious")

@@ -195,14 +195,16 @@ class InstanceSegmentation(SceneTask):
                 metrics.update_panoptic(true_class[part], true_instance[part], classes[part], predictions)
         if step.writer is not None:
             # The truth is known if any point has a class, even if there are no instances.
-            truth = [true_instance[part] if (true_class[part] >= 0).any() else None for part in parts]
-            step.writer.add([(classes[part], instances) for part, instances in zip(parts, predictions_by_scene)], truth)
+            truth = [true_instance[piece] if (true_class[piece] >= 0).any() else None for piece in parts]
+            step.writer.add(
+                [(classes[piece], instances) for piece, instances in zip(parts, predictions_by_scene)], truth
+            )
         if not step.keeps_records:
             return None
         number = len(self.class_names)
         records = [
-            InstanceRecord(count_confusion(true_class[part], classes[part], number), matches)
-            for part, matches in zip(parts, metrics.tables[-len(parts) :])
+            InstanceRecord(count_confusion(true_class[piece], classes[piece], number), matches)
+            for piece, matches in zip(parts, metrics.tables[-len(parts) :])
         ]
         return lambda: records
 

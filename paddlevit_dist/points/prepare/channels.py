@@ -55,22 +55,18 @@ def select_channels(
     available: dict[str, tuple[str, ...]] = {}
     for column in columns:
         name = normalize_name(column)
-        if (
-            name not in _RESERVED_NAMES
-            and column not in excluded
-            and not any(name in normal_columns for normal_columns in _NORMALS)
-        ):
+        if name not in _RESERVED_NAMES and column not in excluded and not any(name in triple for triple in _NORMALS):
             available.setdefault(name, (column,))
-    columns_by_name = {normalize_name(column): column for column in columns}
+    columns_by_name = {normalize_name(heading): heading for heading in columns}
     for normal_columns in _NORMALS:
-        if all(name in columns_by_name for name in normal_columns):
-            available[NORMAL] = tuple(columns_by_name[name] for name in normal_columns)
+        if all(normal in columns_by_name for normal in normal_columns):
+            available[NORMAL] = tuple(columns_by_name[normal] for normal in normal_columns)
             break
     if requested is None or tuple(requested) == (ALL,):
-        selected = [name for name in available if requested is not None or name in USUAL]
+        selected = [channel for channel in available if requested is not None or channel in USUAL]
     else:
-        selected = [name for name in requested if name != WITHOUT]
-    missing = [name for name in selected if name not in available]
+        selected = [channel for channel in requested if channel != WITHOUT]
+    missing = [channel for channel in selected if channel not in available]
     if missing:
         alternatives = f"only {', '.join(available)}" if available else "only points, colors and labels"
         raise UserError(
@@ -78,5 +74,6 @@ def select_channels(
             "request other channels"
         )
     return {
-        name: np.stack([columns[column] for column in available[name]], axis=1).astype(np.float32) for name in selected
+        channel: np.stack([columns[heading] for heading in available[channel]], axis=1).astype(np.float32)
+        for channel in selected
     }

@@ -45,7 +45,7 @@ def run_scenes(words: list[str]) -> None:
         "scenes",
         "IN",
         "Write scenes in any of these formats for -dataset=scenes -data_path=OUT: "
-        f"{'; '.join(f'{kind}: {each.meaning}' for kind, each in FORMATS.items())}. The format is detected. "
+        f"{'; '.join(f'{name}: {each.meaning}' for name, each in FORMATS.items())}. The format is detected. "
         "The splits come from the dataset, else from the folders train, val and test in IN, or lists train.txt, "
         "val.txt and test.txt there; else every fifth scene is for validation.",
     )

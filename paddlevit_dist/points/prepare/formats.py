@@ -241,11 +241,11 @@ def detect_format(root: str) -> str:
     for kind in FORMATS:
         if kind in examples_by_format and kind not in TABLES:
             return kind
-    tables = [kind for kind in examples_by_format if kind != "text"] or list(examples_by_format)
+    tables = [format_name for format_name in examples_by_format if format_name != "text"] or list(examples_by_format)
     if len(tables) == 1:
         return tables[0]
-    descriptions = "; ".join(f"{kind}: {scene_format.meaning}" for kind, scene_format in FORMATS.items())
+    descriptions = "; ".join(f"{format_name}: {scene_format.meaning}" for format_name, scene_format in FORMATS.items())
     if tables:
-        examples = ", ".join(f"{examples_by_format[kind]} ({kind})" for kind in tables)
+        examples = ", ".join(f"{examples_by_format[format_name]} ({format_name})" for format_name in tables)
         raise UserError(f"{root} contains scenes of several formats, {examples}: select one with --format")
     raise UserError(f"{root} contains no scenes of a known format ({descriptions}); give the folder with the scenes")

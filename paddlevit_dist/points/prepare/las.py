@@ -31,7 +31,7 @@ def read_las(path: str) -> dict[str, np.ndarray]:
         UserError: laspy is not installed, or the file cannot be read.
     """
     with _open(path) as reader:
-        names = [name for name in reader.header.point_format.dimension_names if name not in _COORDINATES]
+        names = [dimension for dimension in reader.header.point_format.dimension_names if dimension not in _COORDINATES]
         columns: dict[str, np.ndarray] = {}
         start, number = 0, reader.header.point_count
         if not number:
@@ -45,10 +45,10 @@ def read_las(path: str) -> dict[str, np.ndarray]:
             start = end
         if start < number:
             raise UserError(f"{path} ends after {start:,} of {number:,} points; copy or export it again")
-    if all(name in columns for name in _COLORS):
-        largest = max((int(columns[name].max(initial=0)) for name in _COLORS), default=0)
+    if all(color in columns for color in _COLORS):
+        largest = max((int(columns[color].max(initial=0)) for color in _COLORS), default=0)
         divisor = 257.0 if largest > 255 else 1.0
-        columns.update({name: np.rint(columns[name] / divisor).astype(np.uint8) for name in _COLORS})
+        columns.update({color: np.rint(columns[color] / divisor).astype(np.uint8) for color in _COLORS})
     return columns
 
 

@@ -101,7 +101,7 @@ class SceneReader:
     def identify(self, path: str) -> tuple[str, str] | None:
         """Return the name of the scene that a file belongs to, and the path to read it from; None for other files."""
         name = os.path.basename(path)
-        suffix = next((suffix for suffix in self.suffixes if name.lower().endswith(suffix)), name)
+        suffix = next((ending for ending in self.suffixes if name.lower().endswith(ending)), name)
         return (name[: -len(suffix)], path) if len(suffix) < len(name) else None
 
     def find(self, root: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ class SceneReader:
         paths: dict[str, str] = {}
         self.other_files = []
         for folder, subfolders, names in os.walk(root, followlinks=True):
-            subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+            subfolders[:] = sorted(entry for entry in subfolders if not entry.startswith("."))
             for file in sorted(names):
                 if file.startswith(".") or (folder == root and file in _LISTS):
                     continue
@@ -255,20 +255,20 @@ def split_scenes(
     Raises:
         UserError: a list cannot be read, or names a scene that does not exist.
     """
-    files = {split: path for split, path in lists.items() if path}
+    files = {subset: file for subset, file in lists.items() if file}
     if not files:
-        candidates = {split: os.path.join(root, list_name.format(split)) for split in SPLITS}
-        files = {split: path for split, path in candidates.items() if os.path.exists(path)}
+        candidates = {subset: os.path.join(root, list_name.format(subset)) for subset in SPLITS}
+        files = {subset: file for subset, file in candidates.items() if os.path.exists(file)}
     if files:
-        return {split: _read_list(path, paths, root) for split, path in files.items()}
+        return {subset: _read_list(file, paths, root) for subset, file in files.items()}
     by_folder: dict[str, list[str]] = {}
     for name, path in paths.items():
         parts = Path(os.path.relpath(path, root)).parts[:-1]
-        split = next((split for split in SPLITS if split in parts), None)
+        split = next((subset for subset in SPLITS if subset in parts), None)
         if split is None:
             return None
         by_folder.setdefault(split, []).append(name)
-    return {split: sorted(by_folder[split]) for split in SPLITS if split in by_folder}
+    return {subset: sorted(by_folder[subset]) for subset in SPLITS if subset in by_folder}
 
 
 def hold_out(paths: dict[str, str], remarks: list[str]) -> dict[str, list[str]]:
@@ -303,7 +303,7 @@ def _read_list(path: str, paths: dict[str, str], root: str) -> list[str]:
     names = read_lines(path)
     if names is None:
         raise UserError(f"list {path} does not exist; expected a file with one scene name per line")
-    names = [name if name in paths else Path(name).stem for name in names]  # also with folder and extension
+    names = [each if each in paths else Path(each).stem for each in names]  # also with folder and extension
     for name in names:
         if name not in paths:
             raise UserError(f"{path} names scene {name}, which is not in {root}; add its file or remove the line")

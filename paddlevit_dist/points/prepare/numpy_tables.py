@@ -32,12 +32,12 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
         if arrays.ndim != 2 or arrays.dtype.kind not in "iuf":
             raise UserError(f"{path} is {arrays.dtype} {arrays.shape}; expected numbers of shape (points, columns)")
         return arrays
-    parts = arrays if isinstance(arrays, dict) else {name.lower(): arrays[name] for name in arrays.dtype.names}
+    parts = arrays if isinstance(arrays, dict) else {field.lower(): arrays[field] for field in arrays.dtype.names}
     columns: dict[str, np.ndarray] = {}
     for name, array in parts.items():
         columns.update(split_columns(path, name, array))
     if len({len(column) for column in columns.values()}) > 1:
-        sizes = ", ".join(f"{name} {array.shape}" for name, array in parts.items())
+        sizes = ", ".join(f"{part_name} {values.shape}" for part_name, values in parts.items())
         raise UserError(f"{path} has arrays of different lengths ({sizes}); each needs a row for every point")
     return columns
 

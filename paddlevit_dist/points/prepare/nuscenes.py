@@ -150,7 +150,7 @@ class NuScenesReader(SceneReader):
         Raises:
             UserError: there are no tables, or a table is missing or damaged.
         """
-        labeled = next((version for version in _VAL_DRIVES_BY_VERSION if _has_tables(root, version)), None)
+        labeled = next((each for each in _VAL_DRIVES_BY_VERSION if _has_tables(root, each)), None)
         versions = [labeled] if labeled else []
         versions += [_TEST_VERSION] if _has_tables(root, _TEST_VERSION) else []
         if not versions:
@@ -166,8 +166,10 @@ class NuScenesReader(SceneReader):
     def _read_version(self, root: str, version: str) -> dict[str, str]:
         """Return the path of each scan of a version, by name, and keep splits and files of labels."""
         tables = os.path.join(root, version)
-        drives = {row.token: row.name for row in _read_table(tables, "scene", _DriveRow)}
-        samples = {row.token: drives.get(row.scene_token, "") for row in _read_table(tables, "sample", _SampleRow)}
+        drives = {entry.token: entry.name for entry in _read_table(tables, "scene", _DriveRow)}
+        samples = {
+            entry.token: drives.get(entry.scene_token, "") for entry in _read_table(tables, "sample", _SampleRow)
+        }
         scans = []  # drive, time, name, path
         for row in _read_table(tables, "sample_data", _SampleDataRow):
             if not row.filename.startswith(_SCANS):
@@ -182,8 +184,8 @@ class NuScenesReader(SceneReader):
             scans.append((drive, row.timestamp, name, os.path.join(root, row.filename)))
             self._splits[name] = _find_split(version, drive)
         if version != _TEST_VERSION and self.labeled:
-            self._read_labels(root, tables, {get_token(name): path for *_, name, path in scans})
-        return {name: path for _, _, name, path in sorted(scans)}
+            self._read_labels(root, tables, {get_token(file_name): path for *_, file_name, path in scans})
+        return {file_name: path for _, _, file_name, path in sorted(scans)}
 
     def _read_labels(self, root: str, tables: str, paths: dict[str, str]) -> None:
         """Keep the file of labels of each scan, and the class of each number in them.

@@ -61,8 +61,8 @@ def _parse_header(content: bytes) -> tuple[list[str], Row, int, str, int]:
     try:
         names, counts = fields["FIELDS"], fields.get("COUNT", ["1"] * len(fields["FIELDS"]))
         row = [
-            (np.dtype(f"<{kind.lower()}{int(size)}"), int(count))
-            for _, size, kind, count in zip(names, fields["SIZE"], fields["TYPE"], counts, strict=True)
+            (np.dtype(f"<{letter.lower()}{int(size)}"), int(count))
+            for _, size, letter, count in zip(names, fields["SIZE"], fields["TYPE"], counts, strict=True)
         ]
         points = int(fields["POINTS"][0]) if "POINTS" in fields else int(fields["WIDTH"][0]) * int(fields["HEIGHT"][0])
         kind = fields["DATA"][0].lower()

@@ -93,7 +93,7 @@ class S3disReader(SceneReader):
                 raise UserError(f"{path}: expected rows of only {', '.join(_COLUMNS)}, without names; fix the file")
             parts.append(table)
         counts = [len(part) for part in parts]
-        classes = np.repeat([_find_class(path) for path in source.files], counts)
+        classes = np.repeat([_find_class(file) for file in source.files], counts)
         numbers = np.repeat(np.arange(len(parts)), counts)
         return self.build_scene(source, dict(zip(_COLUMNS, np.concatenate(parts).T)), classes, numbers)
 

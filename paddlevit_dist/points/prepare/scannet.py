@@ -81,7 +81,7 @@ class ScanNetReader(SceneReader):
     def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         """Return the file of points and, if ``labeled``, the files of labels, segments and objects."""
         start = path.removesuffix(POINTS)
-        files = [path, *(start + suffix for suffix in (LABELS, SEGMENTS, OBJECTS) if labeled)]
+        files = [path, *(start + ending for ending in (LABELS, SEGMENTS, OBJECTS) if labeled)]
         for file in files[1:]:
             if not os.path.exists(file):
                 name, suffix = os.path.basename(start), file.removeprefix(start)

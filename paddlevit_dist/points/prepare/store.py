@@ -67,18 +67,18 @@ def prepare_store(
     """
     record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
     start_time, remarks_by_scene = time.time(), _open_output(output, record)
-    sources = {source.name: source for scenes in splits.values() for source in scenes}
-    keys = {name: _key(reader, source) for name, source in sources.items()}
+    sources = {source.name: source for members in splits.values() for source in members}
+    keys = {scene: _key(reader, source) for scene, source in sources.items()}
     missing = [
-        name
-        for name in sources
-        if not _is_up_to_date(scene_file(output, name), keys[name], remarks_by_scene.get(name, []))
+        scene
+        for scene in sources
+        if not _is_up_to_date(scene_file(output, scene), keys[scene], remarks_by_scene.get(scene, []))
     ]
-    jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
+    jobs = [(1, (reader, sources[scene], scene_file(output, scene), keys[scene])) for scene in missing]
     if missing:  # the store is incomplete until all scenes are of the same files and options
         Path(output, CLASSES_FILE).unlink(missing_ok=True)
     remarks_by_scene = {
-        name: remarks_by_scene[name] for name in sources if name in remarks_by_scene and name not in set(missing)
+        scene: remarks_by_scene[scene] for scene in sources if scene in remarks_by_scene and scene not in set(missing)
     }
     try:
         failures: dict[str, str] = {}
@@ -88,24 +88,29 @@ def prepare_store(
     finally:  # keep finished scenes and the remarks on them
         _write_record(output, {**record, "remarks": remarks_by_scene})
     _raise_failures(failures, len(sources))
-    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # from a killed run
-        with contextlib.suppress(FileNotFoundError):  # newer files belong to another run, which may rename them now
-            if abandoned.stat().st_mtime < start_time:
-                abandoned.unlink()
-    headers = [read_header(scene_file(output, name)) for name in sources]
+    _remove_abandoned(output, start_time)
+    headers = [read_header(scene_file(output, scene)) for scene in sources]
     write_lines(output / CLASSES_FILE, _class_names(reader, headers))
     for split, scenes in splits.items():
         write_lines(Path(list_file(output, split)), [source.name for source in scenes])
     is_centered = all(header.is_centered for header in headers)
     _write_record(output, {**record, "remarks": remarks_by_scene, "centered": is_centered})
-    remarks = [line for name in sources for line in remarks_by_scene.get(name, [])]
+    remarks = [line for scene in sources for line in remarks_by_scene.get(scene, [])]
     return StoreSummary(
-        {split: len(scenes) for split, scenes in splits.items()},
+        {subset: len(members) for subset, members in splits.items()},
         sum(header.num_points for header in headers),
         sum(header.file_bytes for header in headers),
         len(sources) - len(missing),
         remarks + find_remarks(reader.kind, list(sources), headers),
     )
+
+
+def _remove_abandoned(output: Path, start_time: float) -> None:
+    """Remove the unfinished files of killed runs."""
+    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):  # newer files belong to another run, which may rename them now
+            if abandoned.stat().st_mtime < start_time:
+                abandoned.unlink()
 
 
 def _class_names(reader: SceneReader, headers: list[SceneHeader]) -> list[str]:
@@ -158,8 +163,8 @@ def _key(reader: SceneReader, source: RawScene) -> bytes:
             require_regular(file)
         except OSError as error:
             raise UserError(f"{file} cannot be read: {error.strerror}") from error
-    states = [os.stat(file) for file in source.files]
-    files = [(file, state.st_size, state.st_mtime_ns) for file, state in zip(source.files, states)]
+    states = [os.stat(path) for path in source.files]
+    files = [(path, state.st_size, state.st_mtime_ns) for path, state in zip(source.files, states)]
     return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labeled)).encode()).digest()
 
 

@@ -129,7 +129,7 @@ def read_shape(path: str, label: int = -1) -> SampledShape:
     """
     if path.lower().endswith(MESH):
         return SampledShape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
-    kind = next(kind for kind, table in TABLES.items() if path.lower().endswith(table.suffixes))
+    kind = next(option for option, candidate in TABLES.items() if path.lower().endswith(candidate.suffixes))
     table = read_table(path, kind, default_names={3: _COLUMNS[:3], 6: _COLUMNS})
     points, normals = (
         np.stack([table[name] for name in names], axis=1).astype(np.float64) if set(names) <= set(table) else None
@@ -152,8 +152,8 @@ def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:
         UserError: the file cannot be read, or is not such a mesh; the message names file and line.
     """
     lines = read_content(path).decode("utf-8", "replace").splitlines()
-    numbered_lines = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, 1)]
-    numbered_lines = [(number, words) for number, words in numbered_lines if words]
+    numbered_lines = [(i, line.split("#")[0].split()) for i, line in enumerate(lines, 1)]
+    numbered_lines = [(i, fields) for i, fields in numbered_lines if fields]
     header = _HEADER.match(numbered_lines[0][1][0]) if numbered_lines else None
     if header is None:
         raise UserError(f"{path}, line 1: expected OFF; it is not a mesh in that format")

@@ -154,7 +154,7 @@ class CoordinateLevels:
         lines = _lines_along_last_axis(
             offsets, np.flatnonzero(steps < 0) if is_symmetric else np.arange(len(steps)), spacing
         )
-        longest = max((len(line) for line in lines), default=0)
+        longest = max((len(row) for row in lines), default=0)
         fine_matches = np.empty((longest, number + 1), np.int32)  # the last column is for misses
         coarse_matches = np.empty((longest, len(level.order) + 1), np.int32)
         for line in lines:

@@ -336,12 +336,12 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
     header: list[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
     axes = functools.partial(along_axes, dimension=plan.dimension)
-    strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))}, key=axes)
-    rows = {stride: len(plan.level(stride).order) for stride in strides}
-    header += [len(strides), *(value for stride in strides for value in (*axes(stride), rows[stride]))]
-    max_pairs = sum(2 * key.num_offsets(plan.dimension) * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
+    strides = sorted({1, *spec.scene_levels, *(s for spot in spec.maps for s in (spot.fine, spot.coarse))}, key=axes)
+    rows = {step: len(plan.level(step).order) for step in strides}
+    header += [len(strides), *(value for step in strides for value in (*axes(step), rows[step]))]
+    max_pairs = sum(2 * spot.num_offsets(plan.dimension) * (rows[spot.coarse] + rows[spot.fine]) for spot in spec.maps)
     # Untouched memory is not committed. One extra element, so that the array is not empty for a batch without pairs.
-    pairs = np.empty(max_pairs + sum(2 * rows[stride] for stride in spec.scene_levels) + 1, np.int32)
+    pairs = np.empty(max_pairs + sum(2 * rows[step] for step in spec.scene_levels) + 1, np.int32)
     end = 0
     header.append(len(spec.scene_levels))
     for stride in spec.scene_levels:

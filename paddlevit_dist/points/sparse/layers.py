@@ -344,7 +344,7 @@ class SparseNetwork(Model):
             channels: channels of the part's input.
         """
         if name not in self._specs:
-            modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
+            modes = [(module, module.training) for module in self.sublayers(include_self=True)]
             self.eval()
             with paddle.no_grad():
                 dtype = self.parameters()[0].dtype

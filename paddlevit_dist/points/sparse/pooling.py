@@ -249,8 +249,8 @@ def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tenso
     for pairs in kernel_map.to_coarse.lists():
         offsets.setdefault(pairs.offset, []).append(pairs)
     result = [
-        (offset, paddle.concat([p.out_rows for p in pairs]), paddle.concat([p.in_rows for p in pairs]))
-        for offset, pairs in offsets.items()
+        (offset, paddle.concat([p.out_rows for p in members]), paddle.concat([p.in_rows for p in members]))
+        for offset, members in offsets.items()
     ]
     if center is not None:
         every_row = paddle.arange(rows, dtype="int32")

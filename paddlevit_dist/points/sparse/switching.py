@@ -50,7 +50,7 @@ def resolve_arguments(layer: Any, kwargs: dict[str, Any], **aliases: Any) -> lis
         neutral, advice = _NEUTRAL_VALUES[key]
         if value not in (neutral, (neutral,) * 3, [neutral] * 3):
             raise ValueError(f"{name} does not take {key}={value!r}: {advice}")
-    return [kwargs.get(key, value) for key, value in aliases.items()]
+    return [kwargs.get(alias, given) for alias, given in aliases.items()]
 
 
 def check_momentum(momentum: float) -> float:

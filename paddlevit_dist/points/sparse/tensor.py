@@ -229,9 +229,9 @@ def _merge_plans(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray
         require_sparse("union, intersection, or arithmetic on different voxels,", tensor)
         if (tensor.stride, tensor.dimension) != (first.stride, first.dimension):
             raise ValueError(f"{first} and {tensor} have different strides or dimensions: they share no voxels")
-    parts = [tensor.coordinates for tensor in tensors]
+    parts = [each.coordinates for each in tensors]
     coordinates, inverse = unique_voxels(np.concatenate(parts))
-    num_scenes = max(tensor.plan.num_scenes for tensor in tensors)
+    num_scenes = max(each.plan.num_scenes for each in tensors)
     plan = Plan.of_coordinates(coordinates, num_scenes, first.stride)
     return plan, np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
 
@@ -354,7 +354,7 @@ def cat(*tensors: SparseTensor) -> SparseTensor:
     for other in tensors[1:]:
         if not on_same_voxels(tensors[0], other):
             raise ValueError(f"{tensors[0]} and {other} have different voxels: pass both to on_all_voxels first")
-    return tensors[0].with_features(concat_channels(*(tensor.features for tensor in tensors)))
+    return tensors[0].with_features(concat_channels(*(each.features for each in tensors)))
 
 
 def concat_channels(*features: paddle.Tensor) -> paddle.Tensor:

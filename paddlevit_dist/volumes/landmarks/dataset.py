@@ -176,7 +176,7 @@ def _case(
     folder: str,
 ) -> LandmarkCase:
     source = landmark_files.find(folder, case_name(file)) if listed.positions else file
-    unknown = [name for name in listed.positions if name not in names]
+    unknown = [landmark for landmark in listed.positions if landmark not in names]
     if unknown:
         raise UserError(f"{source}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)})")
     convention = header.convention if options.coordinate_system == "file" else options.coordinate_system

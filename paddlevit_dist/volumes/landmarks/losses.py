@@ -27,7 +27,7 @@ def contract(field: paddle.Tensor, targets: Sequence[HeatmapFactors]) -> list[pa
         One tensor (batch, landmarks) for each target.
     """
     batch, landmarks, depth, height, width = field.shape
-    widths = paddle.stack([target.width for target in targets], axis=-1)  # (batch, landmarks, width, maps)
+    widths = paddle.stack([head.width for head in targets], axis=-1)  # (batch, landmarks, width, maps)
     sums = []
     with autocast.off():  # these matrix products are sums over voxels
         rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), widths)

@@ -93,8 +93,8 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
         UserError: the file is not such a table.
     """
     reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
-    columns = [name.strip().lower().removesuffix("_mm") for name in reader.fieldnames or []]
-    missing = [name for name in ("case", "landmark", "x", "y", "z") if name not in columns]
+    columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
+    missing = [heading for heading in ("case", "landmark", "x", "y", "z") if heading not in columns]
     if missing:
         raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected case,landmark,x,y,z with commas")
     reader.fieldnames = columns
@@ -260,7 +260,9 @@ def _pair_positions(
     for row, name in enumerate(names):
         position, other = (positions.get(name) for positions in both)
         if position is not None and other is None:
-            available = shorten(", ".join(name for name in result.positions if result.positions[name] is not None), 80)
+            available = shorten(
+                ", ".join(landmark for landmark in result.positions if result.positions[landmark] is not None), 80
+            )
             problem = (
                 f"{result.source} has no position of {name}, but {true.source} has one; its landmarks are {available}"
             )

@@ -100,7 +100,7 @@ class LandmarkDetection(Task):
         """
         volumes = [sample["volume"] for sample in samples]
         batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
-        sizes = np.array([volume.shape[1:] for volume in volumes], dtype=np.int64)
+        sizes = np.array([each.shape[1:] for each in volumes], dtype=np.int64)
         if "index" in batch:
             batch["sizes"] = sizes
         largest = sizes.max(axis=0)

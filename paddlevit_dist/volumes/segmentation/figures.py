@@ -105,18 +105,18 @@ def segmentation_figures(
     classes = FigureTable("Classes of voxels", ["class", *_CLASS_VALUES, "volumes with it", "missed in"], rows, note)
     columns = metrics.columns([sums])
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
-    names = [samples.dataset.case(index) for index, _ in records]
+    names = [samples.dataset.case(i) for i, _ in records]
     rows = [
         (
-            names[place],
-            *(round(float(column[place]), 4) if np.isfinite(column[place]) else None for column in columns.values()),
+            names[at],
+            *(round(float(column[at]), 4) if np.isfinite(column[at]) else None for column in columns.values()),
         )
-        for place in order[:_MOST_ROWS]
+        for at in order[:_MOST_ROWS]
     ]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
     volumes = FigureTable("Volumes", ("volume", *columns), rows, note)
     images = []
-    for place in [place for place in order[:_SHOWN] if columns["Dice"][place] < 1]:
+    for place in [at for at in order[:_SHOWN] if columns["Dice"][at] < 1]:
         predicted, labels = segment(records[place][0])
         spacing = step_lengths(predicted.spacing) * predicted.labels.shape / np.array(predicted.volume.shape)
         wrong = (predicted.labels != labels) & (labels != IGNORED)

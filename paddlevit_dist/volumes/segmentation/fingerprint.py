@@ -90,12 +90,12 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
         boxes.append(box)
         shares.append(float(np.prod(box) / labels.array.size))
         named = zip(dataset.channels, channels)
-        constant += [f"{dataset.case(index)} ({name})" for name, voxels in named if voxels.min() == voxels.max()]
+        constant += [f"{dataset.case(index)} ({name})" for name, image in named if image.min() == image.max()]
         inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
         if len(inside):
             drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(chosen))
             values.append([np.asarray(channel).reshape(-1)[drawn] for channel in channels])
-    spacings = np.array([step_lengths(turned_spacing(dataset.source(index).geometry)) for dataset, index in chosen])
+    spacings = np.array([step_lengths(turned_spacing(data.source(i).geometry)) for data, i in chosen])
     by_channel = [_statistics(np.concatenate(samples)) for samples in zip(*values)]
     voxel_counts, milliliters = np.stack(counts, axis=1)
     counted = voxel_counts, milliliters, labeled
@@ -134,9 +134,9 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
         yield f"volumes (channel) whose voxels all have one intensity: {shorten(', '.join(found.constant), 200)}"
     for channel, statistics in zip(dataset.channels, found.channels or repeat(None)):
         yield _intensities(channel, statistics)
-    if len(dataset.channels) > 1 and found.channels and not any(channel.is_constant for channel in found.channels):
+    if len(dataset.channels) > 1 and found.channels and not any(each.is_constant for each in found.channels):
         keys = plan_intensities(dataset.channels, found).items()
-        words = " ".join(f"VOLUMES.{name} {_format_value(value)}" for name, value in keys)
+        words = " ".join(f"VOLUMES.{key} {_format_value(value)}" for key, value in keys)
         yield f"all channels as nnU-Net scales channels of these names: {words}"
 
 
@@ -174,7 +174,7 @@ def plan_intensities(channels: Sequence[str], found: DatasetFingerprint) -> dict
     Raises:
         UserError: no voxel has a class, or all of them have one intensity, in a channel of CT.
     """
-    kinds = [choose_kind(name) for name in channels]
+    kinds = [choose_kind(channel) for channel in channels]
     windows: dict[int, tuple[float, float]] = {}
     moments: dict[int, tuple[float, float]] = {}
     for number, (name, kind) in enumerate(zip(channels, kinds)):
@@ -215,7 +215,7 @@ def _format_value(value: Any) -> str:
 
 def find_misnamed(channels: Sequence[str], kinds: Sequence[str]) -> list[str]:
     """Return a notice if the scaling of a channel does not match its name, such as "ct" for other channels than CT."""
-    expected = [choose_kind(name) for name in channels]
+    expected = [choose_kind(channel) for channel in channels]
     pairs = zip(expected, kinds)
     if all(kind == wanted or (wanted == "z_score" and kind != "ct") for wanted, kind in pairs):
         return []

@@ -71,11 +71,15 @@ class VolumeMetrics(PerSampleMetrics):
         """
         if (predicted == IGNORED).any():
             raise UserError("the network's outputs for a volume are not finite, so it cannot be scored")
-        num_labels = 1 + max(label for group in self._labels for label in group)
+        num_labels = 1 + max(label for each in self._labels for label in each)
         confusion = count_confusion(labels, predicted, num_labels, IGNORED)
         counts = [
-            (confusion[np.ix_(group, group)].sum(), confusion[list(group)].sum(), confusion[:, list(group)].sum())
-            for group in self._labels
+            (
+                confusion[np.ix_(each, each)].sum(),
+                confusion[list(each)].sum(),
+                confusion[:, list(each)].sum(),
+            )
+            for each in self._labels
         ]
         right, true, selected = np.array(counts, np.float64).T
         dice = quotient(2 * right, true + selected)
@@ -104,14 +108,14 @@ class VolumeMetrics(PerSampleMetrics):
 
     def _values(self, sums: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values by name, (draws,), from sums (draws, classes - 1, columns); NaN where undefined."""
-        column = {name: sums[..., index] for index, name in enumerate(COLUMNS)}
-        class_values = {name: quotient(column[total], column[divisor]) for name, (total, divisor) in _MEANS.items()}
+        column = {column_name: sums[..., i] for i, column_name in enumerate(COLUMNS)}
+        class_values = {score: quotient(column[total], column[divisor]) for score, (total, divisor) in _MEANS.items()}
         class_values["pooled Dice"] = quotient(2 * column["right"], column["true"] + column["taken"])
         if not self.has_distances:
             class_values = {
-                name: values_by_class for name, values_by_class in class_values.items() if name not in _DISTANCES
+                score: values_by_class for score, values_by_class in class_values.items() if score not in _DISTANCES
             }
-        values = {name: nanmean(values_by_class) for name, values_by_class in class_values.items()}
+        values = {score: nanmean(values_by_class) for score, values_by_class in class_values.items()}
         for index, name in enumerate(self.names):
             values.update(
                 {f"{what} {name}": values_by_class[:, index] for what, values_by_class in class_values.items()}

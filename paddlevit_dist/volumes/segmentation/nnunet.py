@@ -218,7 +218,7 @@ def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[
         if other != file:
             raise UserError(f"{file} and {os.path.basename(other)} are both channel {number} of one volume; rename one")
     for name, channel_files in cases.items():
-        missing = [number for number in range(len(channels)) if number not in channel_files]
+        missing = [i for i in range(len(channels)) if i not in channel_files]
         if missing or len(channel_files) > len(channels):
             first = channel_files[min(channel_files)]
             what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(channel_files)} files of {name}"
@@ -227,8 +227,7 @@ def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[
                 f"{len(channels)} channels ({', '.join(channels)})"
             )
     return [
-        (name, tuple(channel_files[number] for number in range(len(channels))))
-        for name, channel_files in sorted(cases.items())
+        (case, tuple(channel_paths[i] for i in range(len(channels)))) for case, channel_paths in sorted(cases.items())
     ]
 
 

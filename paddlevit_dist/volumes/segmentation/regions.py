@@ -94,9 +94,9 @@ def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDesc
     if ignored is not None and not _is_number(ignored):
         raise UserError(f"{file}: label 'ignore' has {ignored!r}, expected one number that no region has")
     members = {
-        str(name): _read_members(file, name, value, ignored)
-        for name, value in labels.items()
-        if name not in ("background", "ignore")
+        str(label_name): _read_members(file, label_name, value, ignored)
+        for label_name, value in labels.items()
+        if label_name not in ("background", "ignore")
     }
     for name, numbers in members.items():
         same = next((other for other in members if other != name and set(members[other]) == set(numbers)), None)
@@ -105,8 +105,8 @@ def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDesc
     numbers = sorted({0, *(number for region in members.values() for number in region)})
     painted = _read_order(file, list(members), order, numbers)
     regions = {
-        name: LabelRegion(tuple(map(numbers.index, members[name])), numbers.index(number))
-        for name, number in zip(members, painted)
+        region_name: LabelRegion(tuple(map(numbers.index, members[region_name])), numbers.index(number))
+        for region_name, number in zip(members, painted)
     }
     _check_painted(file, numbers, regions)
     return RegionDescription(numbers, regions, ignored)

@@ -207,7 +207,7 @@ class VolumeSegmentation(Task):
         """Compute the losses of a batch of crops."""
         outputs = model(batch["volume"])
         outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
-        total = sum(0.5**level for level in range(len(outputs)))
+        total = sum(0.5**i for i in range(len(outputs)))
         terms = {}
         with autocast.off():
             for level, maps in enumerate(outputs):

@@ -69,7 +69,6 @@ class Coco(IndexedDetectionImages):
 
         Raises:
             UserError: the file or folder is not found or ambiguous, or the file is not in COCO's format.
-
         """
         self.split = split
         data_path, file = _folder_and_file(data_path)
@@ -145,7 +144,6 @@ def find_files(root: str, split: str, annotations: str | None, images: str | Non
 
     Raises:
         UserError: nothing matches, or several things do.
-
     """
     file = _find_by_name(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
     file = file or _find_annotations(root, split)
@@ -264,7 +262,6 @@ def read_coco(file: str, folder: str, turned: bool | None, inside: Sequence[str]
 
     Raises:
         UserError: the file cannot be read, or is not in COCO's format; the message names the file and the entry.
-
     """
     coco, places = CocoFile(file), [os.path.join(parent, "") for parent in inside]
     paths = [_path(coco, number, folder, places) for number in range(len(coco.images))]
@@ -321,7 +318,6 @@ def _check_boxes(coco: CocoFile, objects: np.ndarray, images: np.ndarray) -> Non
 
     Raises:
         UserError: the boxes cannot be x, y, width, height in pixels.
-
     """
     objects, images = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, images))
     require_sides(coco.file, objects["box"], np.stack([images["height"], images["width"]], axis=1).astype(np.int64))

@@ -115,7 +115,6 @@ def build_composition(data: DetectionDataSection, has_masks: bool) -> ImageCompo
 
     Raises:
         UserError: DATA.COPY_PASTE needs masks that the data do not have.
-
     """
     if data.COPY_PASTE and not has_masks:
         raise UserError(
@@ -154,7 +153,7 @@ def join_images(images: Sequence[ImageObjects], side: int, generator: np.random.
         top, left = (row if is_low else row - size[0]), (column if is_right else column - size[1])
         canvas.paste(view.image, (left, top))
         parts.append(_move(part, top, left, (side, side)))
-    masks = None if images[0].masks is None else [mask for part in parts for mask in part.masks or ()]
+    masks = None if images[0].masks is None else [mask for piece in parts for mask in piece.masks or ()]
     boxes, labels = (np.concatenate(arrays) for arrays in ([p.boxes for p in parts], [p.labels for p in parts]))
     return ImageObjects(canvas, boxes, labels, masks)
 
@@ -175,14 +174,14 @@ def paste_objects(image: ImageObjects, other: ImageObjects, generator: np.random
     top, left = (int(generator.integers(0, total - length, endpoint=True)) for total, length in zip(whole, size))
     is_chosen = generator.random(len(view.objects)) < 0.5
     pasted = _move(other.seen(view.only(is_chosen)), top, left, (whole[0], whole[1]))
-    pasted = pasted.only(np.array([mask.any() for mask in pasted.masks or ()], bool))
+    pasted = pasted.only(np.array([area.any() for area in pasted.masks or ()], bool))
     if not pasted.masks or image.masks is None:
         return image
     covered = np.maximum.reduce(pasted.masks)
     pixels = image.image.copy()
     part = Image.fromarray(255 * covered[top : top + size[0], left : left + size[1]])
     pixels.paste(view.image, (left, top), part)
-    boxes, masks = image.boxes.copy(), [mask * (1 - covered) for mask in image.masks]
+    boxes, masks = image.boxes.copy(), [area * (1 - covered) for area in image.masks]
     is_visible = np.ones(len(masks), bool)
     for index, (before, mask) in enumerate(zip(image.masks, masks)):
         if not (before & covered).any():

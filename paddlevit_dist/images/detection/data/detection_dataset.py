@@ -21,7 +21,6 @@ class ImageAnnotations(NamedTuple):
         is_crowd: bool (n,), a group of objects: not learned, and detections of it are neither right nor wrong.
         ids: int64 (n,), ids of the annotations in their file.
         masks: None, or n masks as in COCO's JSON: a list of polygons, or run lengths as a dictionary.
-
     """
 
     boxes: np.ndarray
@@ -58,7 +57,6 @@ class DetectionDataset(ImageDataset):
 
         Raises:
             UserError: the image cannot be read, or its size differs from its annotations.
-
         """
         raise NotImplementedError
 
@@ -98,7 +96,6 @@ class DetectionDataset(ImageDataset):
 
         Returns:
             int64 (samples, 2): all objects, and the objects of the image's most frequent category.
-
         """
         counts = np.zeros((len(self), 2), np.int64)
         for index in range(len(self)):
@@ -115,7 +112,6 @@ class DetectionDataset(ImageDataset):
 
         Returns:
             int64 (classes, 2): objects, and images that contain one.
-
         """
         counts = np.zeros((len(self.category_ids), 2), np.int64)
         for index in range(len(self)) if chosen is None else chosen.tolist():
@@ -128,7 +124,6 @@ class DetectionDataset(ImageDataset):
 
         Args:
             chosen: int64, describe these images only; None: all.
-
         """
         annotations = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]
         labels = np.concatenate([np.zeros(0, np.int64), *(image.labels for image in annotations)])
@@ -149,7 +144,6 @@ def format_counts(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndar
         boxes: int (images,), number of boxes in each image.
         labels: int (boxes,), labels of all boxes.
         is_crowd: bool (boxes,), whether a box marks a group of objects.
-
     """
     numbers = np.bincount(labels.astype(np.int64), minlength=len(class_names))
     crowds, empty = int(is_crowd.sum()), np.count_nonzero(boxes == 0)

@@ -51,7 +51,6 @@ class SourceFacts(NamedTuple):
         labeled: whether the source contains annotations.
         notices: irregularities, one line each.
         is_turned: whether boxes refer to the images after their EXIF rotation.
-
     """
 
     class_names: Sequence[str]
@@ -71,7 +70,6 @@ class AnnotationSource(NamedTuple):
         images: P rows of IMAGE, without ``first``.
         owners: int64 (objects,), position of each object's image.
         objects: rows of OBJECT, in the source's order.
-
     """
 
     about: SourceFacts
@@ -99,7 +97,6 @@ class AnnotationSource(NamedTuple):
             stems: name of each image, which its id is derived from.
             sizes: int64 (P, 2), height and width.
             object_rows: rows of OBJECT of each image; this function sets their ids, from 1.
-
         """
         paths = [os.fsencode(os.path.relpath(file, root)) for file in files]
         images, objects = np.zeros(len(paths), IMAGE), np.concatenate([np.zeros(0, OBJECT), *object_rows])
@@ -118,7 +115,6 @@ class AnnotationIndex:
         images: a row of IMAGE for each image, and one more whose ``first`` is the number of objects.
         objects: rows of OBJECT; the objects of an image are in the source's order.
         about: categories and notices.
-
     """
 
     def __init__(self, stem: str) -> None:
@@ -154,7 +150,6 @@ def ensure_annotation_index(
 
     Raises:
         UserError: ``read_source`` fails, or the folder is not writable.
-
     """
     stem = str(Path(folder, f"{name}-{key.hex()[:16]}"))
     try:
@@ -205,7 +200,6 @@ class IndexedDetectionImages(DetectionDataset):
         index: index of the annotations.
         source: file or folder of the annotations, for messages.
         turned: whether boxes refer to the images after their EXIF rotation.
-
     """
 
     root: str
@@ -368,7 +362,6 @@ def fill_in_sizes(
 
     Raises:
         UserError: images and their sizes contradict ``configured``, or each other.
-
     """
     unknown = np.flatnonzero((sizes <= 0).any(axis=1))
     is_turned, note = configured is not False, ""
@@ -393,7 +386,6 @@ def _decide_view(proofs: tuple[list[str], list[str]], configured: bool | None, s
 
     Raises:
         UserError: see ``fill_in_sizes``.
-
     """
     stored, turned = proofs
     if configured is None and stored and turned:
@@ -414,7 +406,6 @@ def _find_rotated_sizes(sizes: np.ndarray, file: Callable[[int], str]) -> tuple[
 
     Returns:
         Files whose size is given as stored, and files whose size is given after rotation.
-
     """
     candidates = np.flatnonzero((sizes > 0).all(axis=1) & (sizes[:, 0] != sizes[:, 1]))
     rows = candidates[:: max(1, -(-len(candidates) // _NUM_PROBES))]
@@ -434,7 +425,6 @@ def measure(files: Sequence[str], turned: bool) -> np.ndarray:
     Args:
         files: image files.
         turned: measure after EXIF rotation, else as stored.
-
     """
     return measure_both(files)[int(turned)]
 

@@ -115,7 +115,6 @@ def open_samples(
 
     Raises:
         UserError: the data are missing or damaged, or contain no images with boxes, or no masks if these are needed.
-
     """
     data = config.DATA
     dataset, notices = open_dataset(config, DetectionDataset, ImagesPart, split, cache_folder)
@@ -180,7 +179,6 @@ class DetectionSample(NamedTuple):
         seconds: time to read and transform it.
         more_images: the network's other inputs for this image in an evaluation, like ``image``, which is the first.
         parts: the parts of the stored image that all inputs show; None: the only one shows the whole image.
-
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
@@ -212,7 +210,6 @@ class DetectionSamples(ImageSamples):
 
     Raises:
         UserError: masks are requested, and the dataset has none.
-
     """
 
     def __init__(
@@ -334,27 +331,26 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         (N, 2), height and width of the stored images; ``seconds`` spent reading them; if samples have parts, ``images``
         and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the position of its sample in the
         batch, and the fields of ``ImagePart``.
-
     """
     number, first = len(samples), samples[0]
-    images = [image for sample in samples for image in (sample.image, *sample.more_images)]
-    sizes = np.array([image.shape[1:] for image in images], dtype=np.int64)
+    images = [picture for each in samples for picture in (each.image, *each.more_images)]
+    sizes = np.array([picture.shape[1:] for picture in images], dtype=np.int64)
     padded = np.maximum(sizes.max(axis=0), side)
     batch = {"images": np.zeros((len(images), 3, *padded), first.image.dtype), "sizes": sizes}
     for row, (image, (height, width)) in enumerate(zip(images, sizes.tolist())):
         batch["images"][row, :, :height, :width] = image
     if first.is_training:
-        counts = batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
+        counts = batch["box_counts"] = np.array([len(each.labels) for each in samples], dtype=np.int64)
         most = max(1, int(counts.max()))
         batch["boxes"], batch["labels"] = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
         if first.masks is not None:
             batch["masks"] = np.zeros((number, most, *padded), np.uint8)
     else:
-        batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
-        batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
-        batch[SECONDS] = sum(sample.seconds for sample in samples)
+        batch["indices"] = np.array([each.index for each in samples], dtype=np.int64)
+        batch["original_sizes"] = np.array([each.original_size for each in samples], dtype=np.int64)
+        batch[SECONDS] = sum(each.seconds for each in samples)
         if first.parts is not None:
-            rows = [(place, *part) for place, sample in enumerate(samples) for part in sample.parts or ()]
+            rows = [(place, *part) for place, each in enumerate(samples) for part in each.parts or ()]
             batch[PARTS] = np.array(rows, dtype=np.int64)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
         if first.is_training:
@@ -363,7 +359,7 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
     if first.is_training and noise is not None:
-        noises = [sample.noise for sample in samples if sample.noise is not None]
+        noises = [each.noise for each in samples if each.noise is not None]
         batch.update(noise.collate(noises, batch["box_counts"].tolist(), batch["labels"].shape[1]))
     return {**batch, HOST: {name: batch[name].tolist() for name in _HOST_KEYS if name in batch}}
 
@@ -383,7 +379,6 @@ def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
     Args:
         data: section DATA of the configuration.
         sizes: int64 (samples, 2), height and width of the stored images.
-
     """
     if data.RESIZE_TO_SQUARE:
         return max(data.SHORTEST_SIDES)
@@ -400,12 +395,11 @@ def passes(sizes: np.ndarray, batching: str, most: int | None = None) -> list[li
         sizes: int64 (N, 2), height and width without padding.
         batching: one of DETECTION.EVAL_BATCHING.
         most: largest number of images in a group, unless they are padded; None: any number.
-
     """
     if batching == PADDED:
         return [list(range(len(sizes)))]
     if batching == SINGLE:
-        return [[row] for row in range(len(sizes))]
+        return [[i] for i in range(len(sizes))]
     groups: dict[Any, list[int]] = {}
     for row, size in enumerate(sizes.tolist()):
         groups.setdefault(tuple(size), []).append(row)
@@ -430,7 +424,6 @@ def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Gener
 
     Returns:
         int64 (images,), positions of the images.
-
     """
     order = generator.permutation(len(sizes))
     proportions = np.log(np.maximum(sizes[:, 1], 1) / np.maximum(sizes[:, 0], 1))

@@ -17,7 +17,6 @@ def note_crowded(
         split: name of the split.
         model_limit: see ``Detector.most_objects``.
         max_detections: detections per image and category that the evaluation counts; None for training.
-
     """
     objects, lines = dataset.object_counts(), []
     limits = (
@@ -42,7 +41,6 @@ def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
 
     Raises:
         UserError: files are missing and are not replaced.
-
     """
     unannotated = dataset.list_unannotated()
     lines = []

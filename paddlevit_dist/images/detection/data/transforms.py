@@ -41,7 +41,6 @@ class DetectionView(NamedTuple):
         rows: int64 (height,), the row of the stored image that each row of a mask comes from; -1: none.
         columns: int64 (width,), the column of the stored image that each column of a mask comes from; -1: none.
         is_cut: bool (n,), whether a transform cut off a part of the object's box.
-
     """
 
     image: Any
@@ -70,7 +69,6 @@ class DetectionView(NamedTuple):
 
         Args:
             stored: mask of each object of the view, uint8 (height, width) of the stored image.
-
         """
         boxes, masks, visible = self.boxes.copy(), [], []
         for row, whole in enumerate(stored):
@@ -95,7 +93,6 @@ def whole_view(image: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> De
         image: the stored image.
         boxes: float64 (n, 4), x, y, width, height.
         objects: int64 (n,), indices of the annotations.
-
     """
     corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)  # (n, 4)
     width, height = image.size
@@ -271,7 +268,6 @@ class DetectionEvaluationTransform:
         longest: limit of the longer side in pixels.
         how: ``PILLOW``, or ``TORCHVISION`` for its rounding and interpolation.
         size: height and width of all images instead; None: images keep their aspect ratio.
-
     """
 
     shortest: int = 800
@@ -307,7 +303,6 @@ class DetectionTrainingTransform:
         square: resize both sides to the drawn size.
         ssd: apply SSD's transforms first.
         plain_epochs: number of last epochs without SSD's transforms.
-
     """
 
     shortest: tuple[int, ...] = tuple(range(480, 801, 32))

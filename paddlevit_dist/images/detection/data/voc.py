@@ -51,7 +51,6 @@ class VocPart(NamedTuple):
         images: folder of the images.
         lists: folder of the lists of splits, or None.
         name: name in messages.
-
     """
 
     annotations: str
@@ -92,7 +91,6 @@ class Voc(IndexedDetectionImages):
 
         Raises:
             UserError: the folder has another layout, a file is missing, or a file is not in VOC's format.
-
         """
         self.split = split
         root = require_folder(data_path, "voc", _LAYOUT)
@@ -105,7 +103,7 @@ class Voc(IndexedDetectionImages):
         index = ensure_annotation_index(
             cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names, turned, corners)
         )
-        self._parts = list(dict.fromkeys(part for part, _ in stems))
+        self._parts = list(dict.fromkeys(each for each, _ in stems))
         super().__init__(root, index, "its XML file", index.about.is_turned)
         part_names = ", ".join(dict.fromkeys(part.name for part, _ in stems))
         self.notices = [f"{split}: {count(len(stems), 'image')} of {part_names}", *self.notices]
@@ -237,8 +235,8 @@ def _read(
     """Read the annotations of the split, and the categories of all XML files."""
     found_labels: dict[str, int] = {}  # names of categories, in order of appearance
     odd = DataWarnings()
-    images = {part.images: map_images_by_stem(part.images) for part in dict.fromkeys(part for part, _ in stems)}
-    positions = {compose(os.path.join(part.annotations, f"{stem}.xml")): at for at, (part, stem) in enumerate(stems)}
+    images = {piece.images: map_images_by_stem(piece.images) for piece in dict.fromkeys(each for each, _ in stems)}
+    positions = {compose(os.path.join(piece.annotations, f"{base}.xml")): at for at, (piece, base) in enumerate(stems)}
     missing = set(positions).difference(map(compose, annotated))
     if missing:
         total = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
@@ -264,7 +262,7 @@ def _read(
     if not ordered:
         raise UserError(f"{root} has no XML file with an object; expected boxes in <object> elements")
     facts = SourceFacts(ordered, list(range(1, len(ordered) + 1)), False, True, odd.lines(), is_turned)
-    source = AnnotationSource.from_files(facts, root, paths, [stem for _, stem in stems], sizes, objects)
+    source = AnnotationSource.from_files(facts, root, paths, [base for _, base in stems], sizes, objects)
     label_map = np.array([ordered.index(name) for name in found_labels], dtype=np.int64)
     source.objects["label"] = label_map[source.objects["label"]]
     return source

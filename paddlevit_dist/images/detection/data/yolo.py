@@ -55,7 +55,6 @@ class Yolo(IndexedDetectionImages):
 
         Raises:
             UserError: the folder has another layout, or a label file is not in YOLO's format.
-
         """
         self.split = split
         root = require_folder(data_path, "yolo", LAYOUT)
@@ -139,25 +138,13 @@ def _rows(
         if not words:
             continue
         try:
-            values = [float(word) for word in words]
-        except ValueError:
-            raise _wrong(file, number, line, "expected numbers: class x y width height") from None
-        if keypoints and len(values) not in (5, 5 + keypoints):
-            expected = f"expected class x y width height and {keypoints} numbers of keypoints, as kpt_shape says"
-            raise _wrong(file, number, line, f"{len(values)} numbers; {expected}")
-        if keypoints:
-            values = values[:5]
-        if len(values) != 5 and (len(values) < 7 or len(values) % 2 == 0):
-            advice = " as in results; remove the last one, the score" if len(values) == 6 else ""
-            raise _wrong(file, number, line, f"{len(values)} numbers{advice}; expected class x y width height")
+            values = _parse_numbers(words, keypoints)
+        except ValueError as error:
+            raise _wrong(file, number, line, str(error)) from None
         label = label_map.get(int(values[0])) if values[0] == values[0] and abs(values[0]) < 1e9 else None
         if label is None or values[0] != int(values[0]):
-            raise _wrong(
-                file,
-                number,
-                line,
-                f"there is no such class: data.yaml or classes.txt names {len(label_map)}, from 0 on",
-            )
+            reason = f"there is no such class: data.yaml or classes.txt names {len(label_map)}, from 0 on"
+            raise _wrong(file, number, line, reason)
         fractions = values[1:]
         if not all(abs(fraction) < 2 for fraction in fractions):
             raise _wrong(file, number, line, "expected fractions of the image from 0 to 1, not pixels")
@@ -171,6 +158,27 @@ def _rows(
         text_range = (len(line), begin) if len(fractions) > 4 else (0, 0)
         rows.append((*box_and_area(fractions, *size), 0, label, False, *text_range))
     return rows
+
+
+def _parse_numbers(words: Sequence[bytes], keypoints: int) -> list[float]:
+    """Parse the class and fractions of a line, without keypoints.
+
+    Raises:
+        ValueError: with the reason, a word is not a number, or their number is wrong.
+    """
+    try:
+        values = [float(word) for word in words]
+    except ValueError:
+        raise ValueError("expected numbers: class x y width height") from None
+    if keypoints and len(values) not in (5, 5 + keypoints):
+        expected = f"expected class x y width height and {keypoints} numbers of keypoints, as kpt_shape says"
+        raise ValueError(f"{len(values)} numbers; {expected}")
+    if keypoints:
+        return values[:5]
+    if len(values) != 5 and (len(values) < 7 or len(values) % 2 == 0):
+        advice = " as in results; remove the last one, the score" if len(values) == 6 else ""
+        raise ValueError(f"{len(values)} numbers{advice}; expected class x y width height")
+    return values
 
 
 def box_and_area(fractions: list[float], height: int, width: int) -> tuple[tuple[float, ...], float]:

@@ -32,7 +32,6 @@ class LayerLosses(NamedTuple):
         giou: (L,), 1 - the generalized IoU of matched boxes.
         classes: int64 (L, N, Q), target class of each query.
         matches: matches of queries with objects.
-
     """
 
     label: paddle.Tensor
@@ -66,7 +65,6 @@ class SetCriterion(DetectionCriterion):
         cost_class: weight of the class in the matching cost; None: ``class_weight``.
         cost_box: weight of the L1 distance in the matching cost.
         cost_giou: weight of the generalized IoU in the matching cost.
-
     """
 
     def __init__(
@@ -155,7 +153,6 @@ class SetCriterion(DetectionCriterion):
             logits: (L, N, Q, classes + 1).
             boxes: (L, N, Q, 4), center, width and height as fractions of the image.
             targets: the objects.
-
         """
         labels, target_boxes = targets.labels, to_relative(targets.boxes.astype(boxes.dtype), targets.sizes)
         matches = self.match(logits, boxes, target_boxes, targets)
@@ -200,7 +197,6 @@ class SetCriterion(DetectionCriterion):
 
         Raises:
             UserError: SciPy is not installed.
-
         """
         assign, counts = load_solver(), targets.box_counts
         pair_costs = self._costs(logits, boxes, target_boxes, targets.labels)  # (L, N, Q, M)
@@ -247,7 +243,6 @@ class SetCriterion(DetectionCriterion):
         Returns:
             Positions of the objects among the labels of all images, M + 1 of each, int64 (L * N * Q,); positions of the
             queries among the boxes of all layers, int64, and weights, (L * N * M,).
-
         """
         layers, images, most = matches.query_of.shape
         objects = matches.object_of + np.arange(images)[:, None] * (most + 1)
@@ -266,7 +261,6 @@ class QueryMatches(NamedTuple):
             prediction that is not finite, so that the loss is not finite either.
         object_of: int64 (L, N, Q), the object of each query; M where it has none.
         counts: int64 (N,), objects of each image; if there are more than queries, only Q have one.
-
     """
 
     query_of: np.ndarray
@@ -280,7 +274,6 @@ def load_solver() -> Callable[[np.ndarray], Any]:
 
     Raises:
         UserError: SciPy is not installed.
-
     """
     try:
         from scipy.optimize import linear_sum_assignment

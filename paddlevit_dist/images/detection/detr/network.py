@@ -106,7 +106,6 @@ class Detr(QueryDetector):
         dropout: dropout rate in the transformer.
         anchors: initialize queries at points on a grid and predict boxes relative to them, unlike the authors; see
             ``AnchorPoints``.
-
     """
 
     variants = VARIANTS
@@ -189,7 +188,6 @@ class Detr(QueryDetector):
             ``logits`` (N, queries, classes + 1), the last class is "no object", and ``boxes`` (N, queries, 4): center,
             width and height as fractions of the image without padding; ``layer_logits`` and ``layer_boxes``, (layers,
             ...), of every decoder layer including the last.
-
         """
         decoded, _ = self.encode(images, sizes)
         logits, boxes = single_or_double(self.class_embed(decoded)), single_or_double(self.bbox_embed(decoded))

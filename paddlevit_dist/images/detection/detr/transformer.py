@@ -54,7 +54,6 @@ class ValidCells(NamedTuple):
     Attributes:
         rows: bool (N or 1, height).
         columns: bool (N or 1, width).
-
     """
 
     rows: paddle.Tensor
@@ -76,10 +75,9 @@ def find_valid_cells(
         grid: (height, width) of the map.
         stride: None: cells follow from the authors' nearest-neighbor resizing of the mask, which depends on the batch.
             A number: an image has ceil(pixels / stride) cells in any batch.
-
     """
     if sizes is None:
-        return ValidCells(*(paddle.ones([1, cells], dtype="bool") for cells in grid))
+        return ValidCells(*(paddle.ones([1, length], dtype="bool") for length in grid))
     if stride is not None:
         sizes = (sizes + (stride - 1)) // stride
     sides = []
@@ -100,7 +98,6 @@ def sine_embedding(cells: ValidCells, channels: int, dtype: str = "float32") -> 
         cells: cells inside an image.
         channels: a multiple of 4.
         dtype: dtype of the computation.
-
     """
     rows, columns = (side.astype(dtype) for side in cells)
     down, across = _positions(rows), _positions(columns)  # (N, height), (N, width)
@@ -187,7 +184,6 @@ def xavier(inputs: int, outputs: int, together: int = 1) -> Linear:
         outputs: width of the output.
         together: number of layers that the authors store as one layer of ``together * outputs``, which decides the
             range.
-
     """
     bound = math.sqrt(6.0 / (inputs + together * outputs))
     return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=zeros())
@@ -209,7 +205,6 @@ class QueryAttention(MultiHeadAttention):
             key: (batch, keys, dim).
             value: (batch, keys, dim).
             bias: (batch, 1, 1, keys), added before the softmax.
-
         """
         parts = (self.heads(part) for part in (self.q_proj(query), self.k_proj(key), self.v_proj(value)))
         before = None if bias is None else functools.partial(_add_bias, bias=bias)
@@ -246,7 +241,6 @@ class EncoderLayer(_TransformerLayer):
             x: (batch, cells, dim).
             position: (batch or 1, cells, dim).
             bias: (batch, 1, 1, cells).
-
         """
         x_with_position = x + position
         x = self.norm1(x + self.dropout(self.self_attn(x_with_position, x_with_position, x, bias)))
@@ -270,7 +264,6 @@ class DetrDecoderLayer(_TransformerLayer):
             keys: (batch, cells, dim), the encoder's output with positions.
             memory: (batch, cells, dim), the encoder's output.
             bias: (batch, 1, 1, cells).
-
         """
         x_with_queries = x + queries
         x = self.norm1(x + self.dropout(self.self_attn(x_with_queries, x_with_queries, x)))
@@ -309,7 +302,6 @@ class DetrDecoder(nn.Layer):
             position: (batch or 1, cells, dim).
             memory: (batch, cells, dim), the encoder's output.
             bias: (batch, 1, 1, cells).
-
         """
         keys, x = memory + position, start
         outputs: list[paddle.Tensor] = []

@@ -38,7 +38,6 @@ class MatchTable(NamedTuple):
         totals: int64 (classes, areas), annotations that count, over all these images.
         annotated: int32 (n, 2 + areas), one row for each image and class in it, in this order: position in
             ``image_ids``, class, and its annotations that count in each area range.
-
     """
 
     image_ids: np.ndarray
@@ -72,7 +71,6 @@ class MatchTable(NamedTuple):
 
         Raises:
             UserError: an image is in two tables, so that its detections would count twice.
-
         """
         image_ids = np.concatenate([table.image_ids for table in tables])
         counts = np.concatenate([table.counts for table in tables])
@@ -155,7 +153,6 @@ def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
 
     Args:
         most: the last of them; None: 100.
-
     """
     return MAX_DETECTIONS if most is None else (*MAX_DETECTIONS[:-1], most)
 
@@ -173,7 +170,6 @@ class AccumulatedResults(NamedTuple):
         precision: float64 (IoU thresholds 10, recalls 101, classes, areas 4, numbers of detections 3).
         recall: float64 (10, classes, 4, 3), the largest that is reached.
         max_detections: the numbers of detections.
-
     """
 
     precision: np.ndarray
@@ -226,7 +222,6 @@ def accumulate(table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS
     Args:
         table: all images, matched with the same ``max_detections``.
         max_detections: ascending numbers of detections.
-
     """
     num_classes = len(table.totals)
     num_limits = len(max_detections)

@@ -21,7 +21,6 @@ class ImageQuality(NamedTuple):
         wrong: int64 (images,), number of false positives.
         missed: int64 (images,), number of annotations without a detection.
         f1: float64 (images,), 1 for an image without annotations and detections.
-
     """
 
     right: np.ndarray
@@ -64,7 +63,6 @@ def build_image_columns(
         curves: curves of ``table``.
         class_names: names of the classes, in the order of their labels.
         least_score: lowest score of the detections that are named and counted; AP takes all.
-
     """
     quality, num_images = compute_image_quality(table, least_score), len(table.image_ids)
     images = table.image_positions()

@@ -34,7 +34,6 @@ class BoxGroundTruth(NamedTuple):
         labels: int64 (n,), classes from 0.
         areas: float64 (n,), which decide the area range.
         is_crowd: bool (n,).
-
     """
 
     boxes: np.ndarray
@@ -50,7 +49,6 @@ class ImageMasks(NamedTuple):
         detected: mask of each detection, as ``run_lengths.compress_runs`` returns it.
         annotated: mask of each annotation, likewise.
         height: height of the image in pixels.
-
     """
 
     detected: Sequence[bytes]
@@ -66,7 +64,6 @@ class CandidateDetections(NamedTuple):
         scores: (n,), finite.
         labels: int (n,).
         areas: float64 (n,); None: width times height, or pixels of the masks.
-
     """
 
     shapes: np.ndarray | ImageMasks
@@ -102,7 +99,6 @@ def match_detections(
         candidates: detections of the image.
         num_classes: at most 65,536; detections with a label of at least this number are ignored.
         max_detections: limits on detections; the last is the number of detections matched in each class.
-
     """
     if not 0 < num_classes <= _MOST_CLASSES:
         raise UserError(f"{num_classes:,} classes: expected 1 to {_MOST_CLASSES:,}")

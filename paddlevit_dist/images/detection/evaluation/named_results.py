@@ -49,7 +49,6 @@ class NamedPositions(NamedTuple):
         unknown: names of the categories that the annotations lack.
         matched: message on what was matched by name; empty if ids decide for both.
         notices: why ids decide although the results have names.
-
     """
 
     image_id_positions: Mapping[Id, int]
@@ -66,7 +65,6 @@ class NamedPositions(NamedTuple):
         Args:
             result: the result.
             image_id: id of the image in the result.
-
         """
         return (
             self.image_id_positions.get(image_id)
@@ -103,7 +101,6 @@ def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
     Raises:
         OSError, ValueError: see ``coco_files.elements``.
         UserError: only some results have a name, or a name matches nothing or several things.
-
     """
     image_id_positions: dict[Id, int] = {id_: position for position, id_ in enumerate(annotations.image_ids)}
     category_id_positions: dict[Id, int] = {id_: position for position, id_ in enumerate(annotations.category_ids)}
@@ -152,7 +149,6 @@ def require_same_names(path: str, number: int, present_names: Sequence[str], fir
 
     Raises:
         UserError: the kinds differ; the message names one.
-
     """
     if present_names != first:
         other = next(iter({*present_names} ^ {*first}))

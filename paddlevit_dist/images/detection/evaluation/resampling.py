@@ -33,7 +33,6 @@ class DetectionCurves(NamedTuple):
         num_images: number of images.
         num_classes: number of classes.
         max_detections: limits on the detections per image and class.
-
     """
 
     images: np.ndarray
@@ -76,7 +75,6 @@ class DetectionCurves(NamedTuple):
 
         Args:
             weights: (draws, images), how often each image occurs in a draw.
-
         """
         stats, class_ap = np.empty((len(weights), len(self.names()))), np.empty((len(weights), self.num_classes))
         lengths = int(np.diff(self.groups).max(initial=0)), int(np.diff(self.curves).max(initial=0))
@@ -98,7 +96,6 @@ def named_scores(
         curves: prefix of the names -> the curves and the index in them of each sample's image, int (samples,).
         class_names: names of the classes, in the order of their labels.
         weights: (draws, samples), how often each sample occurs in a draw.
-
     """
     values: dict[str, np.ndarray] = {}
     for prefix, (group_curves, places) in curves.items():

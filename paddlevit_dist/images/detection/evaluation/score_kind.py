@@ -27,7 +27,7 @@ class BoxScores(ScoreKind):
             UserError: the tables count different numbers of detections.
         """
         curves = {}
-        limits = [tuple(part.get("limits", MAX_DETECTIONS)) for part in parts]
+        limits = [tuple(piece.get("limits", MAX_DETECTIONS)) for piece in parts]
         if len(set(limits)) > 1:
             numbers = " and ".join(str(most) for most in sorted({table_limits[-1] for table_limits in limits}))
             raise UserError(
@@ -35,7 +35,7 @@ class BoxScores(ScoreKind):
                 "number"
             )
         for prefix in _PREFIXES:
-            if all(f"{prefix}image_ids" in part for part in parts):
+            if all(f"{prefix}image_ids" in piece for piece in parts):
                 tables, places, before = [], [], 0
                 for part in parts:
                     table = MatchTable(*(part[f"{prefix}{name}"] for name in MatchTable._fields))

@@ -48,7 +48,6 @@ class AnnotationFile(NamedTuple):
         notices: what in the file differs from what COCO's tools write.
         file_names: file names of the images; "" where the file does not give them.
         original_names: names of the categories as in the file; "" where there is none.
-
     """
 
     path: str
@@ -77,7 +76,6 @@ class AnnotationFile(NamedTuple):
 
         Raises:
             UserError: the file does not give them.
-
         """
         height, width = self.sizes[image].tolist()
         if height < 1 or width < 1:
@@ -95,7 +93,6 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
     Raises:
         UserError: the file cannot be read, is not a file of annotations, or is in LVIS's format; the message says
             where.
-
     """
     coco = CocoFile(os.fspath(path), allows_text_ids=True)
     if coco.federated:
@@ -131,10 +128,10 @@ def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
 
 def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
     """Return compressed run lengths of the objects ``order``, with the box for an object without a mask."""
-    without = [row for row in order.tolist() if not coco.bytes[row]]
+    without = [index for index in order.tolist() if not coco.bytes[index]]
     if len(without) == len(order) and len(order):
         raise UserError(f"{coco.file}: annotations need a 'segmentation' to compare masks")
-    coco.odd.note_all("object", "without a mask: its box is used", [coco.numbers[row] for row in without])
+    coco.odd.note_all("object", "without a mask: its box is used", [coco.numbers[index] for index in without])
     masks = []
     with open_regular(coco.file, "rb") as stream:
         for row, box in zip(order.tolist(), boxes.tolist()):
@@ -180,7 +177,6 @@ class ResultFile(NamedTuple):
         first: int64 (images + 1,), first detection of each image.
         notices: what differs from what COCO's tools expect.
         matched: message on how many images and categories were matched by name; empty if ids decide.
-
     """
 
     path: str
@@ -216,7 +212,6 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
 
     Raises:
         UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
-
     """
     path = os.fspath(path)
     images, labels, scores, shapes = array("q"), array("q"), array("d"), _ResultShapes(annotations, kind)
@@ -270,7 +265,6 @@ def _read_elements(path: str) -> Iterator[JsonElement]:
 
     Raises:
         UserError: the file is not a list.
-
     """
     lists = elements(path, {"": _ResultRecord})
     if "" not in lists:
@@ -338,7 +332,6 @@ class _ResultShapes:
 
         Raises:
             ValueError: the result has no usable shape; the message continues "result 7 has ...".
-
         """
         if self.has_boxes is None:
             self.has_boxes = bool(result.bbox)
@@ -382,7 +375,6 @@ def build_match_table(
         results: results that were read for these annotations.
         kind: ``BOXES`` or ``MASKS``, as both were read.
         max_detections: see ``match_detections``.
-
     """
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)

@@ -41,7 +41,6 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
 
     Raises:
         UserError: the dataset has no annotations, or no masks to compare.
-
     """
     if not dataset.labeled:
         raise UserError(f"{source} has no annotations to compare results with")
@@ -100,7 +99,6 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, 
 
     Raises:
         UserError: there are no such files, a file belongs to no image, or a line is invalid.
-
     """
     names = [name for name in list_names(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
     inner = os.path.join(folder, "labels")
@@ -186,7 +184,6 @@ def _line(values: list[float], label_map: Mapping[int, int]) -> tuple[int, list[
 
     Raises:
         ValueError: the line is not a result.
-
     """
     if len(values) < 6 or len(values) % 2:
         hint = "no confidence: save_conf=True writes it; " if len(values) in (5, 7, 9) else ""

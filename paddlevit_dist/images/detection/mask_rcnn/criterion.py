@@ -35,7 +35,6 @@ class MaskRcnnCriterion(DetectionCriterion):
         has_masks: whether the network has masks.
         normalizer: "global" or "reference".
         class_weight: weight of the regions' classes; 1 in the paper.
-
     """
 
     def __init__(
@@ -110,7 +109,6 @@ class RegionTargets(NamedTuple):
         shares: (n,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
         positive: int64 (p,), positions of the regions on objects, on the host.
         objects: int64 (p,), index of the object of each of these in its image, on the host.
-
     """
 
     regions: RegionBatch
@@ -132,10 +130,9 @@ def sample_region_targets(
         targets: the objects, with ``box_counts``.
         levels: number of levels of the pyramid that regions are pooled from.
         rules: settings of the network.
-
     """
-    samples = [_sample_image(boxes, targets, image, rules) for image, boxes in enumerate(proposals)]
-    images = np.repeat(np.arange(len(samples)), [len(boxes) for boxes, *_ in samples])
+    samples = [_sample_image(image_boxes, targets, image, rules) for image, image_boxes in enumerate(proposals)]
+    images = np.repeat(np.arange(len(samples)), [len(sampled) for sampled, *_ in samples])
     if len(images) == 0:
         return _no_regions(proposals[0])
     boxes, labels, offsets, states = (paddle.concat(list(parts)) for parts in zip(*samples))
@@ -209,7 +206,6 @@ class MaskTargets(NamedTuple):
         labels: int64 (p,), the object's class plus 1.
         masks: (p, side, side), from 0 to 1.
         shares: (p,), one over the number of the image's regions; 0 for a placeholder if there are no regions.
-
     """
 
     regions: RegionBatch
@@ -226,7 +222,6 @@ def crop_mask_targets(region_samples: RegionTargets, targets: DetectionTargets, 
         region_samples: sampled regions.
         targets: the objects, with masks.
         side: side of the predicted masks.
-
     """
     dtype = region_samples.shares.dtype
     if len(region_samples.positive) == 0:
@@ -252,7 +247,6 @@ def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray,
         regions: p regions.
         objects: int (p,), index of each region's object in its image.
         side: side of the result.
-
     """
     most = masks.shape[1]
     batch_objects = regions.images * most + objects
@@ -262,7 +256,7 @@ def _crop_masks(masks: paddle.Tensor, regions: RegionBatch, objects: np.ndarray,
     needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each image
     arrays = [order, np.argsort(order, kind="stable"), *needed]
     by_object, back, *object_indices = to_device_together(*(array.astype(np.int32) for array in arrays))
-    boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
+    boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(per_image.sum()) for per_image in counts])
     parts: list[paddle.Tensor] = []
     for image, chosen, region_boxes, numbers in zip(images.tolist(), object_indices, boxes, counts):
         object_masks = paddle.gather(masks[image], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)

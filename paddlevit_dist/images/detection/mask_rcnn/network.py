@@ -38,7 +38,6 @@ class FeaturePyramid(nn.Layer):
     Args:
         inputs: channels of the input maps, from fine to coarse.
         channels: channels of the pyramid's maps.
-
     """
 
     def __init__(self, inputs: Sequence[int], channels: int):
@@ -75,7 +74,6 @@ class PyramidBackbone(nn.Layer):
 
     Attributes:
         strides: stride in pixels of each of the pyramid's maps.
-
     """
 
     def __init__(self, body: Model, channels: int, has_norm: bool):
@@ -110,7 +108,6 @@ class ImageDetections(NamedTuple):
         boxes: (n, 4) in pixels of the network's input.
         scores: (n,).
         labels: int64 (n,), from 0.
-
     """
 
     boxes: paddle.Tensor
@@ -180,7 +177,6 @@ class MaskRCNN(Detector):
         rules: values of ``MaskRcnnRules`` that differ from its defaults, by name.
         random_samples: value of ``MaskRcnnRules``, which a configuration can set.
         drop_path: rate of stochastic depth in the backbone's last block.
-
     """
 
     learns_masks = True
@@ -266,7 +262,6 @@ class MaskRCNN(Detector):
             Without targets, the n detections of all images, ordered by image, best first: ``boxes`` (n, 4) in pixels of
             ``images``, ``scores`` (n,), ``labels`` int64 (n,), ``masks`` (n, side, side), probabilities inside each
             box; and ``numbers`` int64 (N,), detections of each image. Without any detection there is one row of zeros.
-
         """
         number, _, height, width = images.shape
         if sizes is None:

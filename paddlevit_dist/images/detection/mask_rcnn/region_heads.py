@@ -62,12 +62,11 @@ def pool_regions(
         size: side of the result.
         samples: samples in each direction of a bin; -1: the number of positions of the map, rounded up.
         aligned: whether position i of a map is at i + 0.5 strides, not at i.
-
     """
     order = np.argsort(levels, kind="stable")
     used_levels, starts = np.unique(levels[order], return_index=True)
     level_boxes = np.split(order, starts[1:])  # the boxes of each level
-    counts = [np.bincount(images[chosen], minlength=maps[0].shape[0]) for chosen in level_boxes]
+    counts = [np.bincount(images[indices], minlength=maps[0].shape[0]) for indices in level_boxes]
     by_level, back = to_device_together(
         *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable")))
     )
@@ -99,7 +98,6 @@ def roi_align(
 
     Returns:
         (n, channels, size, size).
-
     """
     if not (boxes.place.is_cpu_place() or boxes.place.is_gpu_place()):  # on other devices Paddle loses attached numbers
         counts = to_device(numbers.astype(np.int32))
@@ -118,7 +116,6 @@ def paste(mask: np.ndarray, box: np.ndarray, size: tuple[int, int]) -> np.ndarra
         mask: (side, side), probabilities.
         box: (4,), x0, y0, x1, y1 in pixels of the image.
         size: height and width of the image.
-
     """
     side = len(mask)
     padded = np.pad(np.asarray(mask, dtype=np.float32), 1)
@@ -156,7 +153,6 @@ class RegionBatch(NamedTuple):
         boxes: (n, 4) in pixels.
         images: int64 (n,), ascending, on the host.
         levels: int64 (n,), levels of the pyramid, on the host.
-
     """
 
     boxes: paddle.Tensor
@@ -222,7 +218,6 @@ class RegionHeads(nn.Layer):
         hidden: width of the dense layers.
         mask_channels: channels of each convolution before the mask predictor; empty: no masks.
         rules: settings of the network.
-
     """
 
     def __init__(

@@ -29,7 +29,6 @@ class BoxTargets(NamedTuple):
     Attributes:
         objects: int64 (n,), the object with the largest IoU for each box, the first of equal ones.
         states: int32 (n,), ``POSITIVE``, ``NEGATIVE`` or ``NEITHER``.
-
     """
 
     objects: paddle.Tensor
@@ -48,7 +47,6 @@ def match(overlap: paddle.Tensor, positive: float, negative: float, lowest: floa
         lowest: the boxes with an object's largest IoU, all of them if several are equal, are positive if it is at least
             this, even if they match another object; None: they are not. An object without an overlapping box has none;
             torchvision makes all boxes without overlap positive for it.
-
     """
     best, objects = overlap.max(axis=0), overlap.argmax(axis=0)  # (n,)
     states = paddle.full(best.shape, NEITHER, dtype="int32")
@@ -69,7 +67,6 @@ class SampledBoxes(NamedTuple):
         boxes: int64 (k,), distinct.
         is_positive: bool (k,).
         is_used: bool (k,); False for the last ones if there are fewer positive and negative boxes than ``number``.
-
     """
 
     boxes: paddle.Tensor
@@ -88,7 +85,6 @@ def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = T
         number: number of samples.
         share: largest fraction of positive boxes.
         at_random: False: the same states give the same boxes on any rank, evenly distributed.
-
     """
     total = states.shape[0]
     number, most = min(number, total), min(int(number * share), total)
@@ -133,7 +129,6 @@ class ProposalNetwork(nn.Layer):
         channels: channels of the maps.
         strides: strides of the maps, one for each size of anchors.
         rules: settings of the network.
-
     """
 
     def __init__(self, channels: int, strides: Sequence[int], rules: MaskRcnnRules):
@@ -183,8 +178,8 @@ class ProposalNetwork(nn.Layer):
         before = rules.proposals_before if is_training else rules.evaluated_before
         after = rules.proposals_after if is_training else rules.evaluated_after
         level_proposals = [_select_top_anchors(*parts, before) for parts in zip(logits, changes, anchors)]
-        scores = paddle.concat([scores for scores, _ in level_proposals], axis=1)  # (N, k)
-        boxes = clip_boxes(paddle.concat([boxes for _, boxes in level_proposals], axis=1), sizes)  # (N, k, 4)
+        scores = paddle.concat([level_scores for level_scores, _ in level_proposals], axis=1)  # (N, k)
+        boxes = clip_boxes(paddle.concat([rows for _, rows in level_proposals], axis=1), sizes)  # (N, k, 4)
         levels = [paddle.full([part.shape[1]], level, dtype="int64") for level, (part, _) in enumerate(level_proposals)]
         levels = paddle.concat(levels)  # (k,)
         sides = boxes[:, :, 2:] - boxes[:, :, :2]
@@ -230,7 +225,7 @@ class ProposalNetwork(nn.Layer):
             image_values["anchor_changes"] = paddle.gather(changes[image], chosen)
             for name, value in image_values.items():
                 parts.setdefault(name, []).append(value)
-        return {name: paddle.stack(values) for name, values in parts.items()}
+        return {part_name: paddle.stack(values) for part_name, values in parts.items()}
 
 
 def _select_top_anchors(logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, most: int):
@@ -266,7 +261,6 @@ def build_level_anchors(
         size: side of the square anchor.
         ratios: ratios of height to width.
         rounds: whether corners are rounded.
-
     """
     base_anchors = build_base_anchors(size, ratios, rounds)
     rows, columns = np.meshgrid(np.arange(grid[0]) * stride, np.arange(grid[1]) * stride, indexing="ij")
@@ -288,7 +282,6 @@ def suppress(boxes: paddle.Tensor, groups: paddle.Tensor, overlap: float, most: 
 
     Returns:
         int64 (kept,), at most ``most``, best first over all groups.
-
     """
     if boxes.shape[0] == 0:  # Paddle 2.6 fails
         return paddle.zeros([0], dtype="int64")

@@ -36,7 +36,6 @@ class MaskRcnnRules(NamedTuple):
         least_score: lowest score of a detection.
         detection_overlap: a detection with a larger IoU with a better one of its class is suppressed.
         detections: largest number of detections in an image.
-
     """
 
     anchor_sizes: tuple[float, ...] = (32, 64, 128, 256, 512)

@@ -27,7 +27,6 @@ class GroupCriterion(VarifocalCriterion):
         layers: number of decoder layers.
         groups: number of groups.
         **options: see ``VarifocalCriterion``.
-
     """
 
     def __init__(self, num_classes: int, queries: int, layers: int, groups: int, **options: Any):

@@ -103,7 +103,6 @@ class RfDetr(QueryDetector):
         decoder_layers: number of decoder layers.
         num_queries: largest number of objects detected in an image.
         groups: groups of queries in training.
-
     """
 
     has_no_object = False
@@ -182,7 +181,6 @@ class RfDetr(QueryDetector):
         Returns:
             ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
             the outputs of all layers (``layer_``) and of the encoder for the criterion.
-
         """
         memory, grid = self.encode(images)
         groups = 1 if targets is None else self.groups
@@ -227,7 +225,6 @@ class RfDetr(QueryDetector):
 
         Returns:
             Logits (N, Q, classes), and boxes (N, Q, 4), center, width and height as fractions.
-
         """
         total = grid[0] * grid[1]
         if total < self.num_queries:

@@ -31,7 +31,6 @@ class HeadOutputs(NamedTuple):
     Attributes:
         logits: (L, N, Q, classes).
         boxes: (L, N, Q, 4), center, width and height as fractions of the image.
-
     """
 
     logits: paddle.Tensor
@@ -54,7 +53,6 @@ class BatchGroundTruth:
         targets: the objects.
         dtype: dtype of boxes.
         none: the class of "no object".
-
     """
 
     def __init__(self, targets: DetectionTargets, dtype: paddle.dtype, none: int) -> None:
@@ -80,7 +78,6 @@ class BatchGroundTruth:
 
         Raises:
             ValueError: the batch has no denoising queries.
-
         """
         queries = self._denoising
         if queries is None:
@@ -98,7 +95,6 @@ class MatchedTargets(NamedTuple):
         classes: int64, the number of classes for a query without an object.
         boxes: (..., 4), zeros for a query without an object.
         matched: 1 for a query with an object, else 0.
-
     """
 
     classes: paddle.Tensor
@@ -124,7 +120,6 @@ class VarifocalCriterion(SetCriterion):
         matchability: exponent of DEIM's matchability-aware loss, which replaces the varifocal loss; None: varifocal.
         noise: generator of denoising queries; None: no denoising.
         **weights: weights of the terms and of the other costs, see ``SetCriterion``.
-
     """
 
     parts: tuple[str, ...] = ("class", "box", "giou")
@@ -176,7 +171,6 @@ class VarifocalCriterion(SetCriterion):
             last: index of the last layer.
             objects: normalizer of the terms; boxes of ordinary queries are divided by ``pairs`` of ``sums``, if
                 present.
-
         """
         terms = {}
         for name in self.parts:
@@ -224,7 +218,6 @@ class VarifocalCriterion(SetCriterion):
             heads: outputs of L heads.
             matched: targets of their queries.
             weights: (N, Q) or (L, N, Q), weights of the queries.
-
         """
         with paddle.no_grad():
             overlap = (
@@ -251,7 +244,6 @@ def box_sums(boxes: paddle.Tensor, matched: MatchedTargets, weights: paddle.Tens
         boxes: (L, N, Q, 4).
         matched: targets of the queries.
         weights: (N, Q), weights of the queries.
-
     """
     share = matched.matched if weights is None else matched.matched * weights
     distance = (boxes - matched.boxes).abs().sum(axis=-1) * share  # (L, N, Q)

@@ -41,7 +41,6 @@ class SamplingPoints(NamedTuple):
     Attributes:
         numbers: number of points on each level.
         is_discrete: use the nearest cell, without interpolation (RT-DETRv2).
-
     """
 
     numbers: tuple[int, ...]
@@ -61,7 +60,6 @@ class DecoderConfig(NamedTuple):
         sampling_heads: number of heads of the attention to points; None: ``num_heads``.
         deep_positions: compute the positions of queries by three layers of width ``dim`` as DEIM's RT-DETRv2, not by
             two of twice the width.
-
     """
 
     dim: int
@@ -91,7 +89,6 @@ class DeformableAttention(nn.Layer):
         num_heads: number of attention heads.
         points: points of a query.
         has_values: whether values and outputs have projections; D-FINE's have none.
-
     """
 
     def __init__(self, dim: int, num_heads: int, points: SamplingPoints, has_values: bool = True):
@@ -117,7 +114,6 @@ class DeformableAttention(nn.Layer):
             references: boxes (batch, queries, 4), center, width and height as fractions.
             memory: (batch, cells of all maps, dim).
             sizes: height and width of the maps.
-
         """
         _, number, dim = queries.shape  # the number of images is unknown in a static graph
         values = self.value_proj(memory).reshape([-1, memory.shape[1], self._heads, dim // self._heads])
@@ -164,7 +160,6 @@ class RtDetrDecoderLayer(nn.Layer):
     Args:
         config: dimensions.
         is_fine: D-FINE's layer, with a gate after the attention to points, which uses the maps without projection.
-
     """
 
     def __init__(self, config: DecoderConfig, is_fine: bool = False):
@@ -215,7 +210,6 @@ class RtDetrDecoder(nn.Layer):
         Returns:
             ``layer_logits`` (L, batch, queries, classes) and ``layer_boxes`` (L, batch, queries, 4), center, width and
             height as fractions.
-
         """
         references = before = F.sigmoid(single_or_double(starts))
         logits, boxes = [], []
@@ -240,7 +234,6 @@ class LocalizationQualityHead(nn.Layer):
         dim: hidden width of the MLP.
         layers: number of its layers.
         activation: a key of ``ACTIVATIONS``.
-
     """
 
     def __init__(self, highest: int = 4, dim: int = 64, layers: int = 2, activation: str = "relu") -> None:
@@ -277,7 +270,6 @@ class FineDecoder(nn.Layer):
             The outputs of ``RtDetrDecoder``; ``layer_corners`` (L, batch, queries, 4 * bins), distributions of the
             distances of sides; ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's plain
             head; and ``references``, its boxes without gradient.
-
         """
         references = F.sigmoid(single_or_double(starts))
         first_boxes = first_logits = anchors = None

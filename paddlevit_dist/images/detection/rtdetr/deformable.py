@@ -23,7 +23,6 @@ class PointSampling(nn.Layer):
         numbers: number of points on each map; the points of a map are consecutive.
         is_discrete: use the value of the cell that contains a point, or of the nearest cell of the map; places then
             have no gradient.
-
     """
 
     def __init__(self, numbers: Sequence[int], is_discrete: bool = False):
@@ -41,7 +40,6 @@ class PointSampling(nn.Layer):
             places: (batch, queries, heads, points, 2), x and y as fractions of the map: 0 is the outer edge of its
                 first cell, 1 of its last. Values outside are 0. float32 or float64.
             weights: (batch, queries, heads, points), in the dtype of ``places``.
-
         """
         levels = [(*size, number) for size, number in zip(sizes, self.numbers)]
         sampled = (_nearest if self.is_discrete else _between)(values.astype(places.dtype), places, weights, levels)

@@ -24,7 +24,6 @@ class DistanceBins(NamedTuple):
         number: number of steps, one less than bins.
         up: the second largest distance, as a fraction of the box's side.
         reg_scale: larger values flatten the steps in the middle.
-
     """
 
     number: int = 32
@@ -45,7 +44,6 @@ class DistanceBins(NamedTuple):
         Args:
             references: boxes (..., 4), center, width and height.
             boxes: target boxes, likewise.
-
         """
         middle, size = references[..., :2], references[..., 2:] / self.reg_scale + _LEAST_SIZE
         ends = center_to_corners(boxes)
@@ -77,7 +75,6 @@ def bin_entropy(logits: paddle.Tensor, target: paddle.Tensor) -> paddle.Tensor:
     Args:
         logits: (L, N, Q, 4, bins).
         target: (N, Q, 4, bins).
-
     """
     return -(_log_softmax(logits) * target).sum(axis=[-1, -2])
 
@@ -90,7 +87,6 @@ def softened_divergence(logits: paddle.Tensor, teacher: paddle.Tensor) -> paddle
     Args:
         logits: (L, N, Q, 4, bins).
         teacher: (N, Q, 4, bins), without gradient.
-
     """
     with paddle.no_grad():
         log_target = _log_softmax(teacher / _TEMPERATURE)

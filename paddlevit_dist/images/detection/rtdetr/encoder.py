@@ -86,7 +86,6 @@ class CspLayer(nn.Layer):
         outputs: channels of the output.
         blocks: number of blocks.
         expansion: channels of the paths as a fraction of the outputs.
-
     """
 
     def __init__(self, inputs: int, outputs: int, blocks: int, expansion: float):
@@ -108,7 +107,6 @@ class ElanLayer(nn.Layer):
         dim: channels of the output; the input has twice as many.
         blocks: number of blocks in a path.
         expansion: half the channels of a path, as a fraction of ``dim``.
-
     """
 
     def __init__(self, dim: int, blocks: int, expansion: float):
@@ -154,7 +152,6 @@ class PositionAttention(MultiHeadAttention):
             x: (batch, tokens, dim).
             position: (batch or 1, tokens, dim).
             blocked: (batch, tokens, tokens), 1 if a row must not attend to a column.
-
         """
         x_with_position = x + position
         parts = [
@@ -238,7 +235,6 @@ class HybridEncoder(nn.Layer):
         blocks: number of blocks in a fusion layer.
         expansion: see ``CspLayer`` and ``ElanLayer``.
         is_fine: use D-FINE's layers.
-
     """
 
     def __init__(
@@ -271,7 +267,6 @@ class HybridEncoder(nn.Layer):
 
         Args:
             maps: (batch, dim, height, width) from fine to coarse, each half as large as the one before.
-
         """
         down = [self.aifi[0](maps[-1])]  # from the coarsest on
         for finer, lateral, block in zip(reversed(maps[:-1]), self.lateral_convs, self.fpn_blocks):

@@ -51,7 +51,6 @@ class FineCriterion(VarifocalCriterion):
         distill_weight: weight of ``distill`` in the loss.
         bins: bins of the distributions; None: the authors'.
         **options: see ``VarifocalCriterion``.
-
     """
 
     communicates = True
@@ -105,7 +104,6 @@ class FineCriterion(VarifocalCriterion):
             matches: result of ``matches``.
             union: int64 (N, Q), the object of each query in the union, M for none; None: ``unite_matchings`` of
                 ``matches``.
-
         """
         truth, objects = BatchGroundTruth(targets, heads.boxes.dtype, self.num_classes), matches.object_of
         union = unite_matchings(objects, truth.most) if union is None else union
@@ -138,7 +136,6 @@ class FineCriterion(VarifocalCriterion):
 
         Args:
             sizes: float64 (2,) or (4,): queries with an object and others, of the union and of denoising.
-
         """
         if not is_on_gpu():
             host_barrier()  # gloo aborts after a long wait
@@ -166,7 +163,6 @@ class FineCriterion(VarifocalCriterion):
             factors: (2,), factors of the sums of matched and of other queries in ``distill``.
             weights: (N, Q), weights of the queries.
             prefix: start of the names of outputs.
-
         """
         logits = single_or_double(outputs[f"{prefix}layer_corners"])
         logits = logits.reshape([*logits.shape[:3], 4, self.bins.number + 1])
@@ -193,7 +189,6 @@ def unite_matchings(objects: np.ndarray, most: int) -> np.ndarray:
     Args:
         objects: int64 (L, N, Q), objects in L matchings, ``most`` for none.
         most: M.
-
     """
     _, images, queries = objects.shape
     votes = np.zeros((images, queries, most + 1), np.int64)

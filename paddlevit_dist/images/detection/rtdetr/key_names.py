@@ -197,7 +197,6 @@ def select_objects365_rows(value: np.ndarray, num_classes: int, is_embedding: bo
         value: the parameter, with outputs along the last axis.
         num_classes: number of classes of the model.
         is_embedding: whether it is the embedding of classes, (366 + 1, channels), whose last row is the padding.
-
     """
     if is_embedding:
         rows, outputs, axis = [*_OBJECTS365_ROWS, _OBJECTS365_OUTPUTS], _OBJECTS365_OUTPUTS + 1, 0

@@ -98,7 +98,6 @@ class RtDetr(QueryDetector):
         activation: see ``DecoderConfig``.
         deep_positions: see ``DecoderConfig``.
         matchability: exponent of DEIM's matchability-aware loss of classes; None: the varifocal loss.
-
     """
 
     has_no_object = False
@@ -214,7 +213,6 @@ class RtDetr(QueryDetector):
         Returns:
             ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
             the outputs of all layers (``layer_``), of the encoder and of denoising for the criterion.
-
         """
         memory, grids = self.encode(images)
         starts, scores, chosen, content = self.select_queries(memory, grids)
@@ -256,7 +254,6 @@ class RtDetr(QueryDetector):
 
         Returns:
             Boxes before the sigmoid (N, Q, 4), logits (N, Q, classes), boxes as fractions and contents (N, Q, dim).
-
         """
         total = sum(height * width for height, width in grids)
         if total < self.num_queries:

@@ -101,7 +101,7 @@ class ExaminedModel(BridgedModel):
         if len(logits.shape) != 2 or self.num_classes not in (0, logits.shape[1]):
             raise UserError(f"model '{name}' returns {logits.shape} for 2 images and {self.num_classes} classes")
         if is_several:  # no loss reaches what the others alone come from, and processes would wait for its gradients
-            parameters = [one for one in self.network.parameters() if not one.stop_gradient]
+            parameters = [parameter for parameter in self.network.parameters() if not parameter.stop_gradient]
             for one, gradient in zip(parameters, paddle.grad(logits.sum(), parameters, allow_unused=True)):
                 one.stop_gradient = gradient is None
         self.network.training = True
@@ -168,7 +168,7 @@ class ExaminedModel(BridgedModel):
 
     def merge_branches(self) -> str:
         """Merge the branches of a re-parametrizable network, and return a note with the error."""
-        if not any(hasattr(layer, name) for layer in self.sublayers() for name in _MERGING):
+        if not any(hasattr(module, branch) for module in self.sublayers() for branch in _MERGING):
             return ""
         merged, images = copy.deepcopy(self.network), paddle.randn([1, self.in_channels, *self.image_size])
         self.eval()
@@ -176,7 +176,7 @@ class ExaminedModel(BridgedModel):
         with paddle.no_grad():
             before = _first(self.network(images))
             try:
-                for layer, name in [(layer, name) for layer in merged.sublayers() for name in _MERGING]:
+                for layer, name in [(module, branch) for module in merged.sublayers() for branch in _MERGING]:
                     getattr(layer, name, lambda: None)()
                 merged.eval()
                 difference = float((_first(merged(images)) - before).abs().max() / before.abs().max())

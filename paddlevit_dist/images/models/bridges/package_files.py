@@ -27,7 +27,7 @@ def paddleclas_folder() -> str:
         UserError: there is none.
     """
     named = os.environ.get(VARIABLE)
-    folders = [named] if named else [folder for top in map(_find_folders, ("ppcls", "paddleclas")) for folder in top]
+    folders = [named] if named else [each for top in map(_find_folders, ("ppcls", "paddleclas")) for each in top]
     for folder in folders:
         if os.path.isfile(os.path.join(folder, "ppcls", "arch", "backbone", "__init__.py")):
             return os.path.abspath(folder)

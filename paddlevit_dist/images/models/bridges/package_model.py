@@ -59,8 +59,8 @@ class PaddleClasModel(PaddleVisionModel):
         for name in cls.parents:
             package = sys.modules.setdefault(name, ModuleType(name))
             package.__path__ = [os.path.join(folder, *name.split("."))]
-        missing = [name for name in cls.not_needed if importlib.util.find_spec(name) is None]
-        sys.modules.update({name: ModuleType(name) for name in missing})
+        missing = [module for module in cls.not_needed if importlib.util.find_spec(module) is None]
+        sys.modules.update({module: ModuleType(module) for module in missing})
         try:
             backbones = importlib.import_module("ppcls.arch.backbone")
             importlib.import_module("ppcls.utils.logger").init_logger()  # else its first warning raises

@@ -168,7 +168,7 @@ def _format_family(family: ClonedFamily) -> str:
 
 
 def _is_ours(name: str, kind: Any) -> bool:
-    """Whether the network is one of ours: of the families that are here, or registered by the user."""
+    """Return whether the network is one of ours: of the families that are here, or registered by the user."""
     try:
         known = find_name("model", name)
     except UserError:

@@ -76,8 +76,8 @@ def _import_family(family: ClonedFamily) -> dict[str, ModuleType]:
         inside = os.path.join(family.folder, "")
         modules.update(
             {
-                name: module
-                for name, module in sys.modules.items()
+                module_name: module
+                for module_name, module in sys.modules.items()
                 if str(getattr(module, "__file__", "")).startswith(inside)
             }
         )
@@ -92,7 +92,7 @@ def _imports_from(folder: str, modules: dict[str, ModuleType]) -> Iterator[None]
     meanwhile.
     """
     names = {file.removesuffix(".py") for file in os.listdir(folder) if file.endswith(".py")}
-    hidden = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    hidden = {key: sys.modules.pop(key) for key in names if key in sys.modules}
     writes = sys.dont_write_bytecode
     sys.modules.update(modules)
     sys.path.insert(0, folder)

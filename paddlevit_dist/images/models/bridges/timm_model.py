@@ -285,7 +285,7 @@ class TimmModel(BridgedModel):
 
         Running statistics, which are not parameters there, follow the parameters of their norm.
         """
-        names = [name for name, _ in self.named_parameters()]
+        names = [parameter_name for parameter_name, _ in self.named_parameters()]
         if not self.classifier_layers:
             return [names]
         statistics = set(statistics_in(names))
@@ -381,11 +381,15 @@ def _create(timm: Any, name: str, arguments: dict[str, Any]) -> nn.Layer:
     refused: list[str] = []
     while True:
         try:
-            network = timm.create_model(name, **{key: arguments[key] for key in arguments if key not in refused})
+            network = timm.create_model(
+                name, **{option: arguments[option] for option in arguments if option not in refused}
+            )
             break
         except TypeError as error:  # in Python's words, or in timm's own, which list all names
             _, _, listed = str(error).partition("unexpected keyword argument")
-            unknown = [key for key in re.findall(r"'(\w+)'", listed) if key in arguments and key not in refused]
+            unknown = [
+                option for option in re.findall(r"'(\w+)'", listed) if option in arguments and option not in refused
+            ]
             if not unknown:
                 raise
             for key in unknown:

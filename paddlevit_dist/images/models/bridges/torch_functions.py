@@ -174,7 +174,7 @@ def sizes_of(x: Any) -> tuple[Any, ...]:
 
 
 def _view(x: Any, *shape: Any) -> Any:
-    """Where Paddle has no views, as on CPUs here, its own method returns the tensor unchanged, without a word."""
+    """Reshape a tensor. Where Paddle has no views, as on CPUs, its own method returns the tensor unchanged."""
     sizes = list(shape[0]) if isinstance(shape[0], (list, tuple)) else list(shape)
     unknown = [place for place, size in enumerate(sizes) if isinstance(size, paddle.pir.Value)]
     if len(unknown) == 1:
@@ -393,7 +393,7 @@ def _group_changes() -> list[list[Any]]:
     """Return the values that each changed tensor had, in their order; forget the changes."""
     tensors: list[list[Any]] = []
     for old, new in _CHANGED:
-        values = next((values for values in tensors if any(map(old.is_same, values))), None)
+        values = next((group for group in tensors if any(map(old.is_same, group))), None)
         if values is None:
             values = [old]
             tensors.append(values)

@@ -189,9 +189,9 @@ def torch_on_paddle(constants: str) -> Iterator[None]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    data = Namespace("timm.data", {name: value for name, value in vars(module).items() if name.isupper()})
+    data = Namespace("timm.data", {key: value for key, value in vars(module).items() if key.isupper()})
     names = {**_modules(), "timm.data": data, "timm.data.constants": module}
-    hidden = {name: one for name, one in sys.modules.items() if name.partition(".")[0] in ("torch", "torchvision")}
+    hidden = {key: one for key, one in sys.modules.items() if key.partition(".")[0] in ("torch", "torchvision")}
     for name in hidden:
         del sys.modules[name]
     sys.modules.update(names)

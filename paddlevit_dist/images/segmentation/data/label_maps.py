@@ -203,7 +203,11 @@ class LabelMaps(SegmentationDataset):
         if not match.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colors is None)):
             classes = self._count_classes(match, classes, cache_folder)
         assert classes is not None
-        reduces = choices.reduce_zero_label
+        self._number_classes(match, classes, choices.reduce_zero_label)
+        return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
+
+    def _number_classes(self, match: MatchedLayout, classes: ClassList, reduces: bool | None) -> None:
+        """Set names, palette and the labels of stored numbers and colors; ``reduces``: 0 is unlabeled."""
         if not classes.is_numbered and (0 in match.layout.ignored if reduces is None else reduces):
             classes = classes._replace(numbers=[number + 1 for number in classes.numbers])
         ignored = {255, *classes.ignored, *match.layout.ignored}
@@ -221,7 +225,6 @@ class LabelMaps(SegmentationDataset):
         self._table = LabelTable(numbers, colors, remark)
         if classes.file:
             self.notices.append(f"{len(rows)} classes of {classes.file}: {shorten(', '.join(self.class_names), 80)}")
-        return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
 
     def _count_classes(self, match: MatchedLayout, listed: ClassList | None, cache_folder: Path) -> ClassList:
         """Find classes from the numbers in the label maps of all splits.

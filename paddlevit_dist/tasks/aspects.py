@@ -7,8 +7,13 @@ A task class names its aspects, usually as strings, so that nothing is imported 
 
 A task that derives from a protocol itself, such as ``class Counting(Task, Predictable)``, is its own aspect. A subclass
 has the aspects of its parents: the closest class that names an aspect, or derives from the protocol, decides.
+
+A protocol that extends another, as ``DatasetSaving`` extends ``Predictable``, is about the same object, in which one
+method leaves what another uses: the aspect for the other protocol decides.
 """
 
+import difflib
+from abc import ABC
 from typing import Any, TypeVar
 
 from ..runtime.errors import UserError
@@ -35,13 +40,16 @@ class TaskAspect:
 
 
 def has_aspect(task: Task, protocol: type) -> bool:
-    """Return whether a task has an aspect, without importing it.
+    """Return whether a task has an aspect, without importing it, unless a derived task changed a part of it.
 
     Args:
         task: the task.
         protocol: a class of ``protocols``.
     """
-    return _find(type(task), protocol) is not None
+    found, extended = _find(type(task), protocol), _find_extended(protocol)
+    if found is None or extended is None or _find(type(task), extended) == found:
+        return found is not None
+    return get_aspect(task, protocol) is not None
 
 
 def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
@@ -54,19 +62,52 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
     Raises:
         UserError: a class overrides a method of an aspect of its parent, which would never be called.
     """
-    found = _find(type(task), protocol)
+    found, extended = _find(type(task), protocol), _find_extended(protocol)
     if found is None:
         return None
     owner, location = found
+    if extended is not None and (whole := _find(type(task), extended)) != found:
+        aspect = get_aspect(task, extended)
+        if whole is None or (owner is not whole[0] and issubclass(owner, whole[0])):
+            raise UserError(
+                f"{owner.__name__}.aspects names {protocol.__name__} without {extended.__name__}, which is the same "
+                "aspect: name one class as both"
+            )
+        return aspect if isinstance(aspect, protocol) else None
     if location is None:
         return task  # type: ignore[return-value]  # its class derives from the protocol
     _require_no_override(type(task), owner, protocol)
     cls = import_object(location, owner.__module__.rpartition(".")[0]) if isinstance(location, str) else location
+    _require_no_override(type(task), owner, protocol, cls)
     cache: dict[type, Any] = vars(task).setdefault(_CACHE, {})
     if cls not in cache:
         cache[cls] = cls(task)
-    aspect: AspectType = cache[cls]
-    return aspect
+    return cache[cls]  # type: ignore[no-any-return]
+
+
+def require_asked_aspects(cls: type) -> None:
+    """Check that the aspects of a task's class are asked for, and that it defines no method which is never called.
+
+    Raises:
+        UserError: a name in ``aspects`` is misspelled, or a class overrides a method of an aspect of its parent.
+    """
+    from . import protocols  # imports this module
+
+    known = {name: value for name, value in vars(protocols).items() if isinstance(value, type)}
+    for owner in cls.__mro__:
+        for name in vars(owner).get("aspects", {}):
+            if name in known:
+                found = _find(cls, known[name])
+                if found is not None and found[1] is not None:
+                    _require_no_override(cls, found[0], known[name])
+            elif near := difflib.get_close_matches(name, known, n=1):
+                raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")
+
+
+def _find_extended(protocol: type) -> type | None:
+    """Return the protocol that a protocol extends; None: it extends none."""
+    base = protocol.__base__
+    return None if base in (object, ABC) else base
 
 
 def _find(cls: type, protocol: type) -> tuple[type, Any] | None:
@@ -81,11 +122,20 @@ def _find(cls: type, protocol: type) -> tuple[type, Any] | None:
     return None
 
 
-def _require_no_override(cls: type, owner: type, protocol: type) -> None:
-    """Check that classes between ``cls`` and the owner of an aspect do not define methods of its protocol."""
-    names = {member for member in dir(protocol) if not member.startswith("_")}
+def _require_no_override(cls: type, owner: type, protocol: type, aspect: type | None = None) -> None:
+    """Check that classes between ``cls`` and the owner of an aspect do not define its methods.
+
+    Args:
+        cls: class of a task.
+        owner: class that names the aspect.
+        protocol: its protocol.
+        aspect: its class, whose methods are checked too; None: only methods of the protocol.
+    """
+    names = set(dir(protocol))
+    if aspect is not None:
+        names |= {member for member in dir(aspect) if not hasattr(owner, member)}
     for derived in cls.__mro__[: cls.__mro__.index(owner)]:
-        for name in sorted(names & vars(derived).keys()):
+        for name in sorted(name for name in names & vars(derived).keys() if not name.startswith("_")):
             raise UserError(
                 f"{derived.__name__}.{name} is never called: it belongs to an aspect of {owner.__name__}; derive "
                 f"{derived.__name__} also from {protocol.__name__} (paddlevit_dist.tasks), or name its own "

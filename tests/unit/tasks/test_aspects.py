@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks import Exportable, Predictable, Recomputable, Reportable, Task
-from paddlevit_dist.tasks.aspects import TaskAspect, get_aspect, has_aspect
+from paddlevit_dist.tasks import DatasetSaving, Exportable, Predictable, Recomputable, Reportable, Task
+from paddlevit_dist.tasks.aspects import TaskAspect, get_aspect, has_aspect, require_asked_aspects
 
 
 class Growing(TaskAspect, Recomputable):
@@ -21,6 +21,9 @@ class Growing(TaskAspect, Recomputable):
     def recomputed_layers(self, model):
         self.asked.append(model)
         return []
+
+    def choose_layers(self):
+        """Is no method of the protocol."""
 
 
 class OtherGrowing(Growing):
@@ -107,3 +110,59 @@ def test_a_method_that_would_never_be_called_is_an_error():
         UserError, match=r"^Shadowed.recomputed_layers is never called: .* derive Shadowed also from Rec"
     ):
         get_aspect(make(type("Mine", (shadowed,), {})), Recomputable)
+
+
+def test_a_method_of_the_class_of_an_aspect_that_would_never_be_called_is_an_error():
+    with pytest.raises(UserError, match=r"^Shadowed.choose_layers is never called: it belongs to an aspect of Parent"):
+        get_aspect(make(type("Shadowed", (Child,), {"choose_layers": print})), Recomputable)
+    assert get_aspect(make(type("Other", (Child,), {"choose_others": print})), Recomputable)
+
+
+class Predicting(TaskAspect, Predictable):
+    """Predicts."""
+
+    predict_step = open_inputs = prediction_rows = None
+
+
+class Saving(Predicting, DatasetSaving):
+    """Predicts and saves."""
+
+    def save_predictions_as(self, layout):
+        self.layout = layout
+
+
+class Detecting(Task):
+    """Names one class twice."""
+
+    aspects = {"Predictable": Saving, "DatasetSaving": f"{__name__}:Saving"}
+
+
+@pytest.mark.parametrize("cls", [Saving, type("DerivedSaving", (Saving,), {})])
+def test_an_aspect_that_extends_another_is_the_same_object_in_derived_tasks(cls):
+    task = make(type("Mine", (Detecting,), {"aspects": {"Predictable": cls}}))
+    assert has_aspect(task, DatasetSaving)
+    get_aspect(task, DatasetSaving).save_predictions_as("coco")
+    assert type(get_aspect(task, Predictable)) is cls and get_aspect(task, Predictable).layout == "coco"
+
+
+def test_an_aspect_that_extends_another_is_gone_where_a_derived_task_changed_the_other():
+    task = make(type("Mine", (Detecting,), {"aspects": {"Predictable": Predicting}}))
+    assert get_aspect(task, DatasetSaving) is None and not has_aspect(task, DatasetSaving)
+
+
+def test_an_aspect_that_extends_another_and_is_named_alone_is_an_error():
+    task = make(type("Mine", (Detecting,), {"aspects": {"DatasetSaving": type("Mine", (Saving,), {})}}))
+    with pytest.raises(UserError, match=r"^Mine.aspects names DatasetSaving without Predictable, .* as both$"):
+        get_aspect(task, DatasetSaving)
+
+
+def test_names_of_aspects_and_methods_that_no_command_asks_for_are_found_without_imports():
+    for cls in (Parent, Child, Exporting, Both, Detecting):
+        require_asked_aspects(cls)
+    with pytest.raises(
+        UserError, match=r"^Mine.aspects: no command asks for Predictables: did you mean Predictable\?$"
+    ):
+        require_asked_aspects(type("Mine", (Detecting,), {"aspects": {"Predictables": Predicting}}))
+    require_asked_aspects(type("Mine", (Detecting,), {"aspects": {"of another feature": Predicting}}))
+    with pytest.raises(UserError, match=r"^Mine.export_parts is never called"):
+        require_asked_aspects(type("Mine", (Parent,), {"export_parts": print}))

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.export import scoring
 from paddlevit_dist.export.functions import ExportedFunction, TensorSpec
 from paddlevit_dist.export.scoring import ExportComparison, ExportedLayer, format_steps, load_exported_layer
 from paddlevit_dist.registry.lookup import resolve
@@ -275,3 +276,17 @@ def test_settings_without_an_exportable_task_name_the_file():
     with pytest.raises(UserError, match="^EXPORTED a.onnx: task other does not support it: "):
         load_exported_layer(values, Task(values))
     assert format_steps({"mode": "L", "resize": [3, 4]}) == "mode L, resize [3, 4]"
+
+
+def compare_steps(there, here):
+    """Lines about the preprocessing that an exported model describes and that of the task."""
+    function, _ = make_function(channel_means, "means", preprocessing=there)
+    facts = {} if here is None else {"preprocessing": here}
+    return scoring._compare_descriptions(make_layer(function), facts, SimpleNamespace(ALLOW_CHANGES=False))
+
+
+def test_preprocessing_may_be_one_text_or_not_described():
+    assert compare_steps("gray, divided by 255", "gray, divided by 255") == compare_steps(None, None) == []
+    assert compare_steps(None, "gray") == ["note: net.onnx does not store its preprocessing; this is used: steps gray"]
+    with pytest.raises(UserError, match="preprocessing.steps color there, gray here"):
+        compare_steps("color", "gray")

@@ -61,12 +61,15 @@ def _run(words: list[str]) -> None:
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
     if command not in COMMANDS:
+        from .commands.parser import split_imports
         from .registry import plugins
         from .registry.lookup import closest
         from .settings.key import show  # these two need third-party packages
 
-        if plugins.load_installed():  # they may have brought the command
-            _run(words)
+        modules, others = split_imports(words)
+        plugins.load(modules, "-import")
+        if modules or plugins.load_installed():  # they may have brought the command
+            _run(others)
             return
         command_name = _OTHER_NAMES.get(words[0].lower())
         hint = f"did you mean '{program(command_name)}'? " if command_name else ""

@@ -64,7 +64,7 @@ class CommandParser(argparse.ArgumentParser):
             self.print_help()
             raise HelpShown(self)
         settings: list[str] = []
-        imported = _find_imports(words) if self.keys is not None else []
+        imported = split_imports(words)[0] if self.keys is not None else []
         if self.keys is not None:
             plugins.load(imported, "-import")  # first, for the keys that they register
             words, settings = self._split(words)
@@ -192,15 +192,16 @@ class CommandParser(argparse.ArgumentParser):
         self.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=text, **more)
 
 
-def _find_imports(words: Sequence[str]) -> list[str]:
-    """Return the modules that -import names."""
-    named = []
-    before_inputs = list(itertools.takewhile(lambda word: word != "--", words))
-    for word, following in zip(before_inputs, [*before_inputs[1:], ""]):
-        option, equals, value = word.partition("=")
-        if option in ("-import", "--import"):
-            named.append(value if equals else following)
-    return [name for names in named for name in names.split(",") if name]
+def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the modules that -import names, and the other words."""
+    named, others, rest = [], [], list(words)
+    while rest and rest[0] != "--":
+        option, equals, value = rest.pop(0).partition("=")
+        if option not in ("-import", "--import"):
+            others.append(option + equals + value)
+        elif equals or rest:
+            named.append(value if equals else rest.pop(0))
+    return [name for names in named for name in names.split(",") if name], [*others, *rest]
 
 
 def is_key(word: str) -> bool:

@@ -66,8 +66,8 @@ def run(words: list[str]) -> None:
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
     about = trained.about
     outputs = "landmarks" if "landmarks" in about else "classes"
-    weights = f"{about['num_classes']} {outputs} from {about['weights']}: {about['report']}"
-    print(one_line(f"{about['model']} with {weights}"))
+    number = f"{about['num_classes']} {outputs} from " if about["num_classes"] > 1 else ""  # a regression has none
+    print(one_line(f"{about['model']} with {number}{about['weights']}: {about['report']}"))
     kind = options.precision if options.input == "float" else f"{options.input}, computed in {options.precision}"
     print(one_line(f"{options.output}: input {about['input_shape']} {kind}; {difference}"))
     if "note" in about:
@@ -168,7 +168,7 @@ def load_trained_model(
     model, report = build_trained(task, opened, part)
     about = {
         "task": opened.config.TASK,
-        **_describe_model(opened.config.MODEL.NAME, opened.weights, model, parts.size),
+        **_describe_model(opened.config.MODEL.NAME, opened.weights, model, parts),
         **parts.about,
         "report": report.summary(),
     }
@@ -228,7 +228,7 @@ def _load_foreign_weights(
     is_named = kind in (CLASS_LABELS, BOX_LABELS) or ":" in name
     classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True)
-    facts = {**_describe_model(name, str(weights.name), model, parts and parts[1].size), "report": report.summary()}
+    facts = {**_describe_model(name, str(weights.name), model, parts and parts[1]), "report": report.summary()}
     facts.update(classes)
     if parts is not None:
         exportable, detector_parts = parts
@@ -237,8 +237,9 @@ def _load_foreign_weights(
     return TrainedModel(model, facts, parts and parts[1])
 
 
-def _describe_model(name: str, weights: str, model: Any, size: tuple[int, ...] | None = None) -> dict[str, Any]:
-    shape = [None, model.in_channels, *(model.image_size if size is None else size)]
+def _describe_model(name: str, weights: str, model: Any, parts: Any) -> dict[str, Any]:
+    size = parts and parts.size
+    shape = [None, parts.channels if parts else model.in_channels, *(model.image_size if size is None else size)]
     return {"model": name, "weights": weights, "num_classes": model.num_classes, "input_shape": shape}
 
 

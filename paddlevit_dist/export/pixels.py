@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
+from .files import as_mapping
 
 _CHANNELS_FIRST, _CHANNELS_LAST = "batch, channels, height, width", "batch, height, width, channels"
 
@@ -20,7 +21,7 @@ def convert_to_pixel_input(trained: Any) -> Any:
     Raises:
         UserError: the normalization of the images is unknown, or the model does not take images.
     """
-    steps = dict(trained.about.get("preprocessing") or {})
+    steps = {**as_mapping(trained.about.get("preprocessing"))}
     if trained.parts is None:
         raise UserError(
             "export: -input=uint8: weights alone do not store the normalization of images: export the run's folder"

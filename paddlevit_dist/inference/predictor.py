@@ -63,7 +63,7 @@ class PredictionDataset(TransformedDataset):
             sample = self.samples.sample(number, generator)
             self._check(sample)
         except UserError as error:
-            return number, None, format_reason(error)
+            return number, None, format_reason(error).removeprefix(f"{self.describe(index)}: ")
         except _INPUT_ERRORS as error:  # libraries raise them for damaged files
             return number, None, f"{type(error).__name__}: {format_reason(error)}"
         return number, sample, None

@@ -20,6 +20,7 @@ from ..registry.lookup import find_package
 from ..runtime.errors import UserError
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
+from ..tasks.model import as_model
 from ..tasks.model_factory import accelerate, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
@@ -200,7 +201,9 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
     if num_classes is None:
         with paddle.LazyGuard():  # names and shapes only
             model_without_weights = task.build_model(1)
-        num_classes = count_classes(model_without_weights, weights)
+        # Without classifier layers, such as in a regression, no layer is known to depend on the number of classes.
+        has_classes = bool(as_model(model_without_weights).classifier_layers)
+        num_classes = count_classes(model_without_weights, weights) if has_classes else 1
         if num_classes is None:
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
     model = prepare(task.build_model(num_classes))

@@ -30,13 +30,15 @@ class InputSamples(TransformedDataset):
     """Inputs of a prediction, in the order in which they were given.
 
     Built by ``Predictable.open_inputs`` in the parent process, then pickled to the workers and forked into loader
-    processes, so its pickle should hold file names and scalars only. ``sample`` raises UserError for an input that
-    cannot be read. Such an input is listed with its message, and the prediction continues.
+    processes, so its pickle should hold file names and scalars only. ``sample`` raises UserError, or an error of the
+    library that reads it, for an input that cannot be read. Its message is listed, and the others are predicted.
+
+    Attributes:
+        names: name of each sample in rows and lists, a path as the user would write it.
+        unreadable: path and reason, in one line, of each input that was unreadable before any sample was read.
     """
 
-    #: name of each sample in rows and lists: a path as the user would write it
     names: Sequence[str] = ()
-    #: path and reason, in one line, of each input that was unreadable before any sample was read
     unreadable: Sequence[tuple[str, str]] = ()
 
     def __len__(self) -> int:

@@ -430,7 +430,7 @@ class Drawable(ABC):
         """Draw samples as an evaluation prepares them.
 
         Args:
-            dataset: the evaluation samples.
+            dataset: samples of any split: read their files, not ``sample``, which may augment them.
             indices: indices of the samples to draw.
         """
 

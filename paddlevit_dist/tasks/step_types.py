@@ -99,7 +99,9 @@ class ExportParts(NamedTuple):
 
     Attributes:
         channels: channels of the input, float32 (batch, channels, ...).
-        about: how the input is prepared and what the outputs mean, by name.
+        about: how the input is prepared and what the outputs mean, by name. An evaluation of the exported model
+            compares "preprocessing", steps by name or a text, with the one here. For -input=uint8, the steps
+            have a "layout", and there are "mean" and "standard_deviation" of the channels.
         size: size of the input's axes after the channels; None: the model's ``image_size``.
         input_name: name of the input.
         example: arrays for testing another program: "input", (1, channels, *size), and the data it was prepared from.

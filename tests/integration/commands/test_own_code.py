@@ -231,3 +231,118 @@ def test_an_aspect_of_a_users_task_predicts_in_all_processes_and_the_others_are_
     assert len(rows) == 3
     well(run_command([*ENTRY, *"export -import=margin.py run exported".split()], folder=tmp_path))
     assert list(tmp_path.glob("exported*"))
+
+
+REGRESSION = """
+from pathlib import Path
+import numpy as np
+from paddle import nn
+from paddlevit_dist import Manifest, register_dataset, register_feature, register_model, register_task
+from paddlevit_dist.tasks import (
+    Dataset, Exportable, ExportParts, InputSamples, LossTerm, Metrics, Model, Predictable, Task, TaskTraits,
+    TransformedDataset,
+)
+
+class Noise(Dataset):
+    def __init__(self, data_path, split, cache_folder):
+        self.split = split
+
+    def describe(self, index):
+        return f"{self.split} {index}"
+
+    def __len__(self):
+        return 8
+
+class Samples(TransformedDataset):
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def sample(self, index, generator):
+        pixels = np.random.default_rng(index).random((2, 3), np.float32)
+        return pixels, pixels.sum()
+
+class Files(InputSamples):
+    def __init__(self, names):
+        self.names = names
+
+    def sample(self, index, generator):
+        return np.load(self.names[index]), 0
+
+class Net(Model):
+    def __init__(self, num_classes=1):
+        super().__init__()
+        self.head = nn.Linear(6, 1)
+
+    def forward(self, pixels):
+        return self.head(pixels.flatten(1)).squeeze(-1)
+
+class Errors(Metrics):
+    state = {"error": 0.0}
+
+    def compute(self, state):
+        return state
+
+    def summary(self, values):
+        return f"error {values['error']:.4f}"
+
+class Sums(Task, Predictable, Exportable):
+    best_metric = ("error", False)
+    traits = TaskTraits(normalizers_per_sample={"loss": 1})
+
+    def build_dataset(self, split, cache_folder):
+        return Samples(Noise.open(self.config, split, cache_folder))
+
+    def build_model(self, num_classes=None):
+        return Net()
+
+    def collate(self, samples):
+        pixels, sums = zip(*samples)
+        return {"pixels": np.stack(pixels)[:, None], "sums": np.array(sums, "float32")}
+
+    def train_step(self, model, batch, step):
+        return {"loss": LossTerm(((model(batch["pixels"]) - batch["sums"]) ** 2).sum(), len(batch["sums"]))}
+
+    def eval_step(self, model, batch, step):
+        error = float((model(batch["pixels"]) - batch["sums"]).abs().sum())
+        step.metrics.state = {"error": step.metrics.state["error"] + error}
+
+    def build_metrics(self):
+        return Errors()
+
+    def open_inputs(self, inputs, cache_folder):
+        return Files(list(inputs))
+
+    def predict_step(self, model, batch):
+        return model(batch["pixels"]).tolist()
+
+    def prediction_rows(self, prediction):
+        return [{"sum": prediction}]
+
+    def export_parts(self):
+        return ExportParts(1, {"preprocessing": "none"}, (2, 3), output_names=("sum",), output_shape=())
+
+def write(words):
+    np.save(Path(*words), np.ones((2, 3), np.float32))
+
+register_dataset("noise", Noise)
+register_model("net", Net)
+register_task("sums", Sums, tables=[])
+register_feature(Manifest(commands={"write ones": (write, "write a file")}))
+"""
+
+
+def test_a_task_without_classes_predicts_and_is_exported_and_evaluated(tmp_path):
+    (tmp_path / "sums.py").write_text(REGRESSION)
+    (tmp_path / "sums.yaml").write_text("IMPORTS: [sums.py]\nTASK: sums\nDATA: {DATASET: noise}\nMODEL: {NAME: net}\n")
+    for words in (
+        "train -cfg=sums.yaml -ngpus=1 -num_workers=0 -epochs=1 -output=run",
+        "write ones ones.npy -import=sums.py",
+        "predict run ones.npy -import=sums.py -num_workers=0 -output=out",
+        "export run exported -import=sums.py",
+    ):
+        well(run_command([*ENTRY, *words.split()], folder=tmp_path))
+    words = "evaluate exported -cfg=run/config.yaml -num_workers=0 -output=scores"
+    said = well(run_command([*ENTRY, *words.split()], folder=tmp_path)).out
+
+    assert json.loads((tmp_path / "out" / "predictions.jsonl").read_text())["input"] == "ones.npy"
+    assert "after the export: error +0" in said

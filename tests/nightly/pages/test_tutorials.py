@@ -222,6 +222,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
     assert {
         "counting.py",
         "counting.yaml",
+        "dot_files.py",
         "focal.py",
         "worst_class.py",
         "paired.py",

@@ -14,6 +14,7 @@ from paddlevit_dist.commands.parser import (
     choice,
     image_size,
     path,
+    split_imports,
 )
 from paddlevit_dist.registry import plugins
 from paddlevit_dist.runtime.environment import program
@@ -132,3 +133,10 @@ def test_the_bounds_are_told():
     with pytest.raises(ArgumentTypeError, match="^'1' is not a whole number from 2 to 9$"):
         at_least(2, 9)("1")
     assert (at_least(2).metavar, choice("a", "b").metavar, path.metavar) == ("N", "a|b", "PATH")
+
+
+def test_imports_are_separated_from_the_other_words():
+    words = ["new", "-import=a.py,b", "3", "--import", "c.py", "-k", "--", "-import=d"]
+
+    assert split_imports(words) == (["a.py", "b", "c.py"], ["new", "3", "-k", "--", "-import=d"])
+    assert split_imports(["-import="]) == split_imports(["-import"]) == ([], [])

@@ -1,6 +1,7 @@
 """What the command hands on and prints, and which files an export writes."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -176,3 +177,15 @@ def test_a_size_is_that_of_all_axes_or_of_square_images():
     assert command._parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
     with pytest.raises(UserError, match="the images of this run are square: give -image_size as one number"):
         command._parse_size("DATA.IMAGE_SIZE", (32, 64))
+
+
+def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
+    images = SimpleNamespace(num_classes=3, in_channels=3, image_size=(4, 5))
+    regression = SimpleNamespace(num_classes=1)  # the ``Model`` of a user
+
+    shapes = [
+        command._describe_model("net", "run", model, parts)["input_shape"]
+        for model, parts in ((images, None), (images, ExportParts(1, {})), (regression, ExportParts(1, {}, (6, 7))))
+    ]
+
+    assert shapes == [[None, 3, 4, 5], [None, 1, 4, 5], [None, 1, 6, 7]]

@@ -58,7 +58,7 @@ def test_only_models_of_images_take_pixels():
     steps = make_trained().about["preprocessing"]
     trained = make_trained(preprocessing={**steps, "layout": "batch, channels, depth, height, width"})
     without_mean = {name: value for name, value in make_trained().about.items() if name != "mean"}
-    for changed in (trained, trained._replace(about=without_mean), make_trained(preprocessing=None)):
+    for changed in (trained, trained._replace(about=without_mean), make_trained(preprocessing="gray")):
         with pytest.raises(UserError, match="-input=uint8 is for models of images: remove it"):
             convert_to_pixel_input(changed)
     with pytest.raises(UserError, match="export the run's folder"):

@@ -316,3 +316,17 @@ def test_names_of_the_outputs_are_those_of_the_data():
     assert compare(["tip"], landmarks=["tip"], classes=["a"]) == []
     with pytest.raises(UserError, match="net.onnx has other outputs.*a, b.*b, a"):
         compare(["b", "a"], classes=["a", "b"])
+
+
+def compare_steps(there, here):
+    """Lines about the preprocessing that an exported model describes and that of the task."""
+    function, _ = make_function(channel_means, "means", preprocessing=there)
+    facts = {} if here is None else {"preprocessing": here}
+    return scoring._compare_descriptions(make_layer(function), facts, SimpleNamespace(ALLOW_CHANGES=False))
+
+
+def test_preprocessing_may_be_one_text_or_not_described():
+    assert compare_steps("gray, divided by 255", "gray, divided by 255") == compare_steps(None, None) == []
+    assert compare_steps(None, "gray") == ["note: net.onnx does not store its preprocessing; this is used: steps gray"]
+    with pytest.raises(UserError, match="preprocessing.steps color there, gray here"):
+        compare_steps("color", "gray")

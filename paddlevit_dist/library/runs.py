@@ -180,7 +180,7 @@ def _find_output_keys(config: Path) -> dict[str, Any]:
 
 
 def _find_config(source: str) -> Path:
-    folders = Path(source), *Path(source).absolute().parents[:2]  # a checkpoint is two levels below its run
+    folders = Path(source), *Path(source).absolute().parents[:3]  # RUN / checkpoints / best / averaged.pdparams
     files = (folder / "config.yaml" for folder in folders)
     config = next((file for file in files if file.is_file()), None)
     if config is None:

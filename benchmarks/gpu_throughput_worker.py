@@ -132,7 +132,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     from paddlevit_dist import world_size
     from paddlevit_dist.engine.precision import TrainingPrecision
     from paddlevit_dist.launch import gpu
-    from paddlevit_dist.tasks.task import make_task
+    from paddlevit_dist.tasks.task_factory import make_task
 
     paddle.seed(0)
     task = make_task(values)
@@ -195,7 +195,7 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             which is on the device.
     """
     from paddlevit_dist import Trainer
-    from paddlevit_dist.tasks.task import make_task
+    from paddlevit_dist.tasks.task_factory import make_task
 
     task = make_task(values)
 

@@ -42,7 +42,7 @@ def _draw(values: RunSettings, target: Path) -> None:
     from ..logging.record import cache_folder
     from ..tasks.aspects import get_aspect
     from ..tasks.protocols import Drawable
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     task = make_task(values)
     drawable = get_aspect(task, Drawable)

@@ -144,7 +144,7 @@ def _build_configured(name: str, image_size: Any, num_classes: int, words: Seque
     """Build a model as a training run with these keys would, and print notices about them."""
     from .. import settings
     from ..settings.table import COMMAND_LINE
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     configuration = settings.load([f"TASK={_find_task(name)}", f"MODEL.NAME={name}", *words])
     given = {each: setting for each, setting in configuration.settings.items() if setting.source == COMMAND_LINE}

@@ -124,7 +124,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     from ..logging.callbacks import find_callbacks
     from ..logging.progress import Heartbeat, write_line
     from ..logging.record import SEEDS, cache_folder, note_end, require_writable
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     if plan.is_main:
         require_writable(folder, run.values.EVAL)
@@ -248,7 +248,7 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     from ..engine.settings import resolve_process_batch
     from ..tasks.aspects import get_aspect
     from ..tasks.protocols import ModelChecking
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)

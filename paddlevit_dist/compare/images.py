@@ -64,7 +64,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     from ..settings.table import effects
     from ..tasks.aspects import get_aspect
     from ..tasks.protocols import Drawable
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     file = table.file
     ordered = sorted(_CONFIGURATIONS, key=lambda name: name.startswith("eval_") != file.name.startswith("eval_"))

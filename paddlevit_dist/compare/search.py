@@ -122,7 +122,7 @@ def _import_optuna() -> Any:
 def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) -> SearchPlan:
     """Check the command line of the training runs with the ends of the ranges."""
     from .. import settings
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     examples = [row.format(row.choices[0] if row.choices else row.low) for row in ranges]
     configuration = settings.load([*words, *examples], settings.DEFAULT_RECIPE)

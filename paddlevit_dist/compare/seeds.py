@@ -162,7 +162,7 @@ def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
     """
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     if holds_any(Path(folder, "checkpoints")) or Path(folder, "run.json").exists():
         raise existing_run_error(folder)

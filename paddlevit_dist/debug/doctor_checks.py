@@ -28,7 +28,7 @@ from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
 from ..tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
 from ..tasks.step_types import StepPosition
-from ..tasks.task import make_task
+from ..tasks.task_factory import make_task
 from .settings import change_settings
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"

@@ -37,7 +37,8 @@ from ..settings.table import leaves
 from ..tasks.dataset import TransformedDataset
 from ..tasks.model_factory import build_model
 from ..tasks.step_types import LossTerm, StepPosition
-from ..tasks.task import Task, make_task
+from ..tasks.task import Task
+from ..tasks.task_factory import make_task
 from .settings import change_settings
 
 UPDATES = 3

@@ -150,7 +150,7 @@ def load_trained_model(
     from ..inference.trained import build_trained, open_source
     from ..tasks.model import as_model
     from ..tasks.protocols import load_meta
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     options = {"DATA.IMAGE_CHANNELS": in_channels} if in_channels else {}
     advice = "name the model with -model=NAME"

@@ -18,7 +18,7 @@ def make_classifier_parts(source: str, name: str, image_size: Any, in_channels: 
     from .. import settings
     from ..images.expected_input import find_expected_input
     from ..registry.lookup import SPELLINGS
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     if isinstance(image_size, tuple) or in_channels not in (None, 3):
         return None, image_size
@@ -53,7 +53,7 @@ def make_detector_parts(source: str, name: str, image_size: Any) -> tuple[Any, A
     from .. import settings
     from ..images.expected_input import find_object_input
     from ..registry.lookup import resolve
-    from ..tasks.task import make_task
+    from ..tasks.task_factory import make_task
 
     if not image_size:
         raise UserError(

@@ -11,7 +11,7 @@ from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE, covers, effects, find_tables, leaves
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import Restorable
-from ..tasks.task import make_task
+from ..tasks.task_factory import make_task
 
 _USE = "evaluate"
 _UNREAD = (

@@ -30,7 +30,8 @@ from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ..tasks.protocols import EnsembleMember, Predictable, get_sample_check, load_meta
 from ..tasks.sample_checks import BadSample
-from ..tasks.task import Task, make_task
+from ..tasks.task import Task
+from ..tasks.task_factory import make_task
 from .ensemble import ModelEnsemble
 from .rows import PredictionCounts, finish, open_rank_writer, read_entries, write_tables
 from .trained import TrainedWeights, build_trained, open_source

@@ -10,7 +10,7 @@ from ..logging.progress import write_line
 from ..logging.record import cache_folder
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.task import make_task
+from ..tasks.task_factory import make_task
 from .search import FILE, find_copies, read_leaks, write_leaks
 from .settings import LeakageSettings
 

@@ -14,7 +14,8 @@ from ..logging.record import cache_folder, output_folder
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
-from ..tasks.task import Task, make_task
+from ..tasks.task import Task
+from ..tasks.task_factory import make_task
 from .fingerprints import read_pixels
 from .search import FILE, NEAR, SearchResult, find_copies, write_leaks
 

@@ -11,7 +11,8 @@ import numpy as np
 import paddle
 
 from ..tasks.dataset import TransformedDataset
-from ..tasks.task import Task, make_task
+from ..tasks.task import Task
+from ..tasks.task_factory import make_task
 from .runs import PathLike, load_config
 
 

@@ -12,7 +12,6 @@ A protocol that extends another, as ``DatasetSaving`` extends ``Predictable``, i
 method leaves what another uses: the aspect for the other protocol decides.
 """
 
-import difflib
 from abc import ABC
 from typing import Any, TypeVar
 
@@ -46,8 +45,8 @@ def has_aspect(task: Task, protocol: type) -> bool:
         task: the task.
         protocol: a class of ``protocols``.
     """
-    found, extended = _find(type(task), protocol), _find_extended(protocol)
-    if found is None or extended is None or _find(type(task), extended) == found:
+    found, extended = find_location(type(task), protocol), _find_extended(protocol)
+    if found is None or extended is None or find_location(type(task), extended) == found:
         return found is not None
     return get_aspect(task, protocol) is not None
 
@@ -62,11 +61,11 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
     Raises:
         UserError: a class overrides a method of an aspect of its parent, which would never be called.
     """
-    found, extended = _find(type(task), protocol), _find_extended(protocol)
+    found, extended = find_location(type(task), protocol), _find_extended(protocol)
     if found is None:
         return None
     owner, location = found
-    if extended is not None and (whole := _find(type(task), extended)) != found:
+    if extended is not None and (whole := find_location(type(task), extended)) != found:
         aspect = get_aspect(task, extended)
         if whole is None or (owner is not whole[0] and issubclass(owner, whole[0])):
             raise UserError(
@@ -76,32 +75,13 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
         return aspect if isinstance(aspect, protocol) else None
     if location is None:
         return task  # type: ignore[return-value]  # its class derives from the protocol
-    _require_no_override(type(task), owner, protocol)
+    require_no_override(type(task), owner, protocol)
     cls = import_object(location, owner.__module__.rpartition(".")[0]) if isinstance(location, str) else location
-    _require_no_override(type(task), owner, protocol, cls)
+    require_no_override(type(task), owner, protocol, cls)
     cache: dict[type, Any] = vars(task).setdefault(_CACHE, {})
     if cls not in cache:
         cache[cls] = cls(task)
     return cache[cls]  # type: ignore[no-any-return]
-
-
-def require_asked_aspects(cls: type) -> None:
-    """Check that the aspects of a task's class are asked for, and that it defines no method which is never called.
-
-    Raises:
-        UserError: a name in ``aspects`` is misspelled, or a class overrides a method of an aspect of its parent.
-    """
-    from . import protocols  # imports this module
-
-    known = {name: value for name, value in vars(protocols).items() if isinstance(value, type)}
-    for owner in cls.__mro__:
-        for name in vars(owner).get("aspects", {}):
-            if name in known:
-                found = _find(cls, known[name])
-                if found is not None and found[1] is not None:
-                    _require_no_override(cls, found[0], known[name])
-            elif near := difflib.get_close_matches(name, known, n=1):
-                raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")
 
 
 def _find_extended(protocol: type) -> type | None:
@@ -110,7 +90,7 @@ def _find_extended(protocol: type) -> type | None:
     return None if base in (object, ABC) else base
 
 
-def _find(cls: type, protocol: type) -> tuple[type, Any] | None:
+def find_location(cls: type, protocol: type) -> tuple[type, Any] | None:
     """Find the class that gives ``cls`` an aspect, and the aspect or its location; None: the class is its own."""
     for owner in cls.__mro__:
         location = vars(owner).get("aspects", {}).get(protocol.__name__)
@@ -122,7 +102,7 @@ def _find(cls: type, protocol: type) -> tuple[type, Any] | None:
     return None
 
 
-def _require_no_override(cls: type, owner: type, protocol: type, aspect: type | None = None) -> None:
+def require_no_override(cls: type, owner: type, protocol: type, aspect: type | None = None) -> None:
     """Check that classes between ``cls`` and the owner of an aspect do not define its methods.
 
     Args:

@@ -6,7 +6,6 @@ from typing import Any
 
 import paddle
 
-from ..registry.lookup import require_derived, resolve
 from ..settings.every_run import RunSettings
 from .dataset import TransformedDataset
 from .metrics import Metrics
@@ -169,18 +168,3 @@ class Task:
             memory. It may wait for the device, which this method should not.
         """
         raise NotImplementedError
-
-
-def make_task(config: RunSettings) -> Task:
-    """Build the task that TASK names.
-
-    Raises:
-        UserError: the name is unknown, the class is not derived from ``Task``, it has methods that are never called, or
-            the configuration does not fit it.
-    """
-    from .aspects import require_asked_aspects  # imports this module
-
-    cls = require_derived(resolve("task", config.TASK), Task)
-    require_asked_aspects(cls)
-    task: Task = cls(config)
-    return task

@@ -19,7 +19,8 @@ from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
-from paddlevit_dist.tasks.task import Task, make_task
+from paddlevit_dist.tasks.task import Task
+from paddlevit_dist.tasks.task_factory import make_task
 
 from . import mask_rcnn_batches, small_detections
 from . import rtdetr_batches as batches

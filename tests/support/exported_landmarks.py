@@ -7,7 +7,7 @@ from paddlevit_dist.export.command import TrainedModel
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Exportable
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
 NAMES = ("chin", "nose")

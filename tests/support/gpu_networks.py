@@ -113,7 +113,7 @@ def train_network(
     from paddlevit_dist import Trainer, settings
     from paddlevit_dist.logging.record import make_folder
     from paddlevit_dist.tasks.step_types import StepPosition
-    from paddlevit_dist.tasks.task import make_task
+    from paddlevit_dist.tasks.task_factory import make_task
 
     from . import host_draws
 

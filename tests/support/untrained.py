@@ -8,7 +8,7 @@ import paddle
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine.compatibility import describe
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 def write_untrained_run(folder: Path, words: Sequence[str]) -> Path:

@@ -11,7 +11,7 @@ from paddle import nn
 
 from ...library.models import FeatureMaps, create_model, find_settings
 from ...runtime.errors import UserError
-from ...tasks.task import make_task
+from ...tasks.task_factory import make_task
 from ..data.inputs import InMemoryImages
 from ..data.reading import ReadConfig, decode_image, read_file
 from .samples import ClassificationInput, evaluation_transform, find_dataset_class

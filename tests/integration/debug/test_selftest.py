@@ -8,7 +8,7 @@ from paddlevit_dist import register_model, settings
 from paddlevit_dist.debug import selftest
 from paddlevit_dist.debug.settings import change_settings
 from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 RATE, SIZE = 0.01, 12
 

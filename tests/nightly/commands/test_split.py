@@ -10,7 +10,7 @@ from support.raw_scenes import write_scannet
 from support.runs import events, last_line, refused, well
 
 from paddlevit_dist import settings
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 SEMANTIC = [
     f"-cfg={ROOT}/configs/minkunet14_synthetic_rooms.yaml",

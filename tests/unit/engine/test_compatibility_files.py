@@ -15,7 +15,7 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import CLASSES_FILE, list_file, scene_file, write_lines, write_scene
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.dataset import Dataset, TransformedDataset
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 def write_folders(root, **splits):

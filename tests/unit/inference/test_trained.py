@@ -12,7 +12,7 @@ from support.trained import network, write_weights
 
 from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 NAMES = ["ant", "bee", "cat"]
 

@@ -12,7 +12,7 @@ from paddlevit_dist import settings
 from paddlevit_dist.leakage.evaluation import WithoutLeaks, find_in_training
 from paddlevit_dist.leakage.search import FILE
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 def load(data, output, *words):

@@ -15,7 +15,7 @@ from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.dataset import Dataset, dataset_class
 from paddlevit_dist.tasks.model_factory import create_model
 from paddlevit_dist.tasks.protocols import describe_samples
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 class Squares(ImageDataset):

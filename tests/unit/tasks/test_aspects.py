@@ -8,7 +8,8 @@ import pytest
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks import DatasetSaving, Exportable, Predictable, Recomputable, Reportable, Task
-from paddlevit_dist.tasks.aspects import TaskAspect, get_aspect, has_aspect, require_asked_aspects
+from paddlevit_dist.tasks.aspects import TaskAspect, get_aspect, has_aspect
+from paddlevit_dist.tasks.task_factory import require_asked_aspects
 
 
 class Growing(TaskAspect, Recomputable):

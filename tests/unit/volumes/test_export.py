@@ -11,7 +11,7 @@ from paddlevit_dist.export.scoring import load_exported_layer
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Exportable
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 def test_the_description_names_landmarks_input_and_output(tmp_path):

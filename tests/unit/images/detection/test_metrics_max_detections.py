@@ -22,7 +22,7 @@ from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Predictable
 from paddlevit_dist.tasks.score_kind import find_score_kind
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 MANY = 300
 NAMES = ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_1", "AR_10", "AR_300"]

@@ -17,7 +17,7 @@ from paddlevit_dist.images.run_lengths import decode, encode
 from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import DatasetSaving, Predictable
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 READERS = {"coco": Coco, "yolo": Yolo, "voc": Voc}
 NAMES = ("zebra & co", "dog", "owl")

@@ -13,7 +13,7 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 NAMES = ("cat", "dog", "owl")
 FOUND = DetectedObjects(

@@ -31,7 +31,7 @@ from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
 from paddlevit_dist.tasks.protocols import Exportable, ParameterGrouping, Predictable, Reportable, predict_again
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 
 @pytest.fixture(scope="module")

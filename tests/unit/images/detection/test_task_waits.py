@@ -8,7 +8,7 @@ from support.waits import Waits
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.detection.data.samples import DetectionSample
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 _SIDES = [(64, 96), (96, 64), (64, 64), (80, 64)]
 

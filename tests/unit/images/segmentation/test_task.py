@@ -16,7 +16,7 @@ from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.protocols import Checkable, Drawable, ParameterGrouping, Recomputable
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import StepPosition
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 UPERNET = ["MODEL.NAME", "upernet_of_tests"]
 

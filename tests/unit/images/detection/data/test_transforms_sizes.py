@@ -16,7 +16,7 @@ from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShape
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, batch_side
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.step_types import StepPosition
-from paddlevit_dist.tasks.task import make_task
+from paddlevit_dist.tasks.task_factory import make_task
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 SIDES = [64, 96, 128]

@@ -1,0 +1,40 @@
+"""Build the task that a configuration names."""
+
+import difflib
+
+from ..registry.lookup import require_derived, resolve
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from . import protocols
+from .aspects import find_location, require_no_override
+from .task import Task
+
+
+def make_task(config: RunSettings) -> Task:
+    """Build the task that TASK names.
+
+    Raises:
+        UserError: the name is unknown, the class is not derived from ``Task``, it has methods that are never called, or
+            the configuration does not fit it.
+    """
+    cls = require_derived(resolve("task", config.TASK), Task)
+    require_asked_aspects(cls)
+    task: Task = cls(config)
+    return task
+
+
+def require_asked_aspects(cls: type) -> None:
+    """Check that the aspects of a task's class are asked for, and that it defines no method which is never called.
+
+    Raises:
+        UserError: a name in ``aspects`` is misspelled, or a class overrides a method of an aspect of its parent.
+    """
+    known = {name: value for name, value in vars(protocols).items() if isinstance(value, type)}
+    for owner in cls.__mro__:
+        for name in vars(owner).get("aspects", {}):
+            if name in known:
+                found = find_location(cls, known[name])
+                if found is not None and found[1] is not None:
+                    require_no_override(cls, found[0], known[name])
+            elif near := difflib.get_close_matches(name, known, n=1):
+                raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")

@@ -124,6 +124,8 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
     from ..logging.callbacks import find_callbacks
     from ..logging.progress import Heartbeat, write_line
     from ..logging.record import SEEDS, cache_folder, note_end, require_writable
+    from ..tasks import protocols
+    from ..tasks.aspects import require_asked_aspects
     from ..tasks.task import make_task
 
     if plan.is_main:
@@ -139,6 +141,7 @@ def _carry_out(run: configuration.Configuration, plan: Any, folder: Path) -> Non
             "N, or choose another -output"
         )
     task = make_task(run.values)
+    require_asked_aspects(type(task), vars(protocols))
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
     _find_weights(run.values, folder / "checkpoints", write_line, fetches=False)
@@ -246,13 +249,14 @@ def _show(run: configuration.Configuration, plan: Any) -> None:
     """Print the merged configuration and values derived from it, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..engine.settings import resolve_process_batch
-    from ..tasks.aspects import get_aspect
-    from ..tasks.protocols import ModelChecking
+    from ..tasks import protocols
+    from ..tasks.aspects import get_aspect, require_asked_aspects
     from ..tasks.task import make_task
 
     run = resolve_process_batch(run, plan.total_processes)
     task = make_task(run.values)
-    checking = get_aspect(task, ModelChecking)
+    require_asked_aspects(type(task), vars(protocols))
+    checking = get_aspect(task, protocols.ModelChecking)
     problems = checking.check_model() if checking else []
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)

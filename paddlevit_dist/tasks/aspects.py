@@ -14,6 +14,7 @@ method leaves what another uses: the aspect for the other protocol decides.
 
 import difflib
 from abc import ABC
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ..runtime.errors import UserError
@@ -85,15 +86,17 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
     return cache[cls]  # type: ignore[no-any-return]
 
 
-def require_asked_aspects(cls: type) -> None:
+def require_asked_aspects(cls: type, protocols: Mapping[str, Any]) -> None:
     """Check that the aspects of a task's class are asked for, and that it defines no method which is never called.
+
+    Args:
+        cls: class of a task.
+        protocols: the names of the module ``protocols``.
 
     Raises:
         UserError: a name in ``aspects`` is misspelled, or a class overrides a method of an aspect of its parent.
     """
-    from . import protocols  # imports this module
-
-    known = {name: value for name, value in vars(protocols).items() if isinstance(value, type)}
+    known = {name: value for name, value in protocols.items() if isinstance(value, type)}
     for owner in cls.__mro__:
         for name in vars(owner).get("aspects", {}):
             if name in known:
@@ -134,8 +137,9 @@ def _require_no_override(cls: type, owner: type, protocol: type, aspect: type | 
     names = {*dir(protocol), *(name for name in dir(aspect) if aspect is not None and not hasattr(owner, name))}
     for derived in cls.__mro__[: cls.__mro__.index(owner)]:
         for name in sorted(name for name in names & vars(derived).keys() if not name.startswith("_")):
+            base = next((base for base in reversed(protocol.__mro__) if name in vars(base)), protocol)
             raise UserError(
                 f"{derived.__name__}.{name} is never called: it belongs to an aspect of {owner.__name__}; derive "
-                f"{derived.__name__} also from {protocol.__name__} (paddlevit_dist.tasks), or name its own "
+                f"{derived.__name__} also from {base.__name__} (paddlevit_dist.tasks), or name its own "
                 "aspect in its attribute 'aspects'"
             )

@@ -175,12 +175,7 @@ def make_task(config: RunSettings) -> Task:
     """Build the task that TASK names.
 
     Raises:
-        UserError: the name is unknown, the class is not derived from ``Task``, it has methods that are never called, or
-            the configuration does not fit it.
+        UserError: the name is unknown, the class is not derived from ``Task``, or the configuration does not fit it.
     """
-    from .aspects import require_asked_aspects  # imports this module
-
-    cls = require_derived(resolve("task", config.TASK), Task)
-    require_asked_aspects(cls)
-    task: Task = cls(config)
+    task: Task = require_derived(resolve("task", config.TASK), Task)(config)
     return task

@@ -231,3 +231,17 @@ def test_an_aspect_of_a_users_task_predicts_in_all_processes_and_the_others_are_
     assert len(rows) == 3
     well(run_command([*ENTRY, *"export -import=margin.py run exported".split()], folder=tmp_path))
     assert list(tmp_path.glob("exported*"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("prediction_rows = None", "MarginTask.prediction_rows is never called: it belongs to an aspect of Class"),
+        ("aspects = {'Predictables': None}", "MarginTask.aspects: no command asks for Predictables: did you mean Pred"),
+    ],
+)
+def test_what_no_command_asks_of_a_users_task_ends_a_run_before_its_first_step(tmp_path, lines, reason):
+    head, _, tail = MARGIN.partition("aspects = {")
+    (tmp_path / "margin.py").write_text(f"{head}{lines}{tail[tail.index('}') + 1 :]}")
+    ended = run_command([*ENTRY, *"train -import=margin.py -cfg=vit_digits TASK margin".split()], folder=tmp_path)
+    assert refusal(ended).startswith(reason) and not list(tmp_path.glob("output/**/metrics.jsonl"))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks import DatasetSaving, Exportable, Predictable, Recomputable, Reportable, Task
+from paddlevit_dist.tasks import DatasetSaving, Exportable, Predictable, Recomputable, Reportable, Task, protocols
 from paddlevit_dist.tasks.aspects import TaskAspect, get_aspect, has_aspect, require_asked_aspects
 
 
@@ -158,11 +158,11 @@ def test_an_aspect_that_extends_another_and_is_named_alone_is_an_error():
 
 def test_names_of_aspects_and_methods_that_no_command_asks_for_are_found_without_imports():
     for cls in (Parent, Child, Exporting, Both, Detecting):
-        require_asked_aspects(cls)
+        require_asked_aspects(cls, vars(protocols))
     with pytest.raises(
         UserError, match=r"^Mine.aspects: no command asks for Predictables: did you mean Predictable\?$"
     ):
-        require_asked_aspects(type("Mine", (Detecting,), {"aspects": {"Predictables": Predicting}}))
-    require_asked_aspects(type("Mine", (Detecting,), {"aspects": {"of another feature": Predicting}}))
+        require_asked_aspects(type("Mine", (Detecting,), {"aspects": {"Predictables": Predicting}}), vars(protocols))
+    require_asked_aspects(type("Mine", (Detecting,), {"aspects": {"of another feature": Predicting}}), vars(protocols))
     with pytest.raises(UserError, match=r"^Mine.export_parts is never called"):
-        require_asked_aspects(type("Mine", (Parent,), {"export_parts": print}))
+        require_asked_aspects(type("Mine", (Parent,), {"export_parts": print}), vars(protocols))

@@ -346,3 +346,17 @@ def test_a_task_without_classes_predicts_and_is_exported_and_evaluated(tmp_path)
 
     assert json.loads((tmp_path / "out" / "predictions.jsonl").read_text())["input"] == "ones.npy"
     assert "after the export: error +0" in said
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("prediction_rows = None", "MarginTask.prediction_rows is never called: it belongs to an aspect of Class"),
+        ("aspects = {'Predictables': None}", "MarginTask.aspects: no command asks for Predictables: did you mean Pred"),
+    ],
+)
+def test_what_no_command_asks_of_a_users_task_ends_a_run_before_its_first_step(tmp_path, lines, reason):
+    head, _, tail = MARGIN.partition("aspects = {")
+    (tmp_path / "margin.py").write_text(f"{head}{lines}{tail[tail.index('}') + 1 :]}")
+    ended = run_command([*ENTRY, *"train -import=margin.py -cfg=vit_digits TASK margin".split()], folder=tmp_path)
+    assert refusal(ended).startswith(reason) and not list(tmp_path.glob("output/**/metrics.jsonl"))

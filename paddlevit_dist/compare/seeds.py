@@ -96,11 +96,9 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
             time.sleep(_POLL_SECONDS)
             training_commands.forward_requests(child for child, _ in running.values())
             ended = {device: (child, entry) for device, (child, entry) in running.items() if child.poll() is not None}
-            stopped = next(
-                (entry["seed"] for child, entry in ended.values() if child.returncode == signals.STOPPED), None
-            )
             if not stop_reason:
-                stop_reason = signals.stop_reason() or (None if stopped is None else f"seed {stopped} was")
+                stopped = [entry["seed"] for child, entry in ended.values() if child.returncode == signals.STOPPED]
+                stop_reason = signals.stop_reason() or (f"seed {stopped[0]} was" if stopped else None)
                 for process, _ in running.values() if stop_reason else ():
                     process.terminate()  # it saves a checkpoint
             for gpu, (process, row) in ended.items():
@@ -108,8 +106,13 @@ def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str]
                 _record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
         training_commands.kill(child for child, _ in running.values())
+    if stop_reason:
+        _raise_if_unfinished(group, stop_reason)
+
+
+def _raise_if_unfinished(group: SeedGroup, stop_reason: str) -> None:
     left = sum(entry["state"] != FINISHED for entry in group.seeds)
-    if stop_reason and left:
+    if left:
         message = f"{left} of {len(group.seeds)} seeds of {group.run} are unfinished, and their checkpoints are saved"
         raise Stopped(stop_reason, f"{message}; {_REPEAT}")
 

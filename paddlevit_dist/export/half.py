@@ -58,17 +58,17 @@ def to_float16(model: Any, types: Mapping[str, int]) -> Any:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT and not is_single:
                 attribute.i = TensorProto.FLOAT16
-    for value in graph.model.graph.input:
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            value.type.tensor_type.elem_type = TensorProto.FLOAT16
-    _cast_outputs(graph, whole)
+    _convert_inputs_and_outputs(graph, whole)
     return graph.finish()
 
 
-def _cast_outputs(graph: OnnxGraph, float32_values: Set[str]) -> None:
-    """Append a conversion to float32 to each output that is now float16."""
+def _convert_inputs_and_outputs(graph: OnnxGraph, float32_values: Set[str]) -> None:
+    """Make inputs float16, and append a conversion to float32 to each output that is now float16."""
     from onnx import TensorProto
 
+    for value in graph.model.graph.input:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
     for value in graph.model.graph.output:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT and value.name not in float32_values:
             inner = f"{value.name}.float16"

@@ -14,6 +14,7 @@ from ..checkpoint.weights import evaluated_weights
 from ..distributed import StopRequested, barrier, is_main, rank, world_size
 from ..engine.class_names import compare_classes, find_class_names
 from ..engine.compatibility import CheckpointDiff
+from ..engine.evaluation import EvaluationObserver
 from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
@@ -78,19 +79,26 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         event = run.evaluator.build_event(values)
         run_log.event("evaluation", {**facts, **event})
         run.callbacks.evaluated(0, 0, values, event)
-        try:
-            table = run.evaluator.table
-            warning = table and table.small_sample_warning(run.evaluator.intervals, values)
-            if warning:
-                run_log.log_and_print(f"note: {warning}")
-            for observer in observers:
-                observer.after_evaluate({"of": weights, "split": split})
-        finally:  # log the result of a long evaluation even if files cannot be written
-            run_log.log_and_print(line)
+        _finish_observers(run, observers, values, {"of": weights, "split": split}, line)
         run.evaluator.write_sample_table(run_log, _INTERVALS, facts)
         if is_reported:
             find_function("write_evaluation_report")(run, recorder, {"of": weights, "split": split})
         return values
+
+
+def _finish_observers(
+    run: Trainer, observers: Sequence[EvaluationObserver], values: dict[str, float], facts: dict[str, str], line: str
+) -> None:
+    """Let observers write their files, and log ``line``, the result, also if a file cannot be written."""
+    try:
+        table = run.evaluator.table
+        warning = table and table.small_sample_warning(run.evaluator.intervals, values)
+        if warning:
+            run.run_log.log_and_print(f"note: {warning}")
+        for observer in observers:
+            observer.after_evaluate(facts)
+    finally:
+        run.run_log.log_and_print(line)
 
 
 def _find_source(run: Trainer) -> str | Path:

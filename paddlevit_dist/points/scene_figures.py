@@ -47,7 +47,7 @@ class SceneFigures(TaskAspect, Reportable):
             if isinstance(samples, SceneSamples):  # not a program's samples
                 scene, prediction = samples.dataset.read(index), predict_again(self.task, samples, index, model)
                 figures.append(build_point_set(scene.name, scene, *self.build_layers(scene, prediction)))
-        names = [get_scene_name(samples.describe(index)) for index, _ in confusions]
+        names = [get_scene_name(samples.describe(i)) for i, _ in confusions]
         return [*semantic_tables([confusion for _, confusion in confusions], names, self.task.class_names), *figures]
 
     def build_layers(self, scene: Scene, prediction: Any) -> Layers:

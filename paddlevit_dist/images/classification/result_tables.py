@@ -7,7 +7,7 @@ columns, with headings or without, UTF-8 or UTF-16 with its mark, any line ends.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
@@ -155,18 +155,27 @@ def _score_columns(
     if twice is not None:
         raise UserError(f"{path}: two columns are named {shorten(twice, 60)}; keep one")
     column_of = {headings[index]: index for index in others}
-    missing = [class_name for class_name in classes or () if class_name not in column_of]
+    missing = _find_missing(path, column_of, classes or ())
     if classes and not missing:
         return [column_of[class_name] for class_name in classes]
-    if classes and 2 * len(missing) < len(classes):
-        raise UserError(f"{path}: no column for {shorten(', '.join(missing), 80)} of {len(classes):,} classes")
-    plain = [index for index in others if headings[index] and headings[index].lower() not in _NO_CLASS]
-    plain = [index for index in plain if not _ROWS.fullmatch(headings[index].lower())]
+    plain = [index for index in others if _may_be_class(headings[index].lower())]
     if occurring and occurring <= {headings[index] for index in plain}:
         are_numbers = all(map(str.isdecimal, occurring))
         return [index for index in plain if headings[index].isdecimal() or not are_numbers]
     numbered = _find_numbered_columns(path, headings, others, classes is None)
     return numbered or (plain if classes is None and len(plain) > 1 and not has_best else [])
+
+
+def _may_be_class(heading: str) -> bool:
+    return heading != "" and heading not in _NO_CLASS and not _ROWS.fullmatch(heading)
+
+
+def _find_missing(path: str, headings: Collection[str], classes: Sequence[str]) -> list[str]:
+    """Return the classes without a column; raise a ``UserError`` if these are less than half of them."""
+    missing = [name for name in classes if name not in headings]
+    if missing and 2 * len(missing) < len(classes):
+        raise UserError(f"{path}: no column for {shorten(', '.join(missing), 80)} of {len(classes):,} classes")
+    return missing
 
 
 def _find_numbered_columns(

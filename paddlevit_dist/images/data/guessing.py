@@ -62,16 +62,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         raise UserError(f"data path {root} does not exist")
     shown = os.fspath(path).rstrip("/") or root
     if os.path.isfile(root):
-        if root.lower().endswith(".tar"):
-            raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(root)}")
-        if is_coco(root):
-            return DatasetGuess("coco", one_line(f"{shown} contains annotations in COCO's format"))
-        if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
-            refuse_labelme(root)
-            raise UserError(
-                f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(root)}"
-            )
-        return _detect_cifar(root, shown)
+        return _detect_file(root, shown)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
@@ -90,6 +81,20 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     _refuse_point_clouds(root, shown)
     refuse_labelme(root)
     return None
+
+
+def _detect_file(file: str, shown: str) -> DatasetGuess | None:
+    """Detect the dataset that a file is; raise a ``UserError`` if its folder is the dataset."""
+    if file.lower().endswith(".tar"):
+        raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(file)}")
+    if is_coco(file):
+        return DatasetGuess("coco", one_line(f"{shown} contains annotations in COCO's format"))
+    if file.lower().endswith((".json", ".yaml", ".yml", ".xml")):
+        refuse_labelme(file)
+        raise UserError(
+            f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
+        )
+    return _detect_cifar(file, shown)
 
 
 def _detect_images(root: str, shown: str) -> DatasetGuess | None:

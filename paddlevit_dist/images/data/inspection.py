@@ -251,10 +251,7 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
     Returns:
         A line if there are identical images or not all were compared; else nothing.
     """
-    indices_of_digest: dict[bytes, list[int]] = {}
-    for result in val.results:
-        if not result.error:
-            indices_of_digest.setdefault(result.digest, []).append(result.index)
+    indices_of_digest = _group_by_digest(val)
     sizes = {outcome.num_bytes for outcome in val.results if not outcome.error}
     partner: dict[bytes, int] = {}
     for result in train.results:
@@ -284,6 +281,14 @@ def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_
     are = "images of val are" if len(pairs) > 1 else "image of val is"
     example = f"{val.dataset.describe(pairs[0][0])} and {train.dataset.describe(pairs[0][1])}"
     return [f"{len(pairs):,} {are} identical to images of train, such as {example}{scope}"]
+
+
+def _group_by_digest(split: DecodedSplit) -> dict[bytes, list[int]]:
+    indices: dict[bytes, list[int]] = {}
+    for result in split.results:
+        if not result.error:
+            indices.setdefault(result.digest, []).append(result.index)
+    return indices
 
 
 def _digest(train: Any, index: int) -> tuple[int, bytes]:

@@ -237,6 +237,21 @@ KEY_MAPS: dict[str, KeyMap] = {
 RESNET_FACTS = {"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False}
 
 
+def _require_consistent(depths: tuple[int, ...], dims: tuple[int, ...], frozen_stages: int, dilation: int) -> None:
+    if not 0 <= frozen_stages <= 1 + len(depths):
+        raise UserError(f"ResNet: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
+    if len(dims) != len(depths):
+        raise UserError(
+            f"ResNet: dims {dims} and depths {depths} have one number for each stage: change one "
+            "(MODEL.DIMS, MODEL.DEPTHS)"
+        )
+    if not 0 <= dilation < len(depths):
+        raise UserError(
+            f"ResNet: dilation {int(dilation)} is of stages after the first, depths {depths} have "
+            f"{len(depths) - 1}: change it"
+        )
+
+
 class ResNet(Classifier):
     """ResNet classifier, and the backbone of detectors.
 
@@ -284,18 +299,7 @@ class ResNet(Classifier):
         super().__init__()
         if is_vd and mask_padding:
             raise UserError("MODEL.MASK_PADDING: a ResNet-vd's shortcuts pool what is padded: use a ResNet")
-        if not 0 <= frozen_stages <= 1 + len(depths):
-            raise UserError(f"ResNet: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
-        if len(dims) != len(depths):
-            raise UserError(
-                f"ResNet: dims {tuple(dims)} and depths {tuple(depths)} have one number for each stage: change one "
-                "(MODEL.DIMS, MODEL.DEPTHS)"
-            )
-        if not 0 <= dilation < len(depths):
-            raise UserError(
-                f"ResNet: dilation {int(dilation)} is of stages after the first, depths {tuple(depths)} have "
-                f"{len(depths) - 1}: change it"
-            )
+        _require_consistent(tuple(depths), tuple(dims), frozen_stages, dilation)
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
         width = stem_dim or dims[0]

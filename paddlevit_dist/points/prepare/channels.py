@@ -1,6 +1,6 @@
 """Selection of a file's columns as channels of a scene: normals, and others by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -35,6 +35,21 @@ def normalize_name(column: str) -> str:
     return column.lower().removeprefix("scalar_").strip()
 
 
+def _find_channels(columns: Iterable[str], excluded: Sequence[str | None]) -> dict[str, tuple[str, ...]]:
+    """Return the available channels, each with the columns that contain it."""
+    available: dict[str, tuple[str, ...]] = {}
+    columns_by_name: dict[str, str] = {}
+    for column in columns:
+        name = normalize_name(column)
+        columns_by_name[name] = column
+        if name not in _RESERVED_NAMES and column not in excluded and not any(name in triple for triple in _NORMALS):
+            available.setdefault(name, (column,))
+    normals = next((triple for triple in _NORMALS if all(axis in columns_by_name for axis in triple)), None)
+    if normals:
+        available[NORMAL] = tuple(columns_by_name[axis] for axis in normals)
+    return available
+
+
 def select_channels(
     path: str, columns: Mapping[str, np.ndarray], requested: Sequence[str] | None, excluded: Sequence[str | None] = ()
 ) -> dict[str, np.ndarray]:
@@ -52,16 +67,7 @@ def select_channels(
     Raises:
         UserError: the file does not have a requested channel; the message lists the available ones.
     """
-    available: dict[str, tuple[str, ...]] = {}
-    for column in columns:
-        name = normalize_name(column)
-        if name not in _RESERVED_NAMES and column not in excluded and not any(name in triple for triple in _NORMALS):
-            available.setdefault(name, (column,))
-    columns_by_name = {normalize_name(heading): heading for heading in columns}
-    for normal_columns in _NORMALS:
-        if all(normal in columns_by_name for normal in normal_columns):
-            available[NORMAL] = tuple(columns_by_name[normal] for normal in normal_columns)
-            break
+    available = _find_channels(columns, excluded)
     if requested is None or tuple(requested) == (ALL,):
         selected = [channel for channel in available if requested is not None or channel in USUAL]
     else:

@@ -332,36 +332,49 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
         and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the position of its sample in the
         batch, and the fields of ``ImagePart``.
     """
-    number, first = len(samples), samples[0]
+    first = samples[0]
     images = [picture for each in samples for picture in (each.image, *each.more_images)]
     sizes = np.array([picture.shape[1:] for picture in images], dtype=np.int64)
     padded = np.maximum(sizes.max(axis=0), side)
     batch = {"images": np.zeros((len(images), 3, *padded), first.image.dtype), "sizes": sizes}
     for row, (image, (height, width)) in enumerate(zip(images, sizes.tolist())):
         batch["images"][row, :, :height, :width] = image
-    if first.is_training:
-        counts = batch["box_counts"] = np.array([len(each.labels) for each in samples], dtype=np.int64)
-        most = max(1, int(counts.max()))
-        batch["boxes"], batch["labels"] = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
-        if first.masks is not None:
-            batch["masks"] = np.zeros((number, most, *padded), np.uint8)
-    else:
-        batch["indices"] = np.array([each.index for each in samples], dtype=np.int64)
-        batch["original_sizes"] = np.array([each.original_size for each in samples], dtype=np.int64)
-        batch[SECONDS] = sum(each.seconds for each in samples)
-        if first.parts is not None:
-            rows = [(place, *part) for place, each in enumerate(samples) for part in each.parts or ()]
-            batch[PARTS] = np.array(rows, dtype=np.int64)
+    batch.update(_collate_objects(samples, sizes, padded, noise) if first.is_training else _collate_origins(samples))
+    return {**batch, HOST: {name: batch[name].tolist() for name in _HOST_KEYS if name in batch}}
+
+
+def _collate_objects(
+    samples: Sequence[DetectionSample], sizes: np.ndarray, padded: np.ndarray, noise: ContrastiveNoise | None
+) -> dict[str, Any]:
+    """Return the arrays of a batch for training that pad the samples' objects."""
+    number, counts = len(samples), np.array([len(each.labels) for each in samples], dtype=np.int64)
+    most = max(1, int(counts.max()))
+    boxes, labels = np.zeros((number, most, 4), np.float32), np.full((number, most), -1, np.int64)
+    batch: dict[str, Any] = {"box_counts": counts, "boxes": boxes, "labels": labels}
+    if samples[0].masks is not None:
+        batch["masks"] = np.zeros((number, most, *padded), np.uint8)
     for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
-        if first.is_training:
-            batch["boxes"][row, : len(sample.boxes)] = sample.boxes
-            batch["labels"][row, : len(sample.labels)] = sample.labels
+        boxes[row, : len(sample.boxes)] = sample.boxes
+        labels[row, : len(sample.labels)] = sample.labels
         if "masks" in batch:
             batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
-    if first.is_training and noise is not None:
+    if noise is not None:
         noises = [each.noise for each in samples if each.noise is not None]
-        batch.update(noise.collate(noises, batch["box_counts"].tolist(), batch["labels"].shape[1]))
-    return {**batch, HOST: {name: batch[name].tolist() for name in _HOST_KEYS if name in batch}}
+        batch.update(noise.collate(noises, counts.tolist(), most))
+    return batch
+
+
+def _collate_origins(samples: Sequence[DetectionSample]) -> dict[str, Any]:
+    """Return the arrays of a batch for an evaluation that say where its images are from."""
+    batch: dict[str, Any] = {
+        "indices": np.array([sample.index for sample in samples], dtype=np.int64),
+        "original_sizes": np.array([sample.original_size for sample in samples], dtype=np.int64),
+        SECONDS: sum(sample.seconds for sample in samples),
+    }
+    if samples[0].parts is not None:
+        rows = [(place, *part) for place, sample in enumerate(samples) for part in sample.parts or ()]
+        batch[PARTS] = np.array(rows, dtype=np.int64)
+    return batch
 
 
 def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:

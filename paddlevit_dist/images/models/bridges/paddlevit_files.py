@@ -156,9 +156,11 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     model_settings = [one for one in family_settings if one.name.startswith("MODEL.")] + unknown
     notices = [f"{name.origin}: {name.value}: {_format_family(family)}"]
     notices += [f"{one.origin}: {one.name} is read by the clone's own files alone" for one in unknown]
-    for key, value in _assigned(family.folder).items():
-        if is_taken(key) and key not in last and not _is_literal(value):
-            notices.append(f"{family.folder}/config.py: {key} = {ast.unparse(value)} is ignored: it is not a literal")
+    notices += [
+        f"{family.folder}/config.py: {key} = {ast.unparse(value)} is ignored: it is not a literal"
+        for key, value in _assigned(family.folder).items()
+        if is_taken(key) and key not in last and not _is_literal(value)
+    ]
     path = dataclasses.replace(name, value=PREFIX + os.path.abspath(name.source))
     return [*(one for one in settings if one not in model_settings and one is not name), path], notices
 

@@ -1,0 +1,138 @@
+"""What is known of trained weights without their data: settings, classes, input, digests, and their model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+from support.trained import network, write_weights
+
+from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.task import make_task
+
+NAMES = ["ant", "bee", "cat"]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return write_weights(tmp_path_factory.mktemp("classifier"), NAMES)
+
+
+@pytest.fixture
+def unnamed(tmp_path):
+    """Weights of three classes without settings, and a recipe of their network."""
+    paddle.save(network(3).state_dict(), str(tmp_path / "weights.pdparams"))
+    sizes = "PATCH_SIZE: 8, EMBED_DIM: 16, DEPTH: 1, NUM_HEADS: 2"
+    (tmp_path / "vit.yaml").write_text(f"MODEL: {{NAME: vit, {sizes}}}\nDATA: {{IMAGE_SIZE: 16}}\n")
+    return str(tmp_path / "weights.pdparams"), str(tmp_path / "vit.yaml")
+
+
+def test_the_first_split_with_classes_names_them_and_the_configuration_has_their_number():
+    train, val = {"number of classes": 4, "samples": 9}, {"classes": NAMES, "number of classes": 3, "samples": 5}
+    about = {"data": {"odd": None, "train": train, "val": val}, "input": {"landmarks": ["nose", "ear"]}}
+    meta = read_trained_meta({**about, "input": {"size": 16}}, 5)
+    assert meta == (5, tuple(NAMES), {"size": 16}, val)
+    assert read_trained_meta({**about, "input": {"size": 16}}).num_classes == 4
+    assert read_trained_meta({"data": {"val": {"classes": NAMES}}}).num_classes == 3
+    assert read_trained_meta({"data": [], "input": None}) == (None, None, {}, {})
+    assert read_trained_meta({}, 7) == (7, None, {}, {})
+
+
+def test_settings_of_training_do_not_apply_to_stored_weights():
+    stored = {"MODEL": {"NAME": "vit", "RESUME": "auto", "PRETRAINED_PART": "teacher", "DEPTH": 3}}
+    stored |= {"SAVE_PREDICTIONS": True, "ALLOW_CHANGES": True, "EVAL": False, "DATA": {"DATASET": "digits"}}
+    values = build_configuration("w.pdparams", stored, words=["TRAIN.BASE_LR=0.5"]).values
+    assert (values.EVAL, values.SAVE_PREDICTIONS, values.ALLOW_CHANGES) == (True, False, False)
+    model = values.MODEL
+    assert (model.PRETRAINED, model.PRETRAINED_PART, model.RESUME, model.DEPTH) == ("w.pdparams", None, None, 3)
+    assert values.TRAIN.BASE_LR == 0.5
+    with pytest.raises(UserError, match="settings of w.pdparams"):
+        build_configuration("w.pdparams", {**stored, "TRAIN": {"BASE_LRR": 1}})
+
+
+def test_weights_with_a_recipe_are_of_a_folder_of_images_unless_it_names_data(unnamed):
+    weights, recipe = unnamed
+    values = build_configuration(weights, None, recipe, ["MODEL.DROPOUT=0.25"]).values
+    assert (values.EVAL, values.DATA.DATASET, values.MODEL.DROPOUT) == (True, "folder", 0.25)
+    assert (values.MODEL.PRETRAINED, values.MODEL.RESUME) == (weights, None)
+    assert build_configuration(weights, None, recipe, ["-dataset=digits"]).values.DATA.DATASET == "digits"
+    model = "MODEL: {TYPE: minkunet, NAME: mink_classifier14}"
+    other = Path(recipe).with_name("solids.yaml")
+    other.write_text(f"TASK: shape_classification\n{model}\n")
+    points = build_configuration(weights, None, str(other)).values
+    assert points.DATA.DATASET != "folder"
+
+
+def test_names_come_from_the_caller_else_the_run_else_files_without_gaps(classifier, unnamed, tmp_path):
+    assert open_source(str(classifier), "predict").learned.class_names == tuple(NAMES)
+    other = open_source(str(classifier), "predict", class_names=["x", "y", "z"])
+    assert other.learned.class_names == ("x", "y", "z")
+    weights, recipe = unnamed
+    for names, expected in ((["a", "b", "c"], ("a", "b", "c")), (["a", "N/A", "c"], None), (["a", "", "c"], None)):
+        (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(names))}))
+        assert open_source(weights, "predict", recipe=recipe).learned.class_names == expected
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate("abc"))}))
+    given = open_source(weights, "predict", recipe=recipe, class_names=["x", "y", "z"])
+    assert given.learned.class_names == ("x", "y", "z")
+
+
+def test_what_a_command_sets_may_differ_from_the_weights_and_other_words_apply_to_it(classifier):
+    words = ["DATA.BATCH_SIZE_EVAL=3"]
+    source = open_source(str(classifier), "predict", options={"DATA.IMAGE_SIZE": 32}, words=words)
+    assert (source.config.DATA.IMAGE_SIZE, source.config.DATA.BATCH_SIZE_EVAL) == (32, 3)
+
+
+def test_sources_that_are_not_weights_of_a_run_are_refused(unnamed, tmp_path):
+    weights, _ = unnamed
+    with pytest.raises(UserError, match="^inspect: the model of .*weights.pdparams is unknown: .*; name a model$"):
+        open_source(weights, "inspect", advice="name a model")
+    (tmp_path / "net.pdiparams").write_bytes(b"0")
+    for source in ("net.pdiparams", "net", "net.ONNX"):
+        with pytest.raises(UserError, match=f"^export: .*{source} is an exported model; give the weights"):
+            open_source(str(tmp_path / source), "export")
+    (tmp_path / "notes.txt").write_text("no weights")
+    with pytest.raises(UserError, match=r"^predict: .*notes.txt does not contain weights; expected .*\.pdparams"):
+        open_source(str(tmp_path / "notes.txt"), "predict")
+
+
+def test_digests_change_with_weights_settings_names_and_input_alone(classifier, unnamed, tmp_path):
+    plain = open_source(str(classifier), "predict").digests()
+    shutil.copytree(classifier.parent, tmp_path / "copy")
+    copied = tmp_path / "copy" / "weights.pdparams"
+    assert open_source(str(copied), "predict").digests() == plain
+
+    def differing(source):
+        found = source.digests()
+        return {name.removesuffix("_sha256") for name in found if found[name] != plain[name]}
+
+    assert differing(open_source(str(copied), "predict", class_names=["ant", "bee", "dog"])) == {"settings"}
+    about = yaml.safe_load((tmp_path / "copy" / "about.yaml").read_text(encoding="utf-8"))
+    (tmp_path / "copy" / "about.yaml").write_text(yaml.safe_dump({**about, "input": {"mean": 3}}))
+    assert differing(open_source(str(copied), "predict")) == {"settings"}
+    paddle.save(network(3, seed=1).state_dict(), str(copied))
+    (tmp_path / "copy" / "about.yaml").write_text(yaml.safe_dump(about))
+    assert differing(open_source(str(copied), "predict")) == {"weights"}
+    weights, recipe = unnamed
+    moved = shutil.copy(weights, tmp_path / "moved.pdparams")
+    digests = [open_source(str(path), "predict", recipe=recipe).digests() for path in (weights, moved)]
+    assert digests[0] == digests[1]
+
+
+def test_a_model_has_the_weights_classes_and_evaluates(classifier, unnamed):
+    image = paddle.to_tensor(np.linspace(-1, 1, 3 * 256, dtype="float32").reshape(1, 3, 16, 16))
+    expected = network(3)(image).numpy()
+    weights, recipe = unnamed
+    for source in (open_source(str(classifier), "predict"), open_source(weights, "predict", recipe=recipe)):
+        source = source._replace(learned=source.learned._replace(num_classes=None))
+        model, report = build_trained(make_task(source.config), source)
+        assert not model.training and not report.missing
+        np.testing.assert_allclose(model(image).numpy(), expected, rtol=1e-4, atol=1e-5)
+    state = network(3).state_dict()
+    for part, said in (("head", "weights.pdparams has no classifier for vit"), ("patch_embed", "patch_embed")):
+        paddle.save({name: value for name, value in state.items() if part not in name}, weights)
+        with pytest.raises(UserError, match=said):
+            build_trained(make_task(source.config), source)

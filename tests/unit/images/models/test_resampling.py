@@ -25,7 +25,7 @@ def test_filters_are_pillows(make, kind, old, new):
     np.testing.assert_allclose(make(old, new) @ values, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("old, new", SIZES)
+@pytest.mark.parametrize("old, new", [(5, 8), (7, 3), (9, 10), (1, 3)])  # of equal sizes Paddle changes nothing
 def test_other_resampling_is_paddles_with_and_without_the_offset(old, new):
     values = np.random.default_rng(old).normal(size=(old, 3))
     x = paddle.to_tensor(values.T[None, :, :, None]).expand([1, 3, old, 2])

@@ -175,7 +175,7 @@ def load_trained_model(
     note = as_model(model).merge_branches()
     about.update({"note": note} if note else {})
     names = opened.learned.class_names
-    if names is not None and len(names) == model.num_classes and "landmarks" not in about:
+    if names is not None and len(names) == about["num_classes"] and "landmarks" not in about:
         about["classes"] = list(names)
     exported = exportable.exported_model(model)
     exported.eval()
@@ -240,7 +240,8 @@ def _load_foreign_weights(
 def _describe_model(name: str, weights: str, model: Any, parts: Any) -> dict[str, Any]:
     size = parts and parts.size
     shape = [None, parts.channels if parts else model.in_channels, *(model.image_size if size is None else size)]
-    return {"model": name, "weights": weights, "num_classes": model.num_classes, "input_shape": shape}
+    num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
+    return {"model": name, "weights": weights, "num_classes": num_classes, "input_shape": shape}
 
 
 def _require_tensors(name: str) -> None:

@@ -277,7 +277,9 @@ class Net(Model):
         return self.head(pixels.flatten(1)).squeeze(-1)
 
 class Errors(Metrics):
-    state = {"error": 0.0}
+    def __init__(self):
+        super().__init__()
+        self.state = {"error": 0.0}
 
     def compute(self, state):
         return state
@@ -304,7 +306,7 @@ class Sums(Task, Predictable, Exportable):
 
     def eval_step(self, model, batch, step):
         error = float((model(batch["pixels"]) - batch["sums"]).abs().sum())
-        step.metrics.state = {"error": step.metrics.state["error"] + error}
+        step.metrics.state["error"] += error
 
     def build_metrics(self):
         return Errors()
@@ -333,7 +335,9 @@ register_feature(Manifest(commands={"write ones": (write, "write a file")}))
 
 def test_a_task_without_classes_predicts_and_is_exported_and_evaluated(tmp_path):
     (tmp_path / "sums.py").write_text(REGRESSION)
-    (tmp_path / "sums.yaml").write_text("IMPORTS: [sums.py]\nTASK: sums\nDATA: {DATASET: noise}\nMODEL: {NAME: net}\n")
+    (tmp_path / "sums.yaml").write_text(
+        "IMPORTS: [sums.py]\nTASK: sums\nDATA: {DATASET: noise, BATCH_SIZE: 4}\nMODEL: {NAME: net}\n"
+    )
     for words in (
         "train -cfg=sums.yaml -ngpus=1 -num_workers=0 -epochs=1 -output=run",
         "write ones ones.npy -import=sums.py",

@@ -181,7 +181,7 @@ def test_a_size_is_that_of_all_axes_or_of_square_images():
 
 def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
     images = SimpleNamespace(num_classes=3, in_channels=3, image_size=(4, 5))
-    regression = SimpleNamespace(num_classes=1)  # the ``Model`` of a user
+    regression = paddle.nn.Linear(2, 1)  # the network of a user
 
     shapes = [
         command._describe_model("net", "run", model, parts)["input_shape"]

@@ -38,11 +38,14 @@ def test_a_name_is_fetched_once_from_the_endpoint_and_kept_where_timm_looks(sour
     assert [path.name for path in snapshots.glob("*/*")] == ["model.safetensors"]
 
 
+@pytest.fixture(scope="module")
+def fresh():
+    model = paddlevit_dist.create_model("vit_tiny_patch16_224")
+    return {name: value.numpy() for name, value in model.state_dict().items()}
+
+
 @pytest.mark.parametrize("name", ["vit_tiny_patch16_224", NAME, f"hf:timm/{NAME}"])
-def test_a_model_is_made_with_its_published_weights_and_knows_their_input(name, hub, tmp_path):
-    fresh = {
-        name: value.numpy() for name, value in paddlevit_dist.create_model("vit_tiny_patch16_224").state_dict().items()
-    }
+def test_a_model_is_made_with_its_published_weights_and_knows_their_input(name, fresh, hub, tmp_path):
     write_safetensors(tmp_path / "fresh.safetensors", fresh)
     hub.content = (tmp_path / "fresh.safetensors").read_bytes()
     model = paddlevit_dist.create_model(name, pretrained=True)

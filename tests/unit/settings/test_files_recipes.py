@@ -1,5 +1,6 @@
 """Every file in configs/: it loads, says what it is, and its numbers match its header."""
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -20,6 +21,12 @@ PADDLEVITS_NAMES = {
 }
 
 
+@functools.cache
+def load_once(recipe, *words):
+    """Load a recipe for several tests, none of which changes its values."""
+    return load([f"-cfg={recipe}", *words], DEFAULT_RECIPE)
+
+
 def header(recipe):
     lines = recipe.read_text(encoding="utf-8").splitlines()
     return lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
@@ -28,7 +35,7 @@ def header(recipe):
 @pytest.mark.parametrize("words", [[], ["-eval", "-pretrained=x"]], ids=["training", "evaluation"])
 def test_it_loads_silently_for_training_and_evaluation(words):
     for recipe in RECIPES:
-        configuration = load([f"-cfg={recipe}", *words], DEFAULT_RECIPE)
+        configuration = load_once(recipe, *words)
 
         assert configuration.notices == [], recipe
         assert configuration.values.MODEL.NAME in lookup.MODELS, recipe
@@ -73,7 +80,7 @@ def test_the_effective_batch_of_the_header_is_that_of_the_values():
         kinds = "(?:image|scene|shape|volume)s"
         numbers = re.match(rf"# effective batch: (\d+) = (\d+) devices x (\d+) {kinds} x (\d+) batch(?:es)? per", line)
         total, devices, images, batches = map(int, numbers.groups())
-        values = load([f"-cfg={recipe}"]).values
+        values = load_once(recipe).values
 
         assert total == devices * images * batches, recipe
         assert (images, batches) == (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER), recipe
@@ -83,7 +90,7 @@ def test_the_effective_batch_of_the_header_is_that_of_the_values():
     "recipe", [recipe for recipe in RECIPES if recipe.stem in PADDLEVITS_NAMES], ids=lambda r: r.stem
 )
 def test_a_name_of_paddlevit_is_the_model_at_its_size(recipe):
-    values = load([f"-cfg={recipe}"]).values
+    values = load_once(recipe).values
 
     assert values.MODEL.NAME == recipe.stem
     assert values.DATA.IMAGE_SIZE == int(recipe.stem.rsplit("_", 1)[1])

@@ -64,8 +64,9 @@ class CommandParser(argparse.ArgumentParser):
             self.print_help()
             raise HelpShown(self)
         settings: list[str] = []
+        imported = split_imports(words)[0] if self.keys is not None else []
         if self.keys is not None:
-            plugins.load(split_imports(words)[0], "-import")  # first, for the keys that they register
+            plugins.load(imported, "-import")  # first, for the keys that they register
             words, settings = self._split(words)
         for word in itertools.takewhile(lambda word: word != "--", words):  # argparse reports missing arguments first
             name = word.partition("=")[0]
@@ -73,8 +74,9 @@ class CommandParser(argparse.ArgumentParser):
                 self.error(f"{name} is not a known option: {self._suggest(name.lstrip('-'))}")
         options = self.parse_intermixed_args(words)
         options.settings = settings
-        if self.imports and self.keys is None:
-            plugins.load([name for names in options.imported or [] for name in names.split(",")], "-import")
+        if self.imports:
+            named = [name for names in options.imported or [] for name in names.split(",")]
+            plugins.load([name for name in named if name not in imported], "-import")
         return options
 
     def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -102,8 +104,10 @@ class CommandParser(argparse.ArgumentParser):
                 has_keys = True
                 name, value = command_line.take_override(rest)
                 key = table.find_key(name)
-                option = f"-{key.flag.name}" if key is not None and key.flag else ""
+                option = f"-{key.flag.name}" if key and key.flag else ""
                 is_own = option in self._option_string_actions and option not in _BY_TASK
+                if key is not None and option == "-import":
+                    value = ",".join(key.parse(value))
                 (own if is_own else settings).append(f"{option if is_own else name}={value}")
             else:
                 own.append(rest.pop(0))

@@ -9,10 +9,10 @@ import paddle
 
 from ..metrics.counts import reduce_confusions
 from ..metrics.tables import class_tables, sample_table
-from ..tasks.aspects import TaskAspect, get_aspect
+from ..tasks.aspects import TaskAspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.figures import Figure, PointSet
-from ..tasks.protocols import Drawable, Predictable, Reportable
+from ..tasks.protocols import Drawable, Reportable, predict_again
 from .data.images import UNLABELED_PIXELS, Color, build_legend, color, get_palette
 from .data.samples import SceneSamples
 from .data.scene import Scene
@@ -31,19 +31,6 @@ class SceneFigures(TaskAspect, Reportable):
 
     task: SceneTask
 
-    def _predict_again(
-        self, samples: TransformedDataset, index: int, model: paddle.nn.Layer
-    ) -> tuple[Scene, Any] | None:
-        """Return a stored scene and its prediction by ``predict_step``; None for user-defined samples."""
-        predicting = get_aspect(self.task, Predictable)
-        if predicting is None or not isinstance(samples, SceneSamples):
-            return None
-        batch = self.task.collate([samples.sample(index, np.random.default_rng(0))])
-        tensors = {
-            name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
-        }
-        return samples.dataset.read(index), predicting.predict_step(model, tensors)[0]
-
     def scene_figures(
         self, samples: TransformedDataset, confusions: Sequence[tuple[int, np.ndarray]], model: paddle.nn.Layer
     ) -> list[Figure]:
@@ -56,9 +43,10 @@ class SceneFigures(TaskAspect, Reportable):
         """
         figures: list[Figure] = []
         for place in select_scenes([confusion for _, confusion in confusions]):
-            prediction = self._predict_again(samples, confusions[place][0], model)
-            if prediction is not None:
-                figures.append(build_point_set(prediction[0].name, prediction[0], *self.build_layers(*prediction)))
+            index = confusions[place][0]
+            if isinstance(samples, SceneSamples):  # not a program's samples
+                scene, prediction = samples.dataset.read(index), predict_again(self.task, samples, index, model)
+                figures.append(build_point_set(scene.name, scene, *self.build_layers(scene, prediction)))
         names = [get_scene_name(samples.describe(index)) for index, _ in confusions]
         return [*semantic_tables([confusion for _, confusion in confusions], names, self.task.class_names), *figures]
 

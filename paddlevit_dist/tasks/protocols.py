@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import paddle
 
+from ..runtime.transfers import to_device
 from .aspects import get_aspect
 from .dataset import TransformedDataset
 from .figures import Color, Figure
@@ -79,7 +80,8 @@ class SampleChecking(Protocol):
 class Restorable(Protocol):
     """Works with trained weights alone, without the data that they were trained on.
 
-    Asked for in ``tasks/protocols.py`` (``load_meta``), for ``predict`` and ``export``.
+    Asked for in ``tasks/protocols.py`` (``load_meta``) and ``inference/changed_keys.py``, for commands that use trained
+    weights.
     """
 
     def load_meta(self, meta: CheckpointMeta) -> None:
@@ -223,7 +225,7 @@ class CheckpointMatching:
 class Predictable(ABC):
     """Predicts inputs without labels.
 
-    Asked for in ``inference/evaluation.py`` and ``inference/predictor.py``.
+    Asked for in ``inference/evaluation.py``, ``inference/predictor.py`` and ``tasks/protocols.py`` (``predict_again``).
     """
 
     @abstractmethod
@@ -487,3 +489,13 @@ def describe_samples(task: Task, dataset: Any) -> str:
 def count_samples(task: Task, dataset: Any) -> str:
     """Return the number of samples with their noun, such as "480 images"."""
     return f"{len(dataset):,} {task.traits.sample_name}"
+
+
+def predict_again(task: Task, dataset: Any, index: int, model: paddle.nn.Layer) -> Any:
+    """Read a sample again, without augmentation, and return its prediction, for figures; None if the task has none."""
+    predicting = get_aspect(task, Predictable)
+    if predicting is None:
+        return None
+    batch = task.collate([dataset.sample(index, np.random.default_rng(0))])
+    tensors = {name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+    return predicting.predict_step(model, tensors)[0]

@@ -11,8 +11,7 @@ import paddle
 from ...intervals import bootstrap
 from ...tasks.aspects import TaskAspect
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
-from ...tasks.protocols import Reportable
-from ..backbone_prediction import predict_again
+from ...tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
 from .data.samples import DetectionSamples
 from .detections import DetectedObjects, boxes_to_corners

@@ -11,8 +11,7 @@ from ...metrics.counts import reduce_confusions, unpack_counts
 from ...metrics.tables import class_tables, sample_table
 from ...tasks.aspects import TaskAspect
 from ...tasks.figures import Color, Figure
-from ...tasks.protocols import CaptionedImage, Drawable, Reportable
-from ..backbone_prediction import predict_again
+from ...tasks.protocols import CaptionedImage, Drawable, Reportable, predict_again
 from ..drawing import build_gallery, build_legend, fit_in_cell, get_palette, overlay_labels
 from .data.segmentation_dataset import IGNORED
 from .samples import SegmentationSamples

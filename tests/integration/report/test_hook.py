@@ -13,6 +13,7 @@ from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.report import store
 from paddlevit_dist.report.hook import ReportWriter, apply_weights
 from paddlevit_dist.tasks.figures import FigureTable
+from paddlevit_dist.tasks.protocols import Reportable
 
 WORDS = ["-batch_size=16", "-epochs=2", "TRAIN.WARMUP_STEPS", "0", "REPORT", "True", "MODEL.DEPTH", "1"]
 
@@ -21,7 +22,7 @@ def train(folder: Path, *words: str, is_older: bool = False, error: BaseExceptio
     """Train two epochs; return the trainer, what was seen when figures were made, and the log."""
     seen = []
 
-    class Watched(resolve("task", "classification")):
+    class Watched(resolve("task", "classification"), Reportable):
         best_metric = ("loss", not is_older)  # which rises in the second epoch
 
         def train_step(self, model, batch, step):

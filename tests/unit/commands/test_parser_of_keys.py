@@ -1,9 +1,15 @@
 """Commands with positional words that also take flags and keys of the main job."""
 
 import pytest
+from support.registrations import forgotten
 
 from paddlevit_dist.commands.parser import CommandParser, at_least
 from paddlevit_dist.runtime.errors import UserError
+
+OWN_KEY = """
+from paddlevit_dist import Key, register_model
+register_model("bright", "somewhere:Bright", keys=[Key("BRIGHTNESS", 1, "int", "how bright")])
+"""
 
 
 def parse(*words: str):
@@ -61,6 +67,25 @@ def test_what_is_neither_is_refused_in_one_line(words, said, tmp_path, monkeypat
     with pytest.raises(UserError) as refusal:
         parse(*words.split())
     assert said in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "words", ["-import={0},{1}", "-import {0} --import={1}", "IMPORTS {0},{1}", "IMPORTS=[{0},{1}]"]
+)
+def test_modules_are_imported_once_as_a_flag_or_as_a_key_names_them(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = [f"{part}_{abs(hash(words))}.py" for part in ("first", "second")]  # modules of other cases stay imported
+    for name in names:
+        (tmp_path / name).write_text(f"open('{name}.txt', 'a').write('once')")
+    assert parse("run", *words.format(*names).split(), "SEED=3") == (["run"], ("out", None), ["SEED=3"])
+    assert [(tmp_path / f"{name}.txt").read_text() for name in names] == ["once", "once"]
+
+
+def test_a_key_of_an_imported_module_needs_no_section(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keyed.py").write_text(OWN_KEY)
+    with forgotten():
+        assert parse("run", "a.jpg", "BRIGHTNESS", "3", "-import=keyed.py")[2] == ["BRIGHTNESS=3"]
 
 
 def test_a_file_that_looks_like_a_key_is_a_file(tmp_path, monkeypatch):

@@ -32,6 +32,8 @@ def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
     }.items():
         line = refuse(predict._require_inputs, ["there.jpg", text])
         assert line.startswith(f"predict: input {text[:5]}") and line.endswith(f": {reason}") and "secret" not in line
+    line = refuse(predict._require_inputs, ["data.batch_size=4"])
+    assert line == "predict: input data.batch_size=4: keys are in capitals: DATA.BATCH_SIZE"
     assert "no such file" in refuse(predict._require_inputs, ["a=B.C"])
 
 
@@ -45,8 +47,7 @@ def test_options_have_the_runs_values_by_default():
     options = vars(predict._parse(["run", "a", "b"]))
     assert (options.pop("source"), options.pop("inputs"), options.pop("output")) == ("run", ["a", "b"], "./predictions")
     assert (options.pop("device"), options.pop("restart")) == ("auto", False)
-    assert options.pop("settings") == []
-    assert set(options.values()) == {None} and len(options) == 8
+    assert options.pop("settings") == [] and set(options.values()) == {None} and len(options) == 8
     options = predict._parse(
         "run a -restart -ngpus=2 -batch_size=3 -num_workers=0 -least_score=.25 -max_detections=10 -window=8x9 "
         "-save_as=yolo -largest_component=foreground -class_names=n -annotations=c".split()

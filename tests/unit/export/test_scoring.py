@@ -290,3 +290,43 @@ def test_preprocessing_may_be_one_text_or_not_described():
     assert compare_steps(None, "gray") == ["note: net.onnx does not store its preprocessing; this is used: steps gray"]
     with pytest.raises(UserError, match="preprocessing.steps color there, gray here"):
         compare_steps("color", "gray")
+
+
+STEPS = {"resize": [8, 8], "divide_by": 255, "layout": "batch, channels, height, width"}
+
+
+def describe(dtype="float32", words=(), **about):
+    """What is said of the description of a model and of this configuration's steps."""
+    model = SimpleNamespace(function=SimpleNamespace(about=about), slot=TensorSpec("x", None, dtype), source="net.onnx")
+    return scoring._compare_descriptions(model, {"preprocessing": STEPS}, load(["-cfg=vit_digits", *words]).values)
+
+
+def test_steps_of_the_model_are_those_of_the_configuration():
+    assert describe(preprocessing=STEPS) == []
+    assert (
+        describe(preprocessing="unknown")
+        == describe()
+        == [
+            "note: net.onnx does not store its preprocessing; this is used: resize [8, 8], divide_by 255, layout "
+            "batch, channels, height, width"
+        ]
+    )
+    pixels = {"resize": [8, 8], "layout": "batch, height, width, channels"}
+    assert describe("uint8", preprocessing=pixels, computed_inside={"divide_by": 255}) == []
+    for changed in ({**STEPS, "resize": [9, 9]}, {**STEPS, "crop": 3}, {"resize": [8, 8], "divide_by": 255}):
+        with pytest.raises(UserError, match=r"net\.onnx expects other preprocessing.*(resize|crop|layout)"):
+            describe(preprocessing=changed)
+        (line,) = describe(words=["-allow_changes"], preprocessing=changed)
+        assert "expects other preprocessing" in line
+
+
+def test_names_of_the_outputs_are_those_of_the_data():
+    def compare(names, **about):
+        model = SimpleNamespace(function=SimpleNamespace(about=about), source="net.onnx")
+        return scoring._compare_names(model, names, load(["-cfg=vit_digits"]).values)
+
+    assert compare(["a", "b"], classes=["a", "b"]) == compare([0, 1], classes=["0", "1"]) == []
+    assert compare(None, classes=["a"]) == compare(["a"]) == compare(["a"], classes="a") == []
+    assert compare(["tip"], landmarks=["tip"], classes=["a"]) == []
+    with pytest.raises(UserError, match="net.onnx has other outputs.*a, b.*b, a"):
+        compare(["b", "a"], classes=["a", "b"])

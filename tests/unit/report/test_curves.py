@@ -11,7 +11,7 @@ from paddlevit_dist.report.curves import CurveLine, build_chart
 def test_bars_of_several_series_stand_side_by_side_and_each_at_its_height():
     heights = {"a": [1.0, 4.0, 2.0], "b": [3.0, 1.0, 5.0], "c": [2.0, 2.5, 0.5]}
     lines = [CurveLine(name, list(enumerate(ys)), n, "bar") for n, (name, ys) in enumerate(heights.items())]
-    lines.insert(1, CurveLine("mean", [(0, 2.0), (2, 2.5)]))  # not a bar, and takes no place
+    lines.insert(1, CurveLine("mean", [(0, 2.0), (0.5, 2.25), (2, 2.5)]))  # not a bar, and takes no place
     drawn = build_chart("", lines, "x")["drawn"]
     bars = {name: [list(map(float, bar)) for bar in drawn[place]["bars"]] for name, place in zip("abc", (0, 2, 3))}
     assert drawn[1]["bars"] == [] and drawn[1]["path"]

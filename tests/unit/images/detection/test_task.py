@@ -12,7 +12,6 @@ from support.drawn_detections import CATEGORY_IDS, NAMES, drawn
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config
 from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
-from paddlevit_dist.images.backbone_prediction import predict_again
 from paddlevit_dist.images.data.formats import stems
 from paddlevit_dist.images.detection.data.indexed_images import number_images
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
@@ -29,7 +28,7 @@ from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
 from paddlevit_dist.runtime import paddle_versions
 from paddlevit_dist.tasks.aspects import get_aspect
 from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import Exportable, ParameterGrouping, Predictable, Reportable
+from paddlevit_dist.tasks.protocols import Exportable, ParameterGrouping, Predictable, Reportable, predict_again
 from paddlevit_dist.tasks.sample_checks import BadSample
 from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.tasks.task import make_task

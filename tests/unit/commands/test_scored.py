@@ -1,0 +1,160 @@
+"""What commands that score results of others print, write and ask for."""
+
+import json
+from argparse import Namespace
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.commands import scored
+from paddlevit_dist.commands.parser import CommandParser
+from paddlevit_dist.registry import lookup
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.tasks.score_report import ResultSource, ScoreReport
+
+RIGHT = np.array([1.0] * 30 + [0.0] * 18 + [1.0] * 12)
+CLASSES = ["bird", "cat", "a dog"]
+
+
+def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+    share = 100.0 * (weights @ RIGHT) / weights.sum(axis=1)
+    return {"top-1": share, "recall bird": share / 2, "recall a dog": share / 4, "none": np.full(len(weights), np.nan)}
+
+
+REPORT = ScoreReport(
+    counted="60 images,\n3 classes",
+    names=[f"video{number // 6}/{number}.png" for number in range(60)],
+    sample="image",
+    recompute=recompute,
+    shown={"top-1": 2, "none": 1},
+    of_class=("recall {}", 1),
+    classes=CLASSES,
+    protocol=["largest score", "ties:\nfirst"],
+    notices=["two images are equal"],
+    task="classification",
+    kind="classes",
+    arrays={},
+)
+
+
+def read(*words: str, data: bool = True) -> Namespace:
+    parser = CommandParser("evaluate classes", "Evaluate.", ())
+    scored.add_options(parser, "the truth", "the results", "images", data)
+    return parser.parse_args(words)
+
+
+@pytest.fixture(autouse=True)
+def no_warning(monkeypatch):
+    monkeypatch.setattr(scored, "find_small_sample_warning", lambda *words: None)
+
+
+def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(capsys):
+    scored.print_scores(REPORT, read("truth", "results"))
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0] == "60 images,\\n3 classes" and lines[1].startswith("top-1 70.00 [5")
+    assert lines[2] == "none is not defined"
+    assert lines[3:] == [
+        "95 % intervals: bootstrap over images",
+        "largest score",
+        "ties:\\nfirst",
+        "recall of each:",
+        "  bird   35.0",
+        "  cat       -",
+        "  a dog  17.5",
+    ]
+    assert err == "note: two images are equal\n"
+
+
+def test_without_intervals_nothing_is_drawn_and_nothing_said_of_them(capsys):
+    scored.print_scores(REPORT._replace(of_class=None), read("truth", "results", "-interval=off"))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        *("top-1 70.00", "none is not defined", "largest score", "ties:\\nfirst"),
+    ]
+
+
+def test_json_has_what_is_defined_and_is_written_too(capsys, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(scored, "find_function", lambda name: lambda *words: written.append((name, *words)))
+    options = read("truth", "results.json", "-json", "-interval=99", f"-output={tmp_path / 'a' / 'b'}")
+    scored.print_scores(REPORT, options)
+    (line,) = capsys.readouterr().out.splitlines()
+    printed = json.loads(line)
+    assert printed == json.loads((tmp_path / "a" / "b" / "scores.json").read_text())
+    assert printed["scores"] == {"top-1": 70.0, "recall bird": 35.0, "recall a dog": 17.5}
+    assert (printed["percent"], printed["samples"], "groups" in printed) == (99.0, 60, False)
+    assert (printed["protocol"], printed["notes"]) == (REPORT.protocol, REPORT.notices)
+    assert set(printed["intervals"]) >= {"top-1", "recall bird"}
+    assert written == [("write_scored", tmp_path / "a" / "b" / scored.TABLE, REPORT, "results.json", None)]
+
+
+def test_groups_are_drawn_together(capsys):
+    options = read("truth", "results", "-group=folder", "-json")
+    scored.print_scores(REPORT, options, {"folder": r"(.+)/[^/]+"})
+    printed = json.loads(capsys.readouterr().out)
+    alone = scored.compute_intervals(recompute, 60, "95", None)["top-1"].plain()
+    assert printed["intervals"]["top-1"] != alone and printed["groups"]
+    assert scored.find_sample_groups(read("truth", "results"), REPORT.names, {}) is None
+    assert scored.compute_intervals(recompute, 60, "off", None) == {}
+
+
+def test_many_classes_are_counted_and_long_names_shortened(capsys):
+    many = REPORT._replace(classes=[f"class {number}" for number in range(101)])
+    scored.print_scores(many, read("truth", "results", "-interval=off"))
+    assert capsys.readouterr().out.splitlines()[-1] == "101 classes: add -json to print the value of each"
+    scored.print_scores(REPORT._replace(classes=["b" * 99] * 100), read("truth", "results", "-interval=off"))
+    assert len(capsys.readouterr().out.splitlines()[-1]) < 70
+
+
+# Truth
+
+
+def test_the_truth_is_a_file_or_the_folder_of_a_data_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "truth.csv").touch()
+    (tmp_path / "images").mkdir()
+    assert not scored.takes_data(read("truth.csv", "results"))
+    assert scored.takes_data(read("results", "-cfg=a.yaml"))
+    options = read("images", "results", "-split=test")
+    assert scored.takes_data(options) and options.data_path == "images" and options.split == "test"
+    assert not scored.takes_data(read("images", "results"), lambda path: True)
+    for words, line in (
+        (("gone", "results"), "gone cannot be read: No such file or directory"),
+        (("images", "results", "-data_path=x"), "two dataset folders: images and -data_path=x; remove one"),
+        (("truth.csv", "results", "-dataset=coco"), "truth.csv and -dataset both name the ground truth: remove one"),
+    ):
+        with pytest.raises(UserError) as refusal:
+            scored.takes_data(read(*words))
+        assert str(refusal.value) == line
+
+
+def test_the_data_set_is_named_or_guessed_for_the_task(tmp_path, monkeypatch):
+    calls = []
+
+    def guess(*words):
+        calls.append(words)
+        return Namespace(dataset="folder") if len(calls) == 1 else None
+
+    monkeypatch.setattr(lookup, "guess_dataset", guess)
+    with scored.data_set(read("r", f"-data_path={tmp_path}", "-split=train"), "classification") as (values, _, source):
+        assert (values.DATA.DATASET, values.DATA.DATA_PATH, values.TASK) == ("folder", str(tmp_path), "classification")
+        assert source == ResultSource("folder", "train") and str(source) == "folder (train)"
+    assert calls == [(str(tmp_path), "classification")]
+    for words, line in (
+        (
+            (f"-data_path={tmp_path}",),
+            f"{tmp_path}: the dataset type cannot be detected from the files; add -dataset=NAME",
+        ),
+        ((), "no ground truth: give TRUTH before RESULTS, or add -cfg, -dataset or -data_path"),
+    ):
+        with pytest.raises(UserError) as refusal, scored.data_set(read("r", *words), "classification"):
+            pass
+        assert str(refusal.value) == line
+    with scored.data_set(read("r", "-dataset=synthetic_shapes"), "detection") as (values, cache, source):
+        assert (values.TASK, source.split) == ("detection", "val") and len(calls) == 2
+
+
+def test_a_command_without_data_sets_needs_its_truth():
+    with pytest.raises(UserError, match="required: RESULTS"):
+        read("truth", data=False)
+    assert not hasattr(read("truth", "results", data=False), "cfg")

@@ -268,8 +268,11 @@ def _compare_descriptions(model: ExportedLayer, task_facts: Mapping[str, Any], c
     Raises:
         UserError: they differ, and -allow_changes was not given.
     """
-    about, here = model.function.about, _list_steps(task_facts.get("preprocessing"))
-    there = {**_list_steps(about.get("preprocessing")), **as_mapping(about.get("computed_inside"))}
+    about, here = model.function.about, task_facts.get("preprocessing")
+    there = about.get("preprocessing")
+    if isinstance(here, str):  # a task of a user describes it as one text
+        here, there = {"steps": here}, {"steps": there} if there else {}
+    here, there = as_mapping(here), {**as_mapping(there), **as_mapping(about.get("computed_inside"))}
     if model.slot.dtype == _PIXELS:
         there, here = ({k: v for k, v in steps.items() if k != "layout"} for steps in (there, here))
     if not there and here:
@@ -280,11 +283,6 @@ def _compare_descriptions(model: ExportedLayer, task_facts: Mapping[str, Any], c
         if there.get(name) != here.get(name)
     ]
     return judge_changes("evaluate", model.source, "expects other preprocessing", changes, config)
-
-
-def _list_steps(preprocessing: Any) -> dict[str, Any]:
-    """Return the steps of a preprocessing by name; a task of a user may describe it as one text."""
-    return as_mapping(preprocessing) or ({"steps": preprocessing} if preprocessing else {})
 
 
 def format_steps(steps: Mapping[str, Any]) -> str:

@@ -63,11 +63,15 @@ def make_detector_parts(source: str, name: str, image_size: Any) -> tuple[Any, A
     size = list(image_size) if isinstance(image_size, tuple) else [image_size] * 2
     words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1", "-eval"]
     words += [f"-pretrained={source}", "DETECTION.EXPORT_SIZE", str(size)]
-    values, note = settings.load(words).values, {}
+    values = settings.load(words).values
+    notes: list[str] = []
     if find_object_input(values, is_hub_asked=True).file is None:
         values = settings.load([*words, *getattr(resolve("model", name), "published_input", ())]).values
-        text = f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
-        note = {"note": text}
+        notes.append(
+            f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
+        )
     exportable = require_exportable(make_task(values))
     parts = exportable.export_parts()
-    return exportable, parts._replace(about={**parts.about, **note})
+    if "note" in parts.about:
+        notes.append(parts.about["note"])
+    return exportable, parts._replace(about={**parts.about, **({"note": "; ".join(notes)} if notes else {})})

@@ -50,6 +50,7 @@ def test_a_detector_needs_a_size_and_says_whose_normalization_it_has(weights):
         make_detector_parts(str(weights), "rtdetr_r18vd", None)
     exportable, parts = make_detector_parts(str(weights), "rtdetr_r18vd", (64, 96))
     assert exportable is not None and "rtdetr_r18vd's published one is used" in parts.about["note"]
+    assert "; an evaluation keeps the aspect ratio of images" in parts.about["note"]
     assert parts.about["mean"] == [0.0] * 3 and parts.about["standard_deviation"] == [1.0] * 3
     (weights / "preprocessor_config.json").write_text(json.dumps({**INPUT, "size": {"height": 64, "width": 64}}))
     _, parts = make_detector_parts(str(weights), "rtdetr_r18vd", 64)

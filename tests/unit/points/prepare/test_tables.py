@@ -73,3 +73,21 @@ def test_files_of_other_formats_are_told(tmp_path):
     reader.find(str(tmp_path))
     (remark,) = reader.remarks
     assert "also contains 2 .ply, which are not read: only .txt and .xyz and .csv and .pts and .asc" in remark
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"class_names": ("a", "b", "c")},
+        {"label": "kind"},
+        {"instance": "thing"},
+        {"ignore_label": 7},
+        {"gray": True},
+        {"channels": ("intensity",)},
+        {"columns": ("x", "y", "z")},
+    ],
+    ids=lambda choice: next(iter(choice)),
+)
+def test_scenes_are_prepared_again_with_another_choice(choice):
+    settings = [TableReader(SceneChoices(**choices)).settings for choices in ({}, choice, dict(choice))]
+    assert settings[0] != settings[1] == settings[2]

@@ -81,7 +81,7 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
     cache: dict[type, Any] = vars(task).setdefault(_CACHE, {})
     if cls not in cache:
         cache[cls] = cls(task)
-    return cache[cls]  # type: ignore[no-any-return]
+    return cache[cls]
 
 
 def _find_extended(protocol: type) -> type | None:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from ....registry.lookup import MODELS, find_name, find_package
 from ....runtime.errors import UserError
-from ....settings.table import KeySetting
 
 PREFIX = "paddlevit:"
 VARIABLE = "PADDLEVIT"  # names a clone whose code may be run for weights that name it
@@ -119,13 +118,13 @@ def is_taken(name: str) -> bool:
     return name.startswith(("TRAIN.", "DATA.IMAGE", "DATA.CROP", "DATA.BATCH_SIZE")) or name in _RATES
 
 
-def adapt(settings: list[KeySetting], known: Collection[str]) -> tuple[list[KeySetting], list[str]]:
+def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
     """Turn the settings of a clone's YAML file whose model is not here into ours.
 
     MODEL.NAME names the file; its own build function reads the rest.
 
     Args:
-        settings: in the order in which later ones win.
+        settings: ``settings.table.KeySetting`` in the order in which later ones win.
         known: the names of our keys and of the keys that are renamed or dropped.
 
     Returns:
@@ -179,7 +178,7 @@ def _is_ours(name: str, kind: Any) -> bool:
     return str(kind).lower() in _OURS or find_package("model", known) is None
 
 
-def _refuse(name: KeySetting, kind: KeySetting | None) -> None:
+def _refuse(name: Any, kind: Any) -> None:
     """Refuse a model that is not here, before keys are told to be unknown that it alone has."""
     absent = "" if str(name.value) in MODELS else explain_unsupported(str(name.value))
     if absent:

@@ -211,8 +211,8 @@ def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], N
     elif model.PRETRAINED_REQUIRED and not config.EVAL:
         raise UserError(
             "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "
-            "-pretrained=PATH, or -pretrained=NAME with a name of `paddlevit-dist inspect --list`, or use a recipe "
-            "that starts from scratch"
+            "-pretrained=PATH, or -pretrained=NAME with a name of `paddlevit-dist inspect --list`, or start from "
+            "random weights with MODEL.PRETRAINED_REQUIRED false"
         )
 
 

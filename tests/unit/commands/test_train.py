@@ -115,7 +115,9 @@ def test_a_run_that_resumes_needs_no_other_weights(found):
 
 
 def test_a_recipe_that_needs_weights_says_so_in_training_only(found):
-    with pytest.raises(UserError, match=r"none are named \(MODEL.PRETRAINED_REQUIRED\): add -pretrained=PATH"):
+    with pytest.raises(
+        UserError, match=r"none are named \(MODEL.PRETRAINED_REQUIRED\): add -pretrained=PATH.* or start from random"
+    ):
         look(False, model={"PRETRAINED_REQUIRED": True})
     look(False, model={"PRETRAINED_REQUIRED": True}, evaluates=True)
     look(False)

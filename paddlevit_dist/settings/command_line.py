@@ -13,7 +13,7 @@ from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import files, table
-from .key import SIZE, Flag, show
+from .key import NONE_WORDS, SIZE, Flag, show
 from .table import COMMAND_LINE, KeySetting
 
 # Flags that set no key.
@@ -99,7 +99,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.argument == SIZE:
-            values = [_expand_size(value) for value in values]
+            values = [_expand_size(name, value) for value in values]
         if name == "batch_size" and values[-1] == "auto":
             command.settings.append(KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto"))
         elif flag.key:
@@ -209,9 +209,15 @@ def format_words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _expand_size(text: str) -> str:
-    """Return the list [height, width] for pixels such as 512 or 480x640; other texts are left for the key to parse."""
+def _expand_size(name: str, text: str) -> str:
+    """Return the list [height, width] for pixels such as 512 or 480x640; lists and None are for the key to parse.
+
+    Raises:
+        UserError: the value of the flag ``name`` is something else.
+    """
     match = _SIZE.fullmatch(text)
+    if match is None and "," not in text and text.strip().lower() not in NONE_WORDS:
+        raise UserError(f"-{name} is {show(text)}: expected pixels such as 224, or HEIGHTxWIDTH such as 224x320")
     return f"[{match[1]}, {match[2] or match[1]}]" if match else text
 
 

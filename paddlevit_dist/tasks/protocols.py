@@ -80,7 +80,8 @@ class SampleChecking(Protocol):
 class Restorable(Protocol):
     """Works with trained weights alone, without the data that they were trained on.
 
-    Asked for in ``tasks/protocols.py`` (``load_meta``), for ``predict`` and ``export``.
+    Asked for in ``tasks/protocols.py`` (``load_meta``) and ``inference/changed_keys.py``, for commands that use trained
+    weights.
     """
 
     def load_meta(self, meta: CheckpointMeta) -> None:

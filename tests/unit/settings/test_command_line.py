@@ -88,6 +88,12 @@ def test_a_flag_of_two_tasks_sets_the_key_of_the_runs_task(word, sides):
         load([f"-window={word}"])
 
 
+@pytest.mark.parametrize("word", ["8x", "x8", "8x8x8", "-8", "eight"])
+def test_a_size_is_pixels_or_height_and_width(word):
+    with pytest.raises(UserError, match=f"-window is '{word}': expected pixels such as 224, or HEIGHTxWIDTH such as"):
+        load(["-cfg=detr_shapes", f"-window={word}"])
+
+
 def test_switches(write):
     configuration = load(["-eval", "--amp", "-pretrained=x", "-show_config"])
 

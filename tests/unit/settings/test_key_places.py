@@ -10,7 +10,7 @@ from paddlevit_dist.settings import recipe_folder
 from paddlevit_dist.settings.table import keys, leaves
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PADDLEVITS = json.loads((REPOSITORY / "tests/golden/paddlevit_keys.json").read_text())["keys"]
+PADDLEVITS = json.loads((REPOSITORY / "tests/golden/paddlevit_keys.json").read_text(encoding="utf-8"))["keys"]
 REFERENCE = "keys.md", "commands.md"  # written from the keys
 
 
@@ -18,7 +18,7 @@ def find_recipe_keys() -> set[str]:
     """The keys that a recipe or a BASE file sets, or that the comments of one name."""
     found: set[str] = set()
     for file in recipe_folder().rglob("*.yaml"):
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
         found |= {name for name, _ in leaves(yaml.safe_load(text) or {})}
         found |= set(re.findall(r"\b[A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)+", text))
     return found
@@ -26,7 +26,7 @@ def find_recipe_keys() -> set[str]:
 
 def read_pages() -> list[str]:
     files = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
-    return [file.read_text() for file in files if file.name not in (*REFERENCE, "CHANGELOG.md")]
+    return [file.read_text(encoding="utf-8") for file in files if file.name not in (*REFERENCE, "CHANGELOG.md")]
 
 
 def is_named(key, page: str) -> bool:

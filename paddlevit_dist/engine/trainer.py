@@ -25,7 +25,7 @@ from ..launch import gpu
 from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
-from ..registry.features import HOOKS, build_set, find_function
+from ..registry.features import HOOKS, build_set, find_function, has_function
 from ..registry.lookup import require_derived
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
@@ -122,9 +122,10 @@ class Trainer:
         self.heartbeat = Heartbeat(self.run_log.log_and_print, shown=self.run_log.writes)
         with self.heartbeat.at("building the model"):
             num_logged = len(task.notices)
-            is_exported = bool(config.get("EXPORTED"))
-            load_exported: Callable[[RunSettings, Task], Any] = find_function("load_exported_layer")
-            self.model = load_exported(config, task) if is_exported else build_model(config, task)
+            build: Callable[[RunSettings, Task], Any] = build_model
+            if config.get("EXPORTED"):
+                build = find_function("load_exported_layer")
+            self.model = build(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.run_log.log_and_print(line)
         split = config.DATA.SPLIT if config.EVAL else "val"
@@ -149,8 +150,8 @@ class Trainer:
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
         # Imported and called for a step that is not finite only, on every rank.
-        finder: Callable[[Trainer], Callable[..., list[str]]] | None = find_function("FirstLayerFinder")
-        explain = [lambda *step: finder(self)(*step)] if finder is not None else []
+        has_finder = has_function("FirstLayerFinder")
+        explain = [lambda *step: find_function("FirstLayerFinder")(self)(*step)] if has_finder else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
             run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))

@@ -55,6 +55,11 @@ def add(manifest: Manifest) -> None:
         table.update(locate_all(manifest, rows))
 
 
+def has_function(name: str) -> bool:
+    """Return whether a feature that is there brings a function of this name, without importing it."""
+    return name in _FUNCTIONS
+
+
 def find_function(name: str) -> Any:
     """Import a function or class that a feature brings to the core; None if no feature that is there does."""
     target = _FUNCTIONS.get(name)

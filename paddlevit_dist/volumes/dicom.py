@@ -22,17 +22,11 @@ _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # some headers round to 0.1 mm; a missi
 
 
 class DicomSeries(NamedTuple):
-    """A DICOM series whose headers are read.
+    """A DICOM series whose headers are read."""
 
-    Attributes:
-        shape: (depth, height, width).
-        affine: (4, 4), from voxels x, y, z to LPS millimeters.
-        load: reads the voxels.
-    """
-
-    shape: tuple[int, int, int]
-    affine: np.ndarray
-    load: Callable[[], np.ndarray]
+    shape: tuple[int, int, int]  # (depth, height, width)
+    affine: np.ndarray  # (4, 4), from voxels x, y, z to LPS millimeters
+    load: Callable[[], np.ndarray]  # reads the voxels
 
 
 class _DicomSlice(NamedTuple):

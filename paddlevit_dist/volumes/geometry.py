@@ -19,15 +19,10 @@ _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
 class VolumeGeometry(NamedTuple):
-    """Shape of an array and its position in the world.
+    """Shape of an array and its position in the world."""
 
-    Attributes:
-        shape: (depth, height, width).
-        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimeters (x, y, z, 1) of the world.
-    """
-
-    shape: tuple[int, int, int]
-    affine: np.ndarray
+    shape: tuple[int, int, int]  # (depth, height, width)
+    affine: np.ndarray  # float64 (4, 4), from voxel indices (x, y, z, 1) to millimeters (x, y, z, 1) of the world
 
     @property
     def spacing(self) -> np.ndarray:

@@ -22,15 +22,11 @@ Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x,
 
 
 class FileLandmarks(NamedTuple):
-    """Landmarks of a file.
+    """Landmarks of a file."""
 
-    Attributes:
-        positions: positions in ``space``.
-        space: "ras" or "ijk" (voxel indices) if the file specifies it; LPS files are converted. None for CSV and JSON,
-            which use their volume's convention; "unknown" for a Slicer file that should specify it but does not.
-    """
-
-    positions: Positions
+    positions: Positions  # positions in ``space``
+    # "ras" or "ijk" (voxel indices) if the file specifies it; LPS files are converted. None for CSV and JSON, which use
+    # their volume's convention; "unknown" for a Slicer file that should specify it but does not.
     space: str | None
 
 

@@ -29,19 +29,12 @@ _ORGANS_BY_INTENSITY = {_AIR: 0, _FAT: 1, _TISSUE: 1, _BONE: 2, _BRAIN: 3, _EYE:
 
 
 class _PhantomPart(NamedTuple):
-    """An ellipsoid in the head's frame (right, front, up).
+    """An ellipsoid in the head's frame (right, front, up)."""
 
-    Attributes:
-        center: millimeters (x, y, z).
-        radii: millimeters (x, y, z).
-        intensity: Hounsfield units.
-        organ: class of its voxels; None: determined by the intensity.
-    """
-
-    center: tuple[float, float, float]
-    radii: tuple[float, float, float]
-    intensity: float
-    organ: int | None = None
+    center: tuple[float, float, float]  # millimeters (x, y, z)
+    radii: tuple[float, float, float]  # millimeters (x, y, z)
+    intensity: float  # Hounsfield units
+    organ: int | None = None  # class of its voxels; None: determined by the intensity
 
 
 class PhantomVolume(NamedTuple):
@@ -59,22 +52,15 @@ class PhantomVolume(NamedTuple):
 
 
 class PhantomHead(NamedTuple):
-    """Random parameters of a phantom.
-
-    Attributes:
-        pose: float64 (3, 3), from the head's frame to the volume's, about its middle.
-        shift: (3,), millimeters.
-        noise: float64 of the volume's shape, HU.
-        world: landmarks as in ``PhantomVolume``.
-    """
+    """Random parameters of a phantom."""
 
     parts: list[_PhantomPart]
-    pose: np.ndarray
-    shift: np.ndarray
+    pose: np.ndarray  # float64 (3, 3), from the head's frame to the volume's, about its middle
+    shift: np.ndarray  # (3,), millimeters
     geometry: VolumeGeometry
     middle: np.ndarray
-    noise: np.ndarray
-    world: np.ndarray
+    noise: np.ndarray  # float64 of the volume's shape, HU
+    world: np.ndarray  # landmarks as in ``PhantomVolume``
 
 
 def render_phantom(head: PhantomHead) -> tuple[PhantomVolume, np.ndarray]:

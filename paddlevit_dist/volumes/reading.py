@@ -53,17 +53,12 @@ _NIFTI_UNITS = {1: ("meters", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_un
 
 
 class VolumeHeader(NamedTuple):
-    """Header of a volume, read before the voxels.
+    """Header of a volume, read before the voxels."""
 
-    Attributes:
-        geometry: shape (depth, height, width) and affine to the world; axes as in the file, in the order z, y, x.
-        convention: "ras" or "lps", the convention of the format, also for a CSV or JSON file next to it.
-        remarks: assumptions about the file or changes to it, for the log.
-    """
-
+    # shape (depth, height, width) and affine to the world; axes as in the file, in the order z, y, x
     geometry: VolumeGeometry
-    convention: str
-    remarks: tuple[str, ...] = ()
+    convention: str  # "ras" or "lps", the convention of the format, also for a CSV or JSON file next to it
+    remarks: tuple[str, ...] = ()  # assumptions about the file or changes to it, for the log
 
 
 class _OpenedVolume(NamedTuple):

@@ -21,18 +21,12 @@ _MISSING_STATUS = ("undefined", "preview", "missing")
 
 
 class LandmarkRow(NamedTuple):
-    """A landmark of a file, before its values are parsed.
+    """A landmark of a file, before its values are parsed."""
 
-    Attributes:
-        where: file and line, for messages.
-        values: x, y and z as read, or any other value if there are not three.
-        space: "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but
-            does not.
-    """
-
-    where: str
+    where: str  # file and line, for messages
     name: str
-    values: Any
+    values: Any  # x, y and z as read, or any other value if there are not three
+    # "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but does not
     space: str | None
 
 

@@ -19,9 +19,7 @@ def predict(
     overlap: float,
     window_weighting: str = "linear",
 ) -> paddle.Tensor:
-    """Blend the outputs of all windows by a weighted mean.
-
-    A voxel counts less the closer it is to its window's border.
+    """Blend the outputs of all windows by a weighted mean. A voxel counts less the closer it is to its window's border.
 
     Args:
         model: takes (batch, channels, *window), returns (batch, outputs, *window).

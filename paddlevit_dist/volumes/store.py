@@ -23,22 +23,16 @@ _SAMPLED_VOXELS = 1 << 20  # enough to estimate the percentiles
 
 
 class DecodedVolume(NamedTuple):
-    """A decoded volume.
+    """A decoded volume."""
 
-    Attributes:
-        array: (depth, height, width), memory-mapped if it comes from a file; axes are aligned with the world's (right,
-            anterior, superior).
-        geometry: geometry of the array.
-        window: percentiles 0.5 and 99.5 of the intensities.
-        moments: mean and standard deviation of the intensities; the deviation is never 0.
-        extremes: the smallest and the largest intensity before resampling.
-    """
-
+    # (depth, height, width), memory-mapped if it comes from a file; axes are aligned with the world's (right, anterior,
+    # superior)
     array: np.ndarray
-    geometry: VolumeGeometry
-    window: tuple[float, float]
+    geometry: VolumeGeometry  # geometry of the array
+    window: tuple[float, float]  # percentiles 0.5 and 99.5 of the intensities
+    # mean and standard deviation of the intensities; the deviation is never 0
     moments: tuple[float, float] = (0.0, 1.0)
-    extremes: tuple[float, float] = (0.0, 1.0)
+    extremes: tuple[float, float] = (0.0, 1.0)  # the smallest and the largest intensity before resampling
 
 
 class DecodedStore:

@@ -32,21 +32,14 @@ Boxes = tuple[tuple[float, ...], ...]  # low and high of width, depth and height
 
 
 class FurnitureSpec(NamedTuple):
-    """Geometry of the things of one class.
+    """Geometry of the things of one class."""
 
-    Attributes:
-        width, depth, height: meters, drawn between two numbers; the back is at depth 0.
-        boxes: parts of the thing.
-        lowest: meters from the floor to its lower end.
-        is_free: placed anywhere; else with its back at a wall.
-    """
-
-    width: Range
+    width: Range  # width, depth, height: meters, drawn between two numbers; the back is at depth 0
     depth: Range
     height: Range
-    boxes: Boxes
-    lowest: Range = (0.0, 0.0)
-    is_free: bool = False
+    boxes: Boxes  # parts of the thing
+    lowest: Range = (0.0, 0.0)  # meters from the floor to its lower end
+    is_free: bool = False  # placed anywhere; else with its back at a wall
 
 
 def _boxes(text: str) -> Boxes:

@@ -23,29 +23,18 @@ _MAX_INSTANCE = (1 << 24) - 1
 
 
 class SceneView(NamedTuple):
-    """The voxels of a scene in one view; test-time augmentation uses several views.
+    """The voxels of a scene in one view; test-time augmentation uses several views."""
 
-    Attributes:
-        voxels: int32 (M, 3), in voxels from an arbitrary origin, in the order of their first points.
-        features: float32 (M, C), of each voxel's first point or the mean over its points.
-        inverse: int64 (P,), the voxel of each point.
-    """
-
-    voxels: np.ndarray
-    features: np.ndarray
-    inverse: np.ndarray
+    voxels: np.ndarray  # int32 (M, 3), in voxels from an arbitrary origin, in the order of their first points
+    features: np.ndarray  # float32 (M, C), of each voxel's first point or the mean over its points
+    inverse: np.ndarray  # int64 (P,), the voxel of each point
 
 
 class PointSample(NamedTuple):
-    """A scene as network input. PointGroup's samples have these fields and one more.
+    """A scene as network input. PointGroup's samples have these fields and one more."""
 
-    Attributes:
-        scene: P points, as voxelized in the first view.
-        views: voxels of the scene, in one view or several.
-    """
-
-    scene: Scene
-    views: list[SceneView]
+    scene: Scene  # P points, as voxelized in the first view
+    views: list[SceneView]  # voxels of the scene, in one view or several
 
 
 class VoxelizedSample(Protocol):

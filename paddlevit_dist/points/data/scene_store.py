@@ -53,36 +53,21 @@ _ADVICE = "delete it and prepare the data again: existing scenes are kept"
 
 
 class SceneHeader(NamedTuple):
-    """Header of a scene file.
+    """Header of a scene file."""
 
-    Attributes:
-        label_bytes: bytes of a semantic label, 1 or 2; 0 for a scene without labels.
-        num_points: points in the file.
-        num_labeled: points with a class.
-        num_instances: instances, numbered from 0.
-        highest_class: -1 if there is none.
-        is_centered: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
-        low, high: bounding box of xyz, meters.
-        offset: ``Scene.offset``.
-        key: 32 bytes that identify the scene's sources.
-        checksum: CRC-32 of the arrays, and of the names of channels.
-        channels: names of ``Scene.channels``.
-        num_skipped: rows of the source without a point.
-    """
-
-    label_bytes: int
-    num_points: int
-    num_labeled: int
-    num_instances: int
-    highest_class: int
-    is_centered: bool
-    low: tuple[float, float, float]
+    label_bytes: int  # bytes of a semantic label, 1 or 2; 0 for a scene without labels
+    num_points: int  # points in the file
+    num_labeled: int  # points with a class
+    num_instances: int  # instances, numbered from 0
+    highest_class: int  # -1 if there is none
+    is_centered: bool  # the mean of the points is at the origin, within 1 % of the extent or 5 cm
+    low: tuple[float, float, float]  # low, high: bounding box of xyz, meters
     high: tuple[float, float, float]
-    offset: tuple[float, float, float]
-    key: bytes
-    checksum: int
-    channels: tuple[str, ...] = ()
-    num_skipped: int = 0
+    offset: tuple[float, float, float]  # ``Scene.offset``
+    key: bytes  # 32 bytes that identify the scene's sources
+    checksum: int  # CRC-32 of the arrays, and of the names of channels
+    channels: tuple[str, ...] = ()  # names of ``Scene.channels``
+    num_skipped: int = 0  # rows of the source without a point
 
     @property
     def file_bytes(self) -> int:

@@ -47,16 +47,11 @@ def _shift_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
 
 
 class VoxelMaps(NamedTuple):
-    """Voxelization of points.
+    """Voxelization of points."""
 
-    Attributes:
-        voxel_locs: (M, 1 + D) in the dtype of the points' coordinates, in the order of their first points.
-        p2v_map: int32 (N,), the voxel of each point.
-        v2p_map: int32 (M, 1 + most points of a voxel): number of points, their indices in ascending order, then zeros.
-    """
-
-    voxel_locs: np.ndarray
-    p2v_map: np.ndarray
+    voxel_locs: np.ndarray  # (M, 1 + D) in the dtype of the points' coordinates, in the order of their first points
+    p2v_map: np.ndarray  # int32 (N,), the voxel of each point
+    # int32 (M, 1 + most points of a voxel): number of points, their indices in ascending order, then zeros
     v2p_map: np.ndarray
 
 

@@ -17,17 +17,11 @@ _MAX_KEY = 1 << 62  # of cell numbers, int64
 
 
 class PointClusters(NamedTuple):
-    """Clusters of points.
+    """Clusters of points."""
 
-    Attributes:
-        cluster_numbers: int32 (S,), cluster number of each member, ascending.
-        points: int32 (S,), number of the point, ascending within a cluster.
-        offsets: int32 (clusters + 1,), first member of each cluster in ``points``.
-    """
-
-    cluster_numbers: np.ndarray
-    points: np.ndarray
-    offsets: np.ndarray
+    cluster_numbers: np.ndarray  # int32 (S,), cluster number of each member, ascending
+    points: np.ndarray  # int32 (S,), number of the point, ascending within a cluster
+    offsets: np.ndarray  # int32 (clusters + 1,), first member of each cluster in ``points``
 
     @property
     def number(self) -> int:

@@ -37,19 +37,12 @@ _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, i
 
 
 class VoxelizedScene(NamedTuple):
-    """A scene with voxel coordinates in addition to its positions: only the former are distorted and moved.
+    """A scene with voxel coordinates in addition to its positions: only the former are distorted and moved."""
 
-    Attributes:
-        xyz: float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``.
-        positions: float32 (n, 3), meters.
-        rgb: float32 (n, 3), in the requested range.
-        semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32.
-    """
-
-    xyz: np.ndarray
-    positions: np.ndarray
-    rgb: np.ndarray
-    semantic: np.ndarray
+    xyz: np.ndarray  # float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``
+    positions: np.ndarray  # float32 (n, 3), meters
+    rgb: np.ndarray  # float32 (n, 3), in the requested range
+    semantic: np.ndarray  # semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32
     instance: np.ndarray
     name: str
     offset: tuple[float, float, float]
@@ -178,18 +171,13 @@ def build_steps(points: InstancePointSection, scale: float, is_training: bool, u
 
 
 class InstanceSample(NamedTuple):
-    """A scene of n points as network input.
+    """A scene of n points as network input."""
 
-    Attributes:
-        scene: positions in meters, mapped but not distorted; colors float32, in the requested range; instances int32,
-            contiguous from 0, or -100.
-        views: voxels of the scene, starting at 0; a single view.
-        table: statistics of the instances.
-    """
-
+    # positions in meters, mapped but not distorted; colors float32, in the requested range; instances int32, contiguous
+    # from 0, or -100
     scene: Scene
-    views: list[SceneView]
-    table: "InstanceTable"
+    views: list[SceneView]  # voxels of the scene, starting at 0; a single view
+    table: "InstanceTable"  # statistics of the instances
 
     @property
     def voxels(self) -> np.ndarray:
@@ -220,15 +208,11 @@ class InstanceSamples(SceneSamples):
 
 
 class InstanceTable(NamedTuple):
-    """Statistics of a scene's instances.
+    """Statistics of a scene's instances."""
 
-    Attributes:
-        rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points.
-        sizes: int32 (instances,), points of each.
-    """
-
+    # float32 (instances, 9): mean, minimum and maximum (x, y, z each, meters) of each instance's points
     rows: np.ndarray
-    sizes: np.ndarray
+    sizes: np.ndarray  # int32 (instances,), points of each
 
     def gather_for_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
         """Return the first columns for the instance that each point belongs to, all -100 if it belongs to none.

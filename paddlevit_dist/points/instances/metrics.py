@@ -21,37 +21,22 @@ _MEAN_POSITIONS = [position for position in range(len(IOU_THRESHOLDS)) if positi
 
 
 class InstancePrediction(NamedTuple):
-    """One predicted instance.
+    """One predicted instance."""
 
-    Attributes:
-        class_number: from 0; predictions outside the evaluated classes are ignored.
-        confidence: higher is more confident.
-        points: int64 (n,), unique indices of its points within the scene.
-    """
-
-    class_number: int
-    confidence: float
-    points: np.ndarray
+    class_number: int  # from 0; predictions outside the evaluated classes are ignored
+    confidence: float  # higher is more confident
+    points: np.ndarray  # int64 (n,), unique indices of its points within the scene
 
 
 class InstanceMatchTable(NamedTuple):
-    """Contribution of one or more scenes to average precision.
+    """Contribution of one or more scenes to average precision."""
 
-    Attributes:
-        class_numbers: int16 (M,), class of each decision, a true or false positive.
-        thresholds: int8 (M,), index into ``IOU_THRESHOLDS``.
-        scores: float64 (M,), confidence.
-        is_right: bool (M,), true for a true positive.
-        missed: int64 (classes, thresholds), true instances that were not found.
-        num_true: int64 (classes,), sufficiently large true instances.
-    """
-
-    class_numbers: np.ndarray
-    thresholds: np.ndarray
-    scores: np.ndarray
-    is_right: np.ndarray
-    missed: np.ndarray
-    num_true: np.ndarray
+    class_numbers: np.ndarray  # int16 (M,), class of each decision, a true or false positive
+    thresholds: np.ndarray  # int8 (M,), index into ``IOU_THRESHOLDS``
+    scores: np.ndarray  # float64 (M,), confidence
+    is_right: np.ndarray  # bool (M,), true for a true positive
+    missed: np.ndarray  # int64 (classes, thresholds), true instances that were not found
+    num_true: np.ndarray  # int64 (classes,), sufficiently large true instances
 
     @classmethod
     def empty(cls, num_classes: int) -> "InstanceMatchTable":
@@ -111,17 +96,11 @@ def match_scene(
 
 
 class _CandidateMatch(NamedTuple):
-    """A prediction compared with the true instances of its class.
+    """A prediction compared with the true instances of its class."""
 
-    Attributes:
-        confidence: confidence of the prediction.
-        iou: float64 (instances of the class,).
-        ignored: fraction of its points on void or on instances of its class that are too small.
-    """
-
-    confidence: float
-    iou: np.ndarray
-    ignored: float
+    confidence: float  # confidence of the prediction
+    iou: np.ndarray  # float64 (instances of the class,)
+    ignored: float  # fraction of its points on void or on instances of its class that are too small
 
 
 class _InstanceGroundTruth:

@@ -23,17 +23,11 @@ _MEANS = ("PQ", "SQ", "RQ", "PQ dagger")  # of all classes: a run needs them to 
 
 
 class _Segments(NamedTuple):
-    """The segments of a scene.
+    """The segments of a scene."""
 
-    Attributes:
-        segment_ids: int64 (points,), index of the segment of each point, -1 for none.
-        classes: int64 (segments,).
-        sizes: int64 (segments,), in points.
-    """
-
-    segment_ids: np.ndarray
-    classes: np.ndarray
-    sizes: np.ndarray
+    segment_ids: np.ndarray  # int64 (points,), index of the segment of each point, -1 for none
+    classes: np.ndarray  # int64 (segments,)
+    sizes: np.ndarray  # int64 (segments,), in points
 
 
 def combine_segments(

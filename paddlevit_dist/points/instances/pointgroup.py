@@ -98,27 +98,16 @@ _DUMMY_POINTS = 50
 
 
 class GroupingInput(NamedTuple):
-    """Positions of a batch's points, and parameters of grouping.
+    """Positions of a batch's points, and parameters of grouping."""
 
-    Attributes:
-        xyz: float32 (P, 3), meters.
-        scenes: integers (P,), scene of each point.
-        is_thing: bool (classes,), whether a class has instances.
-        radius_m: points of a class closer than this are grouped together.
-        min_points: minimum points of a cluster.
-        grid: side in voxels of the cube in which a cluster is scored.
-        scale: maximum voxels per meter in that cube.
-        shares: float (3,) from 0 to 1, placement of small clusters in their cubes.
-    """
-
-    xyz: np.ndarray
-    scenes: np.ndarray
-    is_thing: np.ndarray
-    radius_m: float
-    min_points: int
-    grid: int
-    scale: float
-    shares: np.ndarray
+    xyz: np.ndarray  # float32 (P, 3), meters
+    scenes: np.ndarray  # integers (P,), scene of each point
+    is_thing: np.ndarray  # bool (classes,), whether a class has instances
+    radius_m: float  # points of a class closer than this are grouped together
+    min_points: int  # minimum points of a cluster
+    grid: int  # side in voxels of the cube in which a cluster is scored
+    scale: float  # maximum voxels per meter in that cube
+    shares: np.ndarray  # float (3,) from 0 to 1, placement of small clusters in their cubes
 
 
 class PointGroupOutput(NamedTuple):

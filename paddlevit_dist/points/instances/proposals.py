@@ -15,15 +15,10 @@ _MARGIN = 0.001  # in voxels, between a cluster and the border of its grid
 
 
 class ClusterVoxels(NamedTuple):
-    """The voxels of clusters, each cluster in a separate grid.
+    """The voxels of clusters, each cluster in a separate grid."""
 
-    Attributes:
-        coordinates: int32 (M, 4), cluster number (ascending) and position in its grid.
-        voxel_rows: int32 (S,), the voxel of each member of the clusters.
-    """
-
-    coordinates: np.ndarray
-    voxel_rows: np.ndarray
+    coordinates: np.ndarray  # int32 (M, 4), cluster number (ascending) and position in its grid
+    voxel_rows: np.ndarray  # int32 (S,), the voxel of each member of the clusters
 
 
 def voxelize_clusters(

@@ -107,20 +107,13 @@ class InstanceWriter(SceneWriter):
 
 
 class ColoredInstances(NamedTuple):
-    """True and predicted instances of P points in colors.
+    """True and predicted instances of P points in colors."""
 
-    Attributes:
-        truth, predicted: int64 (P,), from 0, negative for none; the best prediction if several overlap.
-        true_palette: uint8 (true instances, 3).
-        palette: uint8 (predictions, 3), the color of the true instance that a prediction overlaps most.
-        colors: uint8 (P, 3) of the truth and of the predictions.
-    """
-
-    truth: np.ndarray
+    truth: np.ndarray  # truth, predicted: int64 (P,), from 0, negative for none; the best prediction if several overlap
     predicted: np.ndarray
-    true_palette: np.ndarray
-    palette: np.ndarray
-    colors: tuple[np.ndarray, np.ndarray]
+    true_palette: np.ndarray  # uint8 (true instances, 3)
+    palette: np.ndarray  # uint8 (predictions, 3), the color of the true instance that a prediction overlaps most
+    colors: tuple[np.ndarray, np.ndarray]  # uint8 (P, 3) of the truth and of the predictions
 
 
 def get_point_instances(predictions: list[InstancePrediction], num_points: int) -> np.ndarray:

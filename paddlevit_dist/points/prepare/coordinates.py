@@ -18,15 +18,10 @@ _MAX_EXTENT_M, _STRAY_SHARE = 1000.0, 0.01  # points beyond are stray if fewer t
 
 
 class StoredPoints(NamedTuple):
-    """Points in the coordinates of a store.
+    """Points in the coordinates of a store."""
 
-    Attributes:
-        xyz: float32 (points, 3), meters.
-        offset: the vector that was subtracted.
-    """
-
-    xyz: np.ndarray
-    offset: tuple[float, float, float]
+    xyz: np.ndarray  # float32 (points, 3), meters
+    offset: tuple[float, float, float]  # the vector that was subtracted
 
 
 def center(path: str, xyz: np.ndarray) -> StoredPoints:

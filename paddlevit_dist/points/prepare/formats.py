@@ -161,17 +161,11 @@ _MAX_FOLDERS = 2_000  # that are searched to detect the format
 
 
 class SceneFormat(NamedTuple):
-    """A format of scenes.
+    """A format of scenes."""
 
-    Attributes:
-        meaning: a short description.
-        reader: the class that reads it.
-        options: names of the ``SceneChoices`` that apply to it.
-    """
-
-    meaning: str
-    reader: type[SceneReader]
-    options: tuple[str, ...]
+    meaning: str  # a short description
+    reader: type[SceneReader]  # the class that reads it
+    options: tuple[str, ...]  # names of the ``SceneChoices`` that apply to it
 
 
 _TABLE_OPTIONS = ("class_names", "label", "instance", "ignore_label", "gray", "channels")

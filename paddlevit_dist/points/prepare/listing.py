@@ -32,31 +32,20 @@ class RawScene(NamedTuple):
 
 @dataclass(frozen=True)
 class SceneChoices:
-    """A user's choices about scenes; the defaults mean no choice.
+    """A user's choices about scenes; the defaults mean no choice."""
 
-    Attributes:
-        class_names: None: one class for each number up to the largest label, named by number, unless the format has
-            class names.
-        label, instance: column or array names; None: the first known one; "none": no such column.
-        ignore_label: a label that means no class, in addition to all negative ones.
-        gray: use gray if there are no colors.
-        channels: see ``channels.select_channels``.
-        columns: names of the columns of files that do not name them.
-        val_area: for S3DIS, the validation area.
-        two_hundred: for ScanNet, use the classes of ScanNet200.
-        coordinates: CENTERED or AS_GIVEN, for formats whose scenes are usually centered.
-    """
-
+    # None: one class for each number up to the largest label, named by number, unless the format has class names
     class_names: tuple[str, ...] | None = None
+    # label, instance: column or array names; None: the first known one; "none": no such column
     label: str | None = None
     instance: str | None = None
-    ignore_label: int = IGNORED
-    gray: bool = False
-    channels: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
-    val_area: int = 5
-    two_hundred: bool = False
-    coordinates: str = CENTERED
+    ignore_label: int = IGNORED  # a label that means no class, in addition to all negative ones
+    gray: bool = False  # use gray if there are no colors
+    channels: tuple[str, ...] | None = None  # see ``channels.select_channels``
+    columns: tuple[str, ...] | None = None  # names of the columns of files that do not name them
+    val_area: int = 5  # for S3DIS, the validation area
+    two_hundred: bool = False  # for ScanNet, use the classes of ScanNet200
+    coordinates: str = CENTERED  # CENTERED or AS_GIVEN, for formats whose scenes are usually centered
 
 
 class SceneReader:

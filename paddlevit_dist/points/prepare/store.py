@@ -33,21 +33,13 @@ _MAX_REASONS = 20  # of scenes that cannot be read
 
 
 class StoreSummary(NamedTuple):
-    """Contents of a store after preparation.
+    """Contents of a store after preparation."""
 
-    Attributes:
-        scenes: number of scenes by split.
-        points: points of all scenes.
-        num_bytes: bytes of all scenes.
-        kept: number of scenes that already existed.
-        remarks: remarks on the scenes.
-    """
-
-    scenes: dict[str, int]
-    points: int
-    num_bytes: int
-    kept: int
-    remarks: list[str]
+    scenes: dict[str, int]  # number of scenes by split
+    points: int  # points of all scenes
+    num_bytes: int  # bytes of all scenes
+    kept: int  # number of scenes that already existed
+    remarks: list[str]  # remarks on the scenes
 
 
 def prepare_store(

@@ -19,15 +19,10 @@ Network = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class FloorBlocks(NamedTuple):
-    """Square blocks on the floor, unlimited in height, in voxels.
+    """Square blocks on the floor, unlimited in height, in voxels."""
 
-    Attributes:
-        size: edge of a block.
-        overlap: overlap of neighboring blocks, less than ``size``.
-    """
-
-    size: int
-    overlap: int
+    size: int  # edge of a block
+    overlap: int  # overlap of neighboring blocks, less than ``size``
 
     def split(self, voxels: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the rows of each block that is not empty, increasing; all rows are in at least one.

@@ -22,17 +22,11 @@ _SPLITS = ("train", "test", "val")
 
 
 class SampledShape(NamedTuple):
-    """Points on the surface of one object, in any unit.
+    """Points on the surface of one object, in any unit."""
 
-    Attributes:
-        xyz: float (points, 3).
-        normals: float (points, 3), of length 1; None: unknown.
-        label: class number.
-    """
-
-    xyz: np.ndarray
-    normals: np.ndarray | None
-    label: int
+    xyz: np.ndarray  # float (points, 3)
+    normals: np.ndarray | None  # float (points, 3), of length 1; None: unknown
+    label: int  # class number
 
 
 class ShapeDataset(Dataset):

@@ -96,10 +96,7 @@ def _augment(
 
 
 class ShapeClassification(ClassifierTask):
-    """Trains and evaluates a sparse network that classifies shapes.
-
-    The loss is the mean over all shapes of all ranks.
-    """
+    """Trains and evaluates a sparse classifier of shapes. The loss is the mean over all shapes of all ranks."""
 
     aspects = {
         "Predictable": ".prediction:ShapePrediction",

@@ -39,16 +39,11 @@ class _ConvolutionPass(NamedTuple):
 
     Rows are named by this pass: the backward pass reads the gradient of the convolution's output ("in" rows) and writes
     the gradient of its input ("out" rows).
-
-    Attributes:
-        direction: the pairs.
-        matrix_indices: for each kernel offset, the index of its matrix in the weight.
-        center: index of the matrix that multiplies each row into the same output row; None if there is none.
     """
 
-    direction: KernelDirection
-    matrix_indices: Sequence[int]
-    center: int | None
+    direction: KernelDirection  # the pairs
+    matrix_indices: Sequence[int]  # for each kernel offset, the index of its matrix in the weight
+    center: int | None  # index of the matrix that multiplies each row into the same output row; None if there is none
 
 
 def convolve(

@@ -12,17 +12,11 @@ from .coordinate_keys import KeySpace, Steps, along_axes, mark_first
 
 
 class VoxelLevel(NamedTuple):
-    """The voxels of one tensor stride.
+    """The voxels of one tensor stride."""
 
-    Attributes:
-        stride: tensor stride; all coordinates are multiples of it.
-        coordinates: int64 (N, 1 + D), scene number in column 0.
-        order: int64 (N,), the rows in lexicographic order of their coordinates.
-    """
-
-    stride: Steps
-    coordinates: np.ndarray
-    order: np.ndarray
+    stride: Steps  # tensor stride; all coordinates are multiples of it
+    coordinates: np.ndarray  # int64 (N, 1 + D), scene number in column 0
+    order: np.ndarray  # int64 (N,), the rows in lexicographic order of their coordinates
 
 
 def kernel_offsets(kernel_size: Steps, dimension: int) -> np.ndarray:

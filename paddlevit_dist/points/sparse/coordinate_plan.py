@@ -33,19 +33,12 @@ _MAX_GROUP_PAIRS = 1 << 20  # the gathered rows of a group take 256 MB at 64 cha
 
 
 class MapKey(NamedTuple):
-    """Key of a kernel map: two levels and the kernel that connects them.
+    """Key of a kernel map: two levels and the kernel that connects them."""
 
-    Attributes:
-        fine: tensor stride of the finer level.
-        coarse: tensor stride of the coarser level, a multiple of ``fine``; equal to it for a stride of 1.
-        kernel_size: voxels along each axis.
-        dilation: distance between neighboring kernel offsets in units of ``fine``.
-    """
-
-    fine: Steps
-    coarse: Steps
-    kernel_size: Steps
-    dilation: Steps = 1
+    fine: Steps  # tensor stride of the finer level
+    coarse: Steps  # tensor stride of the coarser level, a multiple of ``fine``; equal to it for a stride of 1
+    kernel_size: Steps  # voxels along each axis
+    dilation: Steps = 1  # distance between neighboring kernel offsets in units of ``fine``
 
     @property
     def is_symmetric(self) -> bool:
@@ -58,52 +51,34 @@ class MapKey(NamedTuple):
 
 
 class PlanSpec(NamedTuple):
-    """Requirements of a network on each batch's plan.
+    """Requirements of a network on each batch's plan."""
 
-    Attributes:
-        maps: kernel maps, in the order of their first use.
-        scene_levels: tensor strides at which each voxel's scene must be known (global pooling).
-        block_rows: maximum voxels per block; None: groups of padded lists instead of blocks. Use the value that the
-            network's device prefers (``device_plan.preferred_block_rows``).
-    """
-
-    maps: tuple[MapKey, ...] = ()
-    scene_levels: tuple[Steps, ...] = ()
+    maps: tuple[MapKey, ...] = ()  # kernel maps, in the order of their first use
+    scene_levels: tuple[Steps, ...] = ()  # tensor strides at which each voxel's scene must be known (global pooling)
+    # maximum voxels per block; None: groups of padded lists instead of blocks. Use the value that the network's device
+    # prefers (``device_plan.preferred_block_rows``).
     block_rows: int | None = 8192
 
 
 class SceneRanges(NamedTuple):
-    """Assignment of a level's voxels to scenes; arrays, or tensors on the device.
+    """Assignment of a level's voxels to scenes; arrays, or tensors on the device."""
 
-    Attributes:
-        numbers: scene number of each voxel, int32 (rows,).
-        order: int32 (rows,), the rows sorted by scene; empty if they are already sorted.
-        sizes: voxels of each scene.
-    """
-
-    numbers: Any
-    order: Any
-    sizes: list[int]
+    numbers: Any  # scene number of each voxel, int32 (rows,)
+    order: Any  # int32 (rows,), the rows sorted by scene; empty if they are already sorted
+    sizes: list[int]  # voxels of each scene
 
 
 class PairLists(NamedTuple):
-    """Pairs of one kernel map in one direction, as arrays, or as tensors on the device.
+    """Pairs of one kernel map in one direction, as arrays, or as tensors on the device."""
 
-    Attributes:
-        out_rows: int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group,
-            then in the order of ``group_sizes``, each list padded to the longest of its group.
-        in_rows: int32 (P,), the row that each output row gets features from; in a padding pair the row after the last
-            one.
-        counts: int64 (blocks, K), number of pairs without padding; one block if there are groups.
-        is_exclusive: no output row occurs more than once over all offsets.
-        is_grouped: there are groups instead of blocks.
-    """
-
+    # int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group, then in the
+    # order of ``group_sizes``, each list padded to the longest of its group.
     out_rows: Any
+    # int32 (P,), the row that each output row gets features from; in a padding pair the row after the last one
     in_rows: Any
-    counts: np.ndarray
-    is_exclusive: bool
-    is_grouped: bool
+    counts: np.ndarray  # int64 (blocks, K), number of pairs without padding; one block if there are groups
+    is_exclusive: bool  # no output row occurs more than once over all offsets
+    is_grouped: bool  # there are groups instead of blocks
 
 
 class CoordinatePlan:
@@ -363,21 +338,13 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
 
 
 class PackedPlan(NamedTuple):
-    """A plan packed by ``build_plan``.
+    """A plan packed by ``build_plan``."""
 
-    Attributes:
-        dimension: spatial axes, 1 to 4.
-        num_scenes: scenes of the batch.
-        rows: number of voxels by tensor stride.
-        scenes: by tensor stride, for the levels that were requested.
-        maps: pairs by key, see ``CoordinatePlan.kernel_map``.
-    """
-
-    dimension: int
-    num_scenes: int
-    rows: dict[Steps, int]
-    scenes: dict[Steps, SceneRanges]
-    maps: dict[MapKey, tuple[PairLists, ...]]
+    dimension: int  # spatial axes, 1 to 4
+    num_scenes: int  # scenes of the batch
+    rows: dict[Steps, int]  # number of voxels by tensor stride
+    scenes: dict[Steps, SceneRanges]  # by tensor stride, for the levels that were requested
+    maps: dict[MapKey, tuple[PairLists, ...]]  # pairs by key, see ``CoordinatePlan.kernel_map``
 
 
 def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:

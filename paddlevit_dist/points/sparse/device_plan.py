@@ -54,19 +54,12 @@ class KernelPairs(NamedTuple):
 
 
 class PairGroup(NamedTuple):
-    """Lists of pairs of similar lengths, padded to the longest: int32 tensors (lists * longest,), list by list.
+    """Lists of pairs of similar lengths, padded to the longest: int32 tensors (lists * longest,), list by list."""
 
-    Attributes:
-        offsets: the kernel offset of each list.
-        sizes: pairs of each list without padding, the largest first.
-        out_rows: output rows; any rows in padding pairs.
-        in_rows: input rows; in padding pairs the row after the last one (zeros).
-    """
-
-    offsets: list[int]
-    sizes: list[int]
-    out_rows: paddle.Tensor
-    in_rows: paddle.Tensor
+    offsets: list[int]  # the kernel offset of each list
+    sizes: list[int]  # pairs of each list without padding, the largest first
+    out_rows: paddle.Tensor  # output rows; any rows in padding pairs
+    in_rows: paddle.Tensor  # input rows; in padding pairs the row after the last one (zeros)
 
     def lists(self) -> Iterator[KernelPairs]:
         """Yield each list without its padding."""
@@ -76,18 +69,13 @@ class PairGroup(NamedTuple):
 
 
 class KernelDirection(NamedTuple):
-    """A kernel map in one direction on the device, by blocks or by groups.
+    """A kernel map in one direction on the device, by blocks or by groups."""
 
-    Attributes:
-        blocks: blocks of output rows, each with the pairs of its kernel offsets. No output row is in two blocks,
-            and none is repeated within one ``KernelPairs``. Empty if there are groups.
-        is_exclusive: no output row occurs more than once over all offsets.
-        groups: groups of lists that are multiplied at once.
-    """
-
+    # blocks of output rows, each with the pairs of its kernel offsets. No output row is in two blocks, and none is
+    # repeated within one ``KernelPairs``. Empty if there are groups.
     blocks: list[list[KernelPairs]]
-    is_exclusive: bool
-    groups: list[PairGroup]
+    is_exclusive: bool  # no output row occurs more than once over all offsets
+    groups: list[PairGroup]  # groups of lists that are multiplied at once
 
     def lists(self) -> Iterator[KernelPairs]:
         """Yield every list of pairs."""

@@ -28,19 +28,13 @@ _LOOSE = "loose DICOM files (move each series to a separate folder)"
 
 
 class LandmarkCase(NamedTuple):
-    """One volume and its landmarks.
+    """One volume and its landmarks."""
 
-    Attributes:
-        name: file name without suffix.
-        file: path; a folder for a DICOM series.
-        world: float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing.
-        convention: "ras" or "lps", the convention of its predictions.
-    """
-
-    name: str
-    file: str
+    name: str  # file name without suffix
+    file: str  # path; a folder for a DICOM series
+    # float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing
     world: np.ndarray
-    convention: str
+    convention: str  # "ras" or "lps", the convention of its predictions
 
 
 class LandmarkDataset(VolumeDataset):

@@ -27,20 +27,13 @@ _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")
 
 
 class VolumeLandmarks(NamedTuple):
-    """Landmarks of one volume.
+    """Landmarks of one volume."""
 
-    Attributes:
-        case: name of the volume.
-        source: file, for messages.
-        positions: by name, millimeters x, y, z; None: missing.
-        is_ras: whether positions are known to be in RAS.
-        default_convention: "ras" or "lps" for files next to the volume that do not specify one; None: unknown.
-    """
-
-    case: str
-    source: str
-    positions: landmark_files.Positions
-    is_ras: bool = True
+    case: str  # name of the volume
+    source: str  # file, for messages
+    positions: landmark_files.Positions  # by name, millimeters x, y, z; None: missing
+    is_ras: bool = True  # whether positions are known to be in RAS
+    # "ras" or "lps" for files next to the volume that do not specify one; None: unknown
     default_convention: str | None = None
 
 
@@ -186,17 +179,11 @@ def score(
 
 
 class _ComparedVolumes(NamedTuple):
-    """Errors of all volumes.
+    """Errors of all volumes."""
 
-    Attributes:
-        errors: float64 (volumes, landmarks), millimeters; NaN where the truth has no position.
-        spaces: assumptions about coordinates of files that do not specify them.
-        notices: lines for the log.
-    """
-
-    errors: np.ndarray
-    spaces: set[str]
-    notices: list[str]
+    errors: np.ndarray  # float64 (volumes, landmarks), millimeters; NaN where the truth has no position
+    spaces: set[str]  # assumptions about coordinates of files that do not specify them
+    notices: list[str]  # lines for the log
 
 
 def _compare(

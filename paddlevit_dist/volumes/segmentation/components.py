@@ -26,19 +26,12 @@ Labels = tuple[int, ...]
 
 
 class ComponentDecision(NamedTuple):
-    """Decision for the foreground, or for one class or region.
+    """Decision for the foreground, or for one class or region."""
 
-    Attributes:
-        name: what it is about.
-        before: mean Dice, of all classes for the foreground, else of this one.
-        after: the same with the largest component only.
-        removes_smaller: whether smaller components are to be removed.
-    """
-
-    name: str
-    before: float
-    after: float
-    removes_smaller: bool
+    name: str  # what it is about
+    before: float  # mean Dice, of all classes for the foreground, else of this one
+    after: float  # the same with the largest component only
+    removes_smaller: bool  # whether smaller components are to be removed
 
 
 def find_labels(names: Sequence[str], groups: Mapping[str, Labels]) -> list[Labels]:

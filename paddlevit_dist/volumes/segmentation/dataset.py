@@ -32,31 +32,21 @@ DEFAULT_OPTIONS = SegmentationOptions()
 
 
 class LabelSource(NamedTuple):
-    """Reference volume of a label map.
+    """Reference volume of a label map."""
 
-    Attributes:
-        file: file of its first channel; None: a synthetic volume.
-        geometry: geometry of that file, with the stored order of axes.
-    """
-
-    file: str | None
-    geometry: VolumeGeometry
+    file: str | None  # file of its first channel; None: a synthetic volume
+    geometry: VolumeGeometry  # geometry of that file, with the stored order of axes
 
 
 _NEARLY_WHOLE = 1e-3  # largest deviation of a label from an integer; some tools write a slope of 1.0000000591
 
 
 class LabelMap(NamedTuple):
-    """Classes of a volume's voxels.
+    """Classes of a volume's voxels."""
 
-    Attributes:
-        array: uint8 (depth, height, width), classes from 0 or ``IGNORED``; axes are aligned with the world's.
-        geometry: geometry of the array.
-        places: by class, without the background, some of its voxels z, y, x: int (at most 500, 3).
-    """
-
-    array: np.ndarray
-    geometry: VolumeGeometry
+    array: np.ndarray  # uint8 (depth, height, width), classes from 0 or ``IGNORED``; axes are aligned with the world's
+    geometry: VolumeGeometry  # geometry of the array
+    # by class, without the background, some of its voxels z, y, x: int (at most 500, 3)
     places: Mapping[int, np.ndarray]
 
     @classmethod
@@ -139,17 +129,11 @@ class SegmentedVolumes(Dataset):
 
 
 class VolumeFiles(SegmentedVolumes):
-    """Volumes with label maps, in files.
+    """Volumes with label maps, in files."""
 
-    Attributes:
-        names: names of the volumes.
-        files: files of each volume's channels.
-        headers: header of the first file of each volume.
-    """
-
-    names: Sequence[str]
-    files: Sequence[Sequence[str]]
-    headers: Sequence[VolumeHeader]
+    names: Sequence[str]  # names of the volumes
+    files: Sequence[Sequence[str]]  # files of each volume's channels
+    headers: Sequence[VolumeHeader]  # header of the first file of each volume
     max_voxels: int
     within: Sequence[str] = ()
 

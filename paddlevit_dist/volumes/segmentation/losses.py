@@ -15,17 +15,11 @@ _SMOOTHING = 1e-5  # nnU-Net's
 
 
 class RegionLosses(NamedTuple):
-    """Sums of the losses of a batch of crops, float32 () each.
+    """Sums of the losses of a batch of crops, float32 () each."""
 
-    Attributes:
-        cross_entropy: binary cross-entropy, over labeled voxels and regions.
-        labeled: number of labeled voxels.
-        dice: Dice loss, over crops and regions.
-    """
-
-    cross_entropy: paddle.Tensor
-    labeled: paddle.Tensor
-    dice: paddle.Tensor
+    cross_entropy: paddle.Tensor  # binary cross-entropy, over labeled voxels and regions
+    labeled: paddle.Tensor  # number of labeled voxels
+    dice: paddle.Tensor  # Dice loss, over crops and regions
 
 
 def region_losses(logits: paddle.Tensor, labels: paddle.Tensor, regions: Sequence[tuple[int, ...]]) -> RegionLosses:

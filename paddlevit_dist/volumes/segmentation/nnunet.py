@@ -34,21 +34,13 @@ _LAYOUT = "nnU-Net's: dataset.json, imagesTr/NAME_0000.nii.gz (one file for each
 
 
 class DatasetDescription(NamedTuple):
-    """Contents of ``dataset.json``.
+    """Contents of ``dataset.json``."""
 
-    Attributes:
-        channels: names of the channels, in order.
-        numbers: numbers of the labels, the background first.
-        class_names: names of the labels, or of the regions.
-        ignored: number of voxels without a class, or None.
-        regions: the regions; empty: each label is a class.
-    """
-
-    channels: list[str]
-    numbers: list[int]
-    class_names: list[str]
-    ignored: int | None
-    regions: list[LabelRegion]
+    channels: list[str]  # names of the channels, in order
+    numbers: list[int]  # numbers of the labels, the background first
+    class_names: list[str]  # names of the labels, or of the regions
+    ignored: int | None  # number of voxels without a class, or None
+    regions: list[LabelRegion]  # the regions; empty: each label is a class
 
 
 class NnUNet(VolumeFiles):

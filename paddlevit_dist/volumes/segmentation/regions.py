@@ -10,29 +10,18 @@ _LARGEST = (1 << 16) - 1  # label number
 
 
 class LabelRegion(NamedTuple):
-    """A union of labels.
+    """A union of labels."""
 
-    Attributes:
-        labels: places of these labels in the dataset's ``numbers``.
-        painted: label that the voxels of the region get in a predicted label map, unless a later region covers them.
-    """
-
-    labels: tuple[int, ...]
-    painted: int
+    labels: tuple[int, ...]  # places of these labels in the dataset's ``numbers``
+    painted: int  # label that the voxels of the region get in a predicted label map, unless a later region covers them
 
 
 class RegionDescription(NamedTuple):
-    """Labels of a ``dataset.json`` with regions.
+    """Labels of a ``dataset.json`` with regions."""
 
-    Attributes:
-        numbers: numbers of the labels in files, 0 for the background first.
-        regions: by name, in the order of the network's outputs.
-        ignored: number of voxels without a label, or None.
-    """
-
-    numbers: list[int]
-    regions: dict[str, LabelRegion]
-    ignored: int | None
+    numbers: list[int]  # numbers of the labels in files, 0 for the background first
+    regions: dict[str, LabelRegion]  # by name, in the order of the network's outputs
+    ignored: int | None  # number of voxels without a label, or None
 
 
 def group_labels(class_names: Sequence[str], regions: Sequence[LabelRegion]) -> dict[str, tuple[int, ...]]:

@@ -28,35 +28,23 @@ _SPREAD = 0.25  # of a crop's size: largest distance of its center from the voxe
 
 
 class SegmentedVolume(NamedTuple):
-    """Predicted labels of a volume's voxels.
+    """Predicted labels of a volume's voxels."""
 
-    Attributes:
-        index: index of the volume.
-        labels: uint8 (depth, height, width), stored size of the labels, along the world's axes.
-        volume: float32 (depth, height, width), first channel of the network's input.
-        spacing: steps of ``labels``, float64 (3, 3), see ``turned_spacing``.
-    """
-
+    # index of the volume
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    labels: np.ndarray
-    volume: np.ndarray
-    spacing: np.ndarray
+    labels: np.ndarray  # uint8 (depth, height, width), stored size of the labels, along the world's axes
+    volume: np.ndarray  # float32 (depth, height, width), first channel of the network's input
+    spacing: np.ndarray  # steps of ``labels``, float64 (3, 3), see ``turned_spacing``
 
 
 class VolumeRecord(NamedTuple):
-    """Facts about an evaluated volume that stay on the host.
+    """Facts about an evaluated volume that stay on the host."""
 
-    Attributes:
-        index: index of the sample.
-        stored: shape (depth, height, width) of the stored labels, along the world's axes.
-        stored_spacing: steps of the stored labels, see ``turned_spacing``.
-        spacing: spacing of the volume, millimeters (depth, height, width).
-    """
-
+    # index of the sample
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    stored: tuple[int, ...]
-    stored_spacing: tuple[tuple[float, ...], ...]
-    spacing: tuple[float, ...]
+    stored: tuple[int, ...]  # shape (depth, height, width) of the stored labels, along the world's axes
+    stored_spacing: tuple[tuple[float, ...], ...]  # steps of the stored labels, see ``turned_spacing``
+    spacing: tuple[float, ...]  # spacing of the volume, millimeters (depth, height, width)
 
 
 class SegmentedSamples(TransformedDataset):

@@ -30,15 +30,10 @@ class SceneGroundTruth(NamedTuple):
 
 
 def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreReport:
-    """Compare a folder or an archive of predictions with the ground truth.
+    """Compare a folder or zip archive of predictions with the ground truth.
 
-    Args:
-        path: folder or zip archive.
-        truth: ground truth of the scenes.
-        kind: ``submission.SEMANTIC`` or ``INSTANCES``; None: inferred from the content of the files.
-
-    Raises:
-        UserError: a scene has no prediction, or a file is damaged.
+    ``kind`` is ``submission.SEMANTIC`` or ``INSTANCES``; None: inferred from the content of the files. UserError if a
+    scene has no prediction, or a file is damaged.
     """
     files = SubmissionFiles(path)
     file_names = set(files.names)

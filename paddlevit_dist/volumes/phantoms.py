@@ -64,11 +64,9 @@ class PhantomHead(NamedTuple):
 
 
 def render_phantom(head: PhantomHead) -> tuple[PhantomVolume, np.ndarray]:
-    """Render a phantom and the organ of each voxel.
+    """Render a phantom, and the class in ``ORGANS`` of each voxel, uint8 (depth, height, width).
 
-    Returns:
-        The phantom; uint8 (depth, height, width), the class of ``ORGANS`` of the last part that covers at least half of
-        the voxel.
+    It is the class of the last part that covers at least half of the voxel.
     """
     inverse = np.linalg.inv(head.pose)
     grid = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) for n in _SHAPE), indexing="ij"), axis=-1)
@@ -91,10 +89,10 @@ def create_generator(split: str, index: int) -> np.random.Generator:
 
 
 def draw_head(generator: np.random.Generator) -> PhantomHead:
-    """Draw a head in a random pose.
+    """Draw a head in a random pose, rotated up to 12 degrees about each axis and shifted up to 8 mm.
 
-    It is rotated up to 12 degrees about each axis, shifted up to 8 mm, and 10 % larger or smaller. Each part is
-    displaced by about a millimeter, and noise is added. The order of the draws determines every phantom.
+    It is up to 10 % larger or smaller. Each part is displaced by about a millimeter, and noise is added. The order of
+    the draws determines every phantom.
     """
     parts, landmarks = _anatomy(generator)
     pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)

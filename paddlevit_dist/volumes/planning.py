@@ -47,17 +47,10 @@ class NetworkPlan(NamedTuple):
 def plan_network(
     spacings: np.ndarray, shapes: np.ndarray, outputs: int, memory_gb: float, num_volumes: int
 ) -> NetworkPlan:
-    """Plan a network.
+    """Plan a network for volumes of ``spacings``, millimeters, and ``shapes``, voxels, (volumes, 3).
 
-    Args:
-        spacings: (volumes, 3), millimeters (depth, height, width).
-        shapes: (volumes, 3), voxels.
-        outputs: of the network.
-        memory_gb: memory of a device, by nnU-Net's estimate.
-        num_volumes: size of the dataset; a batch has at most a twentieth of its voxels.
-
-    Raises:
-        UserError: the volumes are too small for levels, or no patch fits into the memory.
+    ``memory_gb`` is a device's memory, by nnU-Net's estimate. A batch has at most a twentieth of the voxels of
+    ``num_volumes``. UserError if the volumes are too small for levels, or no patch fits into the memory.
     """
     spacing = choose_spacing(spacings, shapes)
     median = np.median(np.rint(spacings / spacing * shapes), axis=0)

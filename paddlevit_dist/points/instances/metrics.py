@@ -60,18 +60,15 @@ class InstanceMatchTable(NamedTuple):
 def match_scene(
     true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction], num_classes: int
 ) -> InstanceMatchTable:
-    """Match the predictions of one scene with its true instances.
+    """Match the predictions of one scene with its true instances. Predictions are processed in the given order.
 
-    Predictions are processed in the given order. If several overlap a true instance sufficiently, the first one finds
-    it and the others are false positives (the instance keeps the highest of their scores, the false positive gets the
-    lower one). A prediction without sufficient overlap is also a false positive, unless the fraction of its points on
-    void or on true instances of its class that are too small exceeds the threshold.
+    If several overlap a true instance sufficiently, the first one finds it and the others are false positives (the
+    instance keeps the highest of their scores, the false positive gets the lower one). A prediction without sufficient
+    overlap is also a false positive, unless the fraction of its points on void or on true instances of its class that
+    are too small exceeds the threshold.
 
-    Args:
-        true_class: integers (N,), evaluated class of each point; anything outside 0 .. num_classes - 1 is void.
-        true_instance: integers (N,); points of the same class and number form one instance.
-        predictions: predicted instances.
-        num_classes: number of evaluated classes.
+    ``true_class`` (N,) is the evaluated class of each point; anything outside 0 .. num_classes - 1 is void. Points of
+    the same class and number in ``true_instance`` (N,) form one instance.
     """
     truth = _InstanceGroundTruth(true_class, true_instance, num_classes)
     table = InstanceMatchTable.empty(num_classes)
@@ -173,10 +170,7 @@ def average_precisions(table: InstanceMatchTable) -> np.ndarray:
 
 
 def ap(precisions: np.ndarray) -> np.ndarray:
-    """Return the mean of each class over the thresholds 0.5 to 0.9, (..., classes).
-
-    ``precisions`` (..., classes, thresholds) are those that ``average_precisions`` returns.
-    """
+    """Return the mean of ``average_precisions`` (..., classes, thresholds) over 0.5 to 0.9, (..., classes)."""
     return precisions[..., _MEAN_POSITIONS].mean(axis=-1)
 
 
@@ -224,9 +218,7 @@ class InstanceRecord(NamedTuple):
 class InstanceMetrics(PerSampleMetrics):
     """Match tables of scenes, gathered from all ranks by ``compute``, and the counts of the semantic metrics.
 
-    Args:
-        class_names: one per semantic class.
-        instance_classes: classes that have instances, in any order; all others are void for matching.
+    Classes that are not in ``instance_classes`` are void for matching.
     """
 
     num_arrays = 3  #: number of arrays that ``per_sample`` of this class returns; a derived class may append others
@@ -242,13 +234,10 @@ class InstanceMetrics(PerSampleMetrics):
     def update_instances(
         self, true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction]
     ) -> None:
-        """Add one scene.
+        """Add one scene: true class, integers (N,), any other number for none, and instance (N,), negative for none.
 
-        Args:
-            true_class: integers (N,), semantic class of each point, any other number if it has none.
-            true_instance: integers (N,), negative for none. All points of an instance are assigned the class of its
-                first point, as in the ground truth that PointGroup writes.
-            predictions: predicted instances with semantic classes.
+        All points of an instance are assigned the class of its first point, as in the ground truth that PointGroup
+        writes. Predictions have semantic classes.
         """
         position = {number: index for index, number in enumerate(self.instance_classes)}
         instance_class = _map_instance_classes(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
@@ -355,9 +344,7 @@ def _map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, pos
 def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarray:
     """Compute ``average_precisions`` of the scenes of each bootstrap draw, float64 (draws, classes, thresholds).
 
-    Args:
-        tables: an ``InstanceMatchTable`` for each scene; at least one.
-        weights: float64 (draws, scenes), how often each scene is drawn.
+    ``weights`` (draws, scenes) is how often each scene, of at least one, is drawn.
     """
     classes, thresholds = tables[0].missed.shape
     class_numbers, threshold_indices, scores, is_right = (
@@ -382,10 +369,7 @@ def resample_precisions(tables: Sequence[Any], weights: np.ndarray) -> np.ndarra
 
 @compiled(needs_numba=False, error_model="numpy")
 def _areas(weights, scenes, is_right, is_last, bounds, missed, areas):
-    """Compute the area under each precision-recall curve, by trapezoids that start at precision 1 and recall 0.
-
-    This is the benchmark's sum in a different order.
-    """
+    """Compute areas under precision-recall curves by trapezoids from precision 1, recall 0: the benchmark's sum."""
     for draw in range(len(weights)):
         for curve in range(len(bounds) - 1):
             num_true = missed[draw, curve]

@@ -160,12 +160,7 @@ def _find_most_overlapped(truth: np.ndarray, points: np.ndarray, default: int) -
 
 
 def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[str]) -> FigureTable:
-    """Return a table of the average precision of each class that has instances.
-
-    Args:
-        tables: match tables of all scenes.
-        class_names: names of the classes with instances, in the order of the tables' classes.
-    """
+    """Return a table of the average precision of each class that has instances, from the match tables of all scenes."""
     match_table = InstanceMatchTable.concat(tables)
     precisions = average_precisions(match_table)  # (classes, thresholds)
     kinds = [kind(precisions) for kind in (ap, ap50, ap25)]

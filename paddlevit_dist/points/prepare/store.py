@@ -45,17 +45,10 @@ class StoreSummary(NamedTuple):
 def prepare_store(
     reader: SceneReader, splits: dict[str, list[RawScene]], root: str, output: Path, workers: int
 ) -> StoreSummary:
-    """Read all sources and write them to ``output``, skipping existing scenes made from the same files.
+    """Read all sources, ``splits``, and write them to ``output``, skipping existing scenes made from the same files.
 
-    Args:
-        reader: sent to the worker processes.
-        splits: result of ``reader.sources``.
-        root: folder of the sources, for the record.
-        output: folder of the store.
-        workers: number of worker processes.
-
-    Raises:
-        UserError: a source is invalid, no point has a class, ``output`` contains other files, or the disk is full.
+    ``root`` is the folder of the sources, for the record. UserError if a source is invalid, no point has a class,
+    ``output`` contains other files, or the disk is full.
     """
     record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
     start_time, remarks_by_scene = time.time(), _open_output(output, record)

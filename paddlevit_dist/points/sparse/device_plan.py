@@ -133,11 +133,7 @@ class Plan:
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
-        """Create a plan from the arrays of ``build_plan``, after the loader has converted them to tensors.
-
-        Args:
-            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
-        """
+        """Create a plan from a batch with "plan_pairs" int32 (M,) on the features' device, and "plan_header" bytes."""
         pairs = batch[PAIRS]
         packed = unpack_plan(pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs), batch[HEADER])
         plan = cls(packed.dimension, packed.num_scenes)
@@ -146,18 +142,7 @@ class Plan:
 
     @classmethod
     def of_coordinates(cls, coordinates: Any, num_scenes: int | None = None, stride: Steps = 1) -> "Plan":
-        """Create a plan from the coordinates of one tensor stride.
-
-        Args:
-            coordinates: integers (N, 1 + D), array or tensor, scene number in column 0.
-            num_scenes: scenes of the batch; None infers it from the largest number present.
-            stride: tensor stride of the coordinates.
-
-        Raises:
-            ValueError: wrong shape or dtype, duplicate voxels, coordinates that are not multiples of ``stride``, or a
-                scene number not below ``num_scenes``.
-            UserError: the coordinates are too far apart for a 63-bit key.
-        """
+        """Create a plan from integers (N, 1 + D), array or tensor; arguments and errors are ``CoordinatePlan``'s."""
         arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
         plan = cls(arrays.dimension, arrays.num_scenes)
         plan._coordinate_plan = arrays

@@ -38,20 +38,12 @@ class LandmarkCase(NamedTuple):
 
 
 class LandmarkDataset(VolumeDataset):
-    """Volumes of ``data_path``/train or /val.
+    """Volumes of ``data_path``/train, /val or another folder, which needs no landmarks.
 
     Headers and landmarks of all files are read and checked at once, in the order of their names. Voxels are read on
-    demand and then from a decoded copy in ``cache_folder``.
-
-    Args:
-        data_path: folder with train and val.
-        split: "train", "val", or another folder, which needs no landmarks.
-        cache_folder: folder of decoded volumes.
-        options: see ``VolumeOptions``.
-
-    Raises:
-        UserError: a folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or
-            spacings differ and no common one is set.
+    demand and then from a decoded copy in ``cache_folder``. For ``options`` see ``VolumeOptions``. UserError if a
+    folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or spacings differ
+    and no common one is set.
     """
 
     within: Sequence[str] = (VOLUME,)

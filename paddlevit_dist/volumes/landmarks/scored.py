@@ -54,8 +54,7 @@ def landmarks_from_dataset(dataset: VolumeDataset) -> list[VolumeLandmarks]:
 def read_landmarks(folder: str) -> list[VolumeLandmarks]:
     """Read all landmark files of a folder, or all rows of a table.
 
-    Raises:
-        UserError: there are none, one is damaged, or one has voxels instead of millimeters.
+    UserError if there are none, one is damaged, or one has voxels instead of millimeters.
     """
     if os.path.isfile(folder):
         return list(_read_table(folder).values())
@@ -77,13 +76,10 @@ def _read(folder: str, case: str) -> VolumeLandmarks:
 
 
 def _read_table(file: str) -> dict[str, VolumeLandmarks]:
-    """Read the landmarks of all volumes from one table, by volume.
+    """Read the landmarks of all volumes from one table, by volume; UserError if the file is not such a table.
 
     Columns are case, landmark, x, y, z (or x_mm and so on), and optionally world, LPS or RAS, like ``landmarks.csv`` of
     an evaluation.
-
-    Raises:
-        UserError: the file is not such a table.
     """
     reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
     columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
@@ -132,17 +128,10 @@ def score(
 ) -> ScoreReport:
     """Compare a folder of landmark files, or a table, with the ground truth.
 
-    Args:
-        folder: folder or table with the results.
-        truth: landmarks of all volumes.
-        source: name of the ground truth, for messages.
-        names: of the landmarks; None: all landmarks of the ground truth.
-        coordinate_system: "ras" or "lps", convention of files that do not specify one.
-        identities: names of the volumes in a run's table; None: their names.
-        origin: record of the ground truth.
-
-    Raises:
-        UserError: a volume or a landmark has no position, or a coordinate system is unknown.
+    ``source`` is its name for messages, ``origin`` its record. ``names`` None means all its landmarks,
+    ``coordinate_system`` is "ras" or "lps", the convention of files that do not specify one, and ``identities`` are
+    names of the volumes in a run's table, by default their own. UserError if a volume or a landmark has no position, or
+    a coordinate system is unknown.
     """
     from .metrics import RADII_MM, LandmarkMetrics, rate_name
 

@@ -52,10 +52,8 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
 
     Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2, and its
     ``fingerprint_extractor.py``: percentiles 0.5 and 99.5, mean and deviation of the intensities within all classes but
-    the background. An equal number of voxels is drawn from each volume, with replacement.
-
-    Args:
-        volumes: a dataset and an index in it, for each volume; the datasets have the same classes.
+    the background. An equal number of voxels is drawn from each volume, with replacement. ``volumes`` are dataset and
+    index; all have the same classes.
     """
     chosen = [volumes[place] for place in choose_evenly(len(volumes))]
     groups = group_labels(chosen[0][0].class_names, chosen[0][0].regions).values()
@@ -154,8 +152,7 @@ def choose_kind(channel: str) -> str:
 def plan_intensities(channels: Sequence[str], found: DatasetFingerprint) -> dict[str, Any]:
     """Return the keys of VOLUMES for nnU-Net's normalization of channels of these names.
 
-    Raises:
-        UserError: no voxel has a class, or all of them have one intensity, in a channel of CT.
+    UserError if no voxel has a class, or all of them have one intensity, in a channel of CT.
     """
     kinds = [choose_kind(channel) for channel in channels]
     windows: dict[int, tuple[float, float]] = {}

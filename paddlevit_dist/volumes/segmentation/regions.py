@@ -27,9 +27,8 @@ class RegionDescription(NamedTuple):
 def group_labels(class_names: Sequence[str], regions: Sequence[LabelRegion]) -> dict[str, tuple[int, ...]]:
     """Return the labels of each class that has a score, by name, after the background.
 
-    Args:
-        class_names: names of the network's outputs: the background and the classes, or the regions.
-        regions: the regions; empty: each class is a label.
+    ``class_names`` are the network's outputs: the background and the classes, or the regions, without which each class
+    is a label.
     """
     if not regions:
         return {name: (label,) for label, name in enumerate(class_names)}
@@ -67,12 +66,9 @@ def has_regions(labels: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDescription:
-    """Read "labels" with regions and "regions_class_order" of a ``dataset.json``.
+    """Read "labels" with regions and "regions_class_order" of a ``dataset.json``; UserError if they are invalid.
 
     Every entry but the background and the label to ignore is a region with a separate output, as in nnU-Net.
-
-    Raises:
-        UserError: a region or the order is not as nnU-Net needs it.
     """
     if labels.get("background") != 0 or isinstance(labels["background"], bool):
         raise UserError(
@@ -104,8 +100,7 @@ def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDesc
 def _check_painted(file: str, numbers: Sequence[int], regions: Mapping[str, LabelRegion]) -> None:
     """Check that a voxel painted with all regions of its true label is in these regions, and in no others.
 
-    Raises:
-        UserError: even a perfect network's label maps would have wrong regions.
+    If not, UserError: even a perfect network's label maps would have wrong regions.
     """
     for label, number in enumerate(numbers):
         own = [name for name, region in regions.items() if label in region.labels]

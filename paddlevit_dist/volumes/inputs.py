@@ -53,20 +53,12 @@ def _find_in_folder(folder: str) -> Iterator[str]:
 
 
 class ReadableVolumes:
-    """Volumes, name and files of each, whose headers can be read and whose channels have the same geometry.
-
-    Attributes:
-        stems: file names of the predictions, without suffix.
-        files: files of each volume.
-        headers: header of the first file of each volume.
-        unreadable: first file of each other volume, with the reason.
-        notices: lines for the log.
-    """
+    """Volumes, name and files of each, whose headers can be read and whose channels have the same geometry."""
 
     def __init__(self, volumes: Iterable[tuple[str, Sequence[str]]], max_voxels: int) -> None:
         self.files: list[Sequence[str]] = []
-        self.headers: list[VolumeHeader] = []
-        self.unreadable: list[tuple[str, str]] = []
+        self.headers: list[VolumeHeader] = []  # of the first file of each
+        self.unreadable: list[tuple[str, str]] = []  # first file of each other volume, with the reason
         all_headers: dict[str, VolumeHeader] = {}
         names = []
         for name, files in tqdm(volumes, desc="reading headers", unit="volume", disable=None, leave=False):

@@ -6,7 +6,7 @@ differences: axes keep their order (nnU-Net moves the coarsest to the front), an
 plain U-Net, which has one convolution less in each level of the encoder than ``unet3d``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,7 +59,8 @@ def plan_network(
     levels = plan_levels(spacing, np.minimum(largest, median).astype(int))
     if not levels.strides:
         size = " x ".join(f"{length:g}" for length in median)
-        raise UserError(f"volumes of {size} voxels at {_format(spacing)} mm are too small: no level can be halved")
+        at_spacing = f"at {format_lengths(spacing)} mm"
+        raise UserError(f"volumes of {size} voxels {at_spacing} are too small: no level can be halved")
     limit = _VALUES_PER_GB * memory_gb
     while (features := count_features(levels, outputs)) > limit:
         levels = _shrink(levels, spacing, median)
@@ -138,5 +139,6 @@ def _to_size(values: Sequence[int] | np.ndarray) -> Size:
     return depth, height, width
 
 
-def _format(spacing: np.ndarray) -> str:
-    return " x ".join(f"{length:.4g}" for length in spacing)
+def format_lengths(lengths: Iterable[float]) -> str:
+    """Format lengths along the axes, or sizes."""
+    return " x ".join(f"{length:.4g}" for length in lengths)

@@ -235,7 +235,6 @@ def axis_options(volumes: VolumeSection) -> dict[str, Any]:
 
 
 def _read_lengths(name: str, texts: Sequence[str], expected: int) -> list[Lengths]:
-    """Read texts such as "1x3x3"."""
     if texts and len(texts) != expected:
         of_depth = "UNET_DEPTH" if name == "UNET_STRIDES" else "UNET_DEPTH + 1"
         raise UserError(

@@ -193,7 +193,6 @@ def _read_binary(content: bytes, position: int, element: PlyElement, order: str)
 def _read_variable_length(
     content: bytes, position: int, element: PlyElement, order: str
 ) -> tuple[dict[str, np.ndarray], int]:
-    """Read variable-length records one by one."""
     values = {field.name: bytearray() for field in element.properties if field.count_type is None}
     types = [
         (field, np.dtype(order + field.dtype), np.dtype(order + (field.count_type or "u1")))

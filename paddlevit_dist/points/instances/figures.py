@@ -57,7 +57,6 @@ class InstanceDrawing(SceneDrawing):
         ]
 
     def _image(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> tuple[np.ndarray, str]:
-        """Return image and caption of a scene."""
         views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.task.class_names, CELL_PX)]
         caption = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
         return np.concatenate([fit_in_cell(view) for view in views], axis=1), caption

@@ -221,7 +221,6 @@ def compute_instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTab
 
 @compiled
 def _accumulate_instances(xyz, instance, rows, sizes):
-    """Accumulate sums, minima and maxima into the rows."""
     for n in range(len(xyz)):
         if instance[n] >= 0:
             row = rows[instance[n]]

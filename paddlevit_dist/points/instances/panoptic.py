@@ -23,8 +23,6 @@ _MEANS = ("PQ", "SQ", "RQ", "PQ dagger")  # of all classes: a run needs them to 
 
 
 class _Segments(NamedTuple):
-    """The segments of a scene."""
-
     segment_ids: np.ndarray  # int64 (points,), index of the segment of each point, -1 for none
     classes: np.ndarray  # int64 (segments,)
     sizes: np.ndarray  # int64 (segments,), in points

@@ -107,20 +107,14 @@ class GroupingInput(NamedTuple):
 
 
 class PointGroupOutput(NamedTuple):
-    """Network output for P points.
+    """Network output for P points."""
 
-    Attributes:
-        semantic_scores: float32 (P, classes), logits.
-        offsets: float32 (P, 3), meters to the center of the point's instance.
-        clusters: clusters from the original positions, then clusters from the shifted ones; their points are indices
-            into the P. None if grouping was off.
-        scores: (clusters,), logits; None without clusters. In training it is then a single 0 that depends on the score
-            branch: it contributes zero gradients to the loss, and lets a rank take part in the others' backward pass.
-    """
-
-    semantic_scores: paddle.Tensor
-    offsets: paddle.Tensor
+    semantic_scores: paddle.Tensor  # float32 (P, classes), logits
+    offsets: paddle.Tensor  # float32 (P, 3), meters to the center of the point's instance
+    # of the original positions, then of the shifted ones; their points are indices into the P; None: grouping was off
     clusters: PointClusters | None = None
+    # (clusters,), logits; None without clusters. In training it is then a single 0 that depends on the score branch: it
+    # contributes zero gradients to the loss, and lets a rank take part in the others' backward pass.
     scores: paddle.Tensor | None = None
 
 
@@ -193,7 +187,7 @@ class PointGroup(SparseNetwork):
         return PointGroupOutput(semantic_scores, offsets, clusters, scores)
 
     def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
-        """Return features (N, width) of the clusters' voxels, to be max-pooled over each cluster, column 0."""
+        """Return features (N, width) of clusters' voxels, with the cluster's number in column 0, to be max-pooled."""
         return self.score_outputlayer(self.score_unet(clusters)).features
 
     def _score_parameters(self) -> tuple[paddle.Tensor, ...]:

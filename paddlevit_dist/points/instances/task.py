@@ -80,7 +80,6 @@ class InstanceSegmentation(SceneTask):
 
     @property
     def _instance_classes(self) -> list[int]:
-        """Classes that have instances."""
         return find_instance_classes(self.class_names, self.keys.STUFF_CLASSES)
 
     def collate(self, samples: Sequence[InstanceSample]) -> dict[str, Any]:
@@ -236,11 +235,6 @@ class HostPoints:
     """Positions and labels of a batch's points on the host, as clustering needs them.
 
     They are copied on first use, or from ``start_copy`` on, while the device continues with its work.
-
-    Attributes:
-        xyz: float32 (P, 3), meters.
-        instances: int32 (P,), instance from 0 over all scenes, or -100.
-        scenes: int64 (P,), scene of each point.
     """
 
     _arrays: Any = None

@@ -69,7 +69,6 @@ def split_columns(path: str, name: str, array: np.ndarray) -> dict[str, np.ndarr
 
 
 def _load(path: str) -> Any:
-    """Load an array, or a dict of arrays by name."""
     content = read_content(path)
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)

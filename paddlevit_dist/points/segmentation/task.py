@@ -219,15 +219,12 @@ class SemanticSegmentation(SceneTask):
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Return float32 (P, classes), the mean over all views of a scene."""
-        logits, views = self.point_logits(model, batch), self._num_views()
+        logits, points = self.point_logits(model, batch), self.config.POINTS
+        views = points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
         if views == 1:
             return logits
         shares = F.softmax(logits, axis=-1).reshape([views, -1, logits.shape[1]])
         return paddle.log(shares.mean(axis=0))
-
-    def _num_views(self) -> int:
-        points = self.config.POINTS
-        return points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
 
     def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
         features, plan_spec = batch["features"], self.plan_spec

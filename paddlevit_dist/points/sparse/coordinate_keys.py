@@ -100,7 +100,6 @@ class KeySpace:
         return _sort_with_positions(self.pack(coordinates), (self._scene_step() * max(1, self._scenes)).bit_length())
 
     def _scene_step(self) -> int:
-        """Return the key increment of one scene."""
         return int(self.radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
 
 

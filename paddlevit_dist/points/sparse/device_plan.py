@@ -144,7 +144,7 @@ class Plan:
     def of_coordinates(
         cls, coordinates: paddle.Tensor | np.ndarray, num_scenes: int | None = None, stride: Steps = 1
     ) -> "Plan":
-        """Create a plan from integers (N, 1 + D), array or tensor; arguments and errors are ``CoordinatePlan``'s."""
+        """Create a plan from integers (N, 1 + D), an array or tensor, as ``CoordinatePlan`` takes and checks them."""
         arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
         plan = cls(arrays.dimension, arrays.num_scenes)
         plan._coordinate_plan = arrays

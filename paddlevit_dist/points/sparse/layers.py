@@ -78,7 +78,7 @@ class _SparseConvolution(nn.Layer):
         raise NotImplementedError
 
     def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
-        """Return the convolved features on the voxels of ``coordinates``, see ``output_plan``; None: by the input's."""
+        """Return convolved features on ``coordinates``, see ``output_plan``; None: voxels that the input's give."""
         matrices = self._matrices()
         require(self, x, matrices, self.in_channels, self.dimension)
         if coordinates is None and self.is_pointwise:

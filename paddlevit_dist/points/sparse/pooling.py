@@ -71,7 +71,8 @@ class AveragePooling(_PoolingLayer):
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
             counts = _SumFunction.apply(paddle.ones([features.shape[0], 1], dtype=features.dtype), kernel_map, rows)
-        return _divide(_SumFunction.apply(features, kernel_map, rows), counts)
+        total = _SumFunction.apply(features, kernel_map, rows)
+        return total / paddle.clip(counts, min=1.0) if rows else total
 
 
 class MaxPooling(_PoolingLayer):
@@ -142,10 +143,6 @@ def _largest(channels: paddle.Tensor, axis: int) -> paddle.Tensor:
 
 
 _REDUCTIONS: dict[str, Callable[..., paddle.Tensor]] = {"average": paddle.mean, "sum": paddle.sum, "max": _largest}
-
-
-def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
-    return total / paddle.clip(counts, min=1.0) if total.shape[0] else total
 
 
 class _SumFunction(paddle.autograd.PyLayer):

@@ -65,8 +65,8 @@ class LandmarkDataset(VolumeDataset):
         self.labeled = split in _TRAINED or any(
             landmark_files.find_landmark_files(folder, case_name(file)) for file in files
         )
-        read_landmarks = _read_case if self.labeled else _no_landmarks
-        listed = {file: read_landmarks(folder, file) for file in files}
+        unknown = landmark_files.FileLandmarks({}, None)
+        listed = {file: _read_case(folder, file) if self.labeled else unknown for file in files}
         self.names = list(options.landmarks or _collect_names(data_path, split, listed.values()))
         if not self.names:
             raise UserError(
@@ -124,10 +124,6 @@ def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:
     return landmark_files.read(landmark_files.find(folder, case_name(file)))
 
 
-def _no_landmarks(folder: str, file: str) -> landmark_files.FileLandmarks:
-    return landmark_files.FileLandmarks({}, None)
-
-
 def _find_split(data_path: str | None, split: str) -> str:
     if data_path is None:
         raise UserError(f"dataset landmarks needs -data_path=<folder>, {_LAYOUT}")
@@ -149,7 +145,7 @@ def _collect_names(data_path: Any, split: str, listed: Iterable[landmark_files.F
         folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), other)
         if os.path.isdir(folder):
             for file in list_volumes(folder):
-                names.update(landmark_files.read(landmark_files.find(folder, case_name(file))).positions)
+                names.update(_read_case(folder, file).positions)
     return sorted(names)
 
 
@@ -239,7 +235,6 @@ def _other_files(folder: str) -> list[str]:
 
 
 def _notices(folder: str, split: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
-    """Return notices on probable mistakes."""
     notices = []
     case_names = {case.name for case in cases}
     unused = [file for file in landmark_files.list_files(folder) if landmark_files.get_case(file) not in case_names]

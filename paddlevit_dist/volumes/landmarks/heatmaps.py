@@ -96,7 +96,6 @@ def _to_ints(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _dtype_name(tensor: paddle.Tensor) -> str:
-    """Return NumPy's name of a tensor's dtype."""
     return str(tensor.dtype).rpartition(".")[2]
 
 

@@ -168,8 +168,6 @@ def score(
 
 
 class _ComparedVolumes(NamedTuple):
-    """Errors of all volumes."""
-
     errors: np.ndarray  # float64 (volumes, landmarks), millimeters; NaN where the truth has no position
     spaces: set[str]  # assumptions about coordinates of files that do not specify them
     notices: list[str]  # lines for the log

@@ -1,7 +1,7 @@
 """Task: landmark detection in volumes with heatmaps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -210,15 +210,11 @@ class LandmarkDetection(Task):
         """Find the landmarks in each volume of a batch."""
         results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
-            geometry = VolumeGeometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
-            volume = self._volume(batch, number)
+            depth, height, width = batch["sizes"][number].numpy().tolist()
+            geometry = VolumeGeometry((depth, height, width), batch["affine"][number].numpy())
+            volume = batch["volume"][number, :, :depth, :height, :width]  # without its padding
             results.append(LandmarkPrediction(index, geometry, *self.find(model, volume), volume[0]))
         return results
-
-    def _volume(self, batch: dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
-        """Return one volume of a batch without its padding, (1, depth, height, width)."""
-        depth, height, width = batch["sizes"][number].numpy().tolist()
-        return batch["volume"][number, :, :depth, :height, :width]
 
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return voxels (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
@@ -228,7 +224,7 @@ class LandmarkDetection(Task):
         )
         return decode(maps, volumes.DECODING, np.ceil(3 * compute_sigma(self.config.VOLUMES, self.spacing)).astype(int))
 
-    def _compute_maps(self, model: paddle.nn.Layer) -> Any:
+    def _compute_maps(self, model: paddle.nn.Layer) -> Callable[[paddle.Tensor], paddle.Tensor]:
         if self.config.VOLUMES.LOSS == "focal":
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")

@@ -126,13 +126,7 @@ class SegmentedVolumes(Dataset):
 
 
 class VolumeFiles(SegmentedVolumes):
-    """Volumes with label maps, in files.
-
-    Attributes:
-        names: names of the volumes.
-        files: files of each volume's channels.
-        headers: header of the first file of each volume.
-    """
+    """Volumes with label maps, in files."""
 
     names: Sequence[str]  # names of the volumes
     files: Sequence[Sequence[str]]  # files of each volume's channels

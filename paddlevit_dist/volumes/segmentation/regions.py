@@ -121,7 +121,6 @@ def _is_number(value: object) -> bool:
 
 
 def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list[int]:
-    """Return the sorted numbers of one region."""
     problem = _find_problem(value, ignored)
     if problem:
         raise UserError(
@@ -147,7 +146,6 @@ def _find_problem(value: object, ignored: int | None) -> str | None:
 
 
 def _read_order(file: str, names: Sequence[str], order: object, numbers: Sequence[int]) -> list[int]:
-    """Return the number that each region paints."""
     example = shorten(", ".join(names), 200)
     expected = f'expected "regions_class_order" with a number for each region ({example}): what its voxels become in '
     expected += "a prediction, later regions over earlier ones"

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddlevit_dist.launch import tuning
-
-from . import prepared
+from support import prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_SECONDS = 600.0  # no test is as slow on any machine: what takes longer hangs

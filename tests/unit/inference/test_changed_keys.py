@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from support import small_detections
-from support.trained import write_weights
+from support.trainings import small_detections
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor, UserError
 from paddlevit_dist.inference.trained import open_source

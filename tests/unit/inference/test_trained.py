@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support.trained import network, write_weights
+from support.trainings.trained import network, write_weights
 
 from paddlevit_dist.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
 from paddlevit_dist.runtime.errors import UserError

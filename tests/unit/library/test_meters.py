@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.metered_samples import (
+from support.samples.metered_samples import (
     KINDS,
     NAMES,
     SAMPLES,

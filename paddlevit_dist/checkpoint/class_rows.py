@@ -85,16 +85,31 @@ def follow_names(
         here = [_classes_in(tuple(targets[key].shape), model.class_layout(key)) for key in parameter_names]
         if here != counts or len(theirs) not in counts:
             return None
-        others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
-        others = others[: max(len(theirs) - len(names.ours), 0)]  # more are left only if the data have other classes
+        others = _list_others(len(theirs), len(names.ours), pairs)
         pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
         outputs += [theirs[label] for label in others]
-    values = {}
-    for name in parameter_names if pairs else ():
-        value = _merge(state[name], np.asarray(targets[name].numpy()), model.class_layout(name), pairs)
-        if value is not None:
-            values[name] = value
+    values = _merge_rows(model, state, targets, parameter_names, pairs) if pairs else {}
     return FollowedRows(frozenset(parameter_names), values, matched, len(names.ours), tuple(outputs))
+
+
+def _list_others(their_number: int, our_number: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """List the labels of the weights that have no pair; more are left only if the data have other classes."""
+    others = sorted(set(range(their_number)) - {label for label, _ in pairs})
+    return others[: max(their_number - our_number, 0)]
+
+
+def _merge_rows(
+    model: Model,
+    state: Mapping[str, np.ndarray],
+    targets: Mapping[str, Any],
+    names: Sequence[str],
+    pairs: Sequence[tuple[int, int]],
+) -> dict[str, np.ndarray]:
+    """Merge each of these parameters with the paired rows of the weights, where they have a row for each class."""
+    merged = {
+        name: _merge(state[name], np.asarray(targets[name].numpy()), model.class_layout(name), pairs) for name in names
+    }
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _match_names(model: Model, names: ClassNames, counts: Sequence[int]) -> tuple[Sequence[str], list[tuple[int, int]]]:

@@ -182,6 +182,15 @@ def _join(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
+_NEEDS = (  # keys, keys of which one must be set for them to be read, and what they are for
+    (("TRAIN.MIN_IMPROVEMENT",), ("TRAIN.PATIENCE",), "early stopping"),
+    (("EVALUATION.RESAMPLES",), ("EVALUATION.INTERVAL",), "confidence intervals"),
+    (("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), ("TRAIN.LORA.RANK",), "matrices of low rank"),
+    (("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP"), ("TRAIN.MODEL_EMA",), "the averaged weights"),
+    (("AMP_DTYPE", "AMP_LEVEL"), ("AMP", "EVAL_AMP"), "mixed precision"),
+)
+
+
 def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     """Yield the keys that a run with these values ignores."""
     values, train = view.values, view.values.TRAIN
@@ -191,21 +200,24 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     if train.OPTIMIZER.NAME == "SGD" and not train.OPTIMIZER.MOMENTUM:
         names = ("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV")
         yield IgnoredKeys(names, "TRAIN.OPTIMIZER.MOMENTUM", "it is for the momentum of SGD, and {}")
-    if not train.PATIENCE:
-        yield IgnoredKeys(("TRAIN.MIN_IMPROVEMENT",), "TRAIN.PATIENCE", "it is for early stopping, and {}")
-    elif train.NUM_SAMPLES is None and not can_stop_early(values):
-        names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
-        yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
-    if not values.EVALUATION.INTERVAL:
-        reason = "it is for confidence intervals, and {}"
-        yield IgnoredKeys(("EVALUATION.RESAMPLES",), "EVALUATION.INTERVAL", reason)
-        if not values.get("PER_SAMPLE"):  # its table has a column of groups
-            yield IgnoredKeys(("EVALUATION.GROUP",), "EVALUATION.INTERVAL", reason)
+    if not values.EVALUATION.INTERVAL and not values.get("PER_SAMPLE"):  # its table has a column of groups
+        yield IgnoredKeys(("EVALUATION.GROUP",), "EVALUATION.INTERVAL", "it is for confidence intervals, and {}")
     if not values.MODEL.PRETRAINED and not (values.EVAL and values.MODEL.RESUME):
         names = ("MODEL.PRETRAINED_PART", "MODEL.MIN_LOADED_FRACTION")
         yield IgnoredKeys(names, "MODEL.PRETRAINED", "no such weights are loaded: {}")
     if _is_family_alone(view):
         yield IgnoredKeys(("MODEL.TYPE",), "MODEL.NAME", "{} is the network")
+    yield from _find_unused_schedule(view)
+    for names, needed, purpose in _NEEDS:
+        if not any(get_value(values, name) for name in needed):
+            yield IgnoredKeys(names, needed[0], f"it is for {purpose}, and {{}}")
+
+
+def _find_unused_schedule(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
+    values, train = view.values, view.values.TRAIN
+    if train.PATIENCE and train.NUM_SAMPLES is None and not can_stop_early(values):
+        names = ("TRAIN.PATIENCE", "TRAIN.MIN_IMPROVEMENT")
+        yield IgnoredKeys(names, "TRAIN.NUM_EPOCHS", f"{_format_evaluations(values)} end before: {{}}")
     if "TRAIN.NUM_SAMPLES" not in view:
         yield IgnoredKeys(
             ("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it limits the epochs that NUM_SAMPLES gives, and {}"
@@ -214,14 +226,6 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         names = ("TRAIN.WARMUP_START_LR", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM")
         yield IgnoredKeys(names, steps, "there is no warm-up: {}")
-    if not train.LORA.RANK:
-        reason = "it is for matrices of low rank, and {}"
-        yield IgnoredKeys(("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), "TRAIN.LORA.RANK", reason)
-    if not train.MODEL_EMA:
-        names = ("TRAIN.MODEL_EMA_DECAY", "TRAIN.MODEL_EMA_WARMUP")
-        yield IgnoredKeys(names, "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
-    if not (values.AMP or values.EVAL_AMP):
-        yield IgnoredKeys(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
 def _is_family_alone(view: ConfigView[RunSettings]) -> bool:

@@ -182,7 +182,7 @@ def _join(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-_NEEDS = (  # keys, keys of which one must be set for them to be read, and what they are for
+_NEEDS = (  # keys, the keys that make a run read them (one is enough), and what they are for
     (("TRAIN.MIN_IMPROVEMENT",), ("TRAIN.PATIENCE",), "early stopping"),
     (("EVALUATION.RESAMPLES",), ("EVALUATION.INTERVAL",), "confidence intervals"),
     (("TRAIN.LORA.ALPHA", "TRAIN.LORA.TARGETS"), ("TRAIN.LORA.RANK",), "matrices of low rank"),

@@ -74,10 +74,7 @@ class BackboneTask(Task):
     # ---- data --------------------------------------------------------------------------------------------------
 
     def _take_classes(self, names: Sequence[str]) -> None:
-        """Set the class names from a split; all splits must have the same classes.
-
-        Args:
-            names: class names of the split, in the order of their numbers.
+        """Set the class names from a split, in the order of their numbers.
 
         Raises:
             UserError: the splits have different classes, or the model has fewer.

@@ -77,16 +77,7 @@ def get_palette(dataset: Any, number: int) -> np.ndarray:
 
 
 def overlay_labels(pixels: np.ndarray, labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
-    """Blend an image with the colors of its labels; pixels whose label has no color stay unchanged.
-
-    Args:
-        pixels: uint8 (height, width, 3).
-        labels: uint8 (height, width).
-        palette: uint8 (classes, 3).
-
-    Returns:
-        uint8 (height, width, 3).
-    """
+    """Blend pixels, uint8 (height, width, 3), with labels' colors, uint8 (classes, 3); others stay unchanged."""
     colored = np.zeros((256, 3), np.float32)
     colored[: len(palette)] = _SHARE * palette
     image_weights = np.where(np.arange(256) < len(palette), np.float32(1 - _SHARE), np.float32(1))

@@ -25,10 +25,7 @@ class BoxLog(BackboneLog):
         return one_line(dataset.dataset.summary())
 
     def finish_epoch(self) -> list[str]:
-        """Return log lines on the losses of the epoch, and merge all ranks' unreadable images into one list.
-
-        Every rank must call this.
-        """
+        """Return log lines on the epoch's losses, and merge all ranks' unreadable images; every rank must call it."""
         return [*self.task.criterion.epoch_lines(), *super().finish_epoch()]
 
     def evaluation_lines(self) -> list[str]:

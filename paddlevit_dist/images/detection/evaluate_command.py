@@ -1,7 +1,4 @@
-"""``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers for the results of any program.
-
-Runs without Paddle, and without images if TRUTH is a COCO annotation file.
-"""
+"""``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results, without Paddle."""
 
 import functools
 import json
@@ -66,11 +63,7 @@ def run(words: list[str]) -> None:
 def _print_and_write(
     options: Namespace, annotations: Any, results: Any, origin: ResultSource, protocol: list[str]
 ) -> None:
-    """Match results with annotations, print scores, and write them to the folder of -output.
-
-    Args:
-        protocol: lines on how files in formats other than COCO's are read.
-    """
+    """Match results with annotations, print scores, and write them with ``protocol`` to the folder of -output."""
     from .evaluation import scored_files
     from .evaluation.accumulation import (
         MAX_DETECTIONS,

@@ -93,9 +93,7 @@ def detection_figures(
     """Return all figures, most informative first.
 
     Args:
-        dataset: the evaluated samples.
         records: index and record of each sample.
-        names: names of the categories.
         least_score: lowest score of the boxes counted.
         predict: returns the model's detections in a sample.
         max_detections: limits used in matching.
@@ -242,13 +240,9 @@ def _choice(table: MatchTable, least_score: float) -> list[Figure]:
 
 
 def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
-    """Return the confusion matrix, int64 (num_classes + 1, num_classes + 1).
+    """Count results of ``match_across_classes`` in a confusion matrix, int64 (num_classes + 1, num_classes + 1).
 
     Rows are annotated classes, columns detected classes, with "nothing" last.
-
-    Args:
-        all_pairs: results of ``records.match_across_classes`` for any number of images.
-        num_classes: number of classes.
     """
     matrix = np.zeros((num_classes + 1) ** 2, np.int64)
     for image_pairs in all_pairs:

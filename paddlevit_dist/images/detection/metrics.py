@@ -40,15 +40,11 @@ class DetectionMetrics(PerSampleMetrics):
     Images evaluated twice, or not at all, raise an error, since the score would be of other data.
 
     Args:
-        class_names: names in the order of labels.
         images: number of images of the split; None: unknown, and not checked.
         with_masks: also compare masks if both annotations and detections have them.
         least_score: lowest score of the detections counted in each image.
         max_detections: number of detections per image and class that count, COCO's maxDets; None: 100.
         wished: precision and recall for which the score threshold of each class is computed, of boxes.
-
-    Attributes:
-        joined_tables: prefix of the names of scores -> matches of all ranks, set by ``compute``.
     """
 
     lists = ("_image_ids",)
@@ -81,11 +77,7 @@ class DetectionMetrics(PerSampleMetrics):
     ) -> MatchTable:
         """Add an image and return the table of its boxes; detections that are not finite are ignored.
 
-        Args:
-            image_id: unique id of the image.
-            truth: annotations, with the attributes of ``BoxGroundTruth``, and ``masks`` if masks are compared.
-            detections: detections in the image.
-            size: height and width of the image, needed for masks only.
+        Masks are compared if ``truth`` has ``masks``; they need ``size``, height and width of the image.
         """
         num_detections = len(detections.scores)
         detections = detections.finite()
@@ -109,10 +101,10 @@ class DetectionMetrics(PerSampleMetrics):
             self._masks.add(other._masks.joined())
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Return COCO's twelve numbers as fractions, the AP of each class that occurs, and counts.
+        """Return COCO's numbers as fractions, the AP of each class that occurs, and counts; every rank must call it.
 
         Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
-        then; the summary mentions it. Every rank must call this.
+        then; the summary mentions it.
         """
         values = self._values(self._accumulated(self._boxes, ""), "")
         if self._masks is not None:
@@ -202,11 +194,7 @@ class DetectionMetrics(PerSampleMetrics):
 
 
 def _get_masks(image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int]) -> ImageMasks:
-    """Return the compressed masks of an image.
-
-    Raises:
-        UserError: a mask is invalid or has another size than the image.
-    """
+    """Return the compressed masks of an image; raise UserError if one is invalid or has another size."""
     compressed: list[list[bytes]] = []
     for kind, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
         try:

@@ -19,16 +19,9 @@ _IMAGES_PER_JOB = 128
 
 
 def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> dict[str, ImageDataset]:
-    """Open the datasets of ``root`` by split.
+    """Open the datasets of ``root`` by split; raise UserError if there are no images in any of these layouts.
 
-    Args:
-        root: folder of images.
-        layout: one of READABLE; None: detect it.
-        max_pixels: a larger image counts as unreadable.
-        cache: folder for indexes.
-
-    Raises:
-        UserError: there are no images in any of these layouts.
+    ``layout`` is one of READABLE, or None to detect it; an image above ``max_pixels`` counts as unreadable.
     """
     if not os.path.isdir(root):
         raise UserError(

@@ -205,10 +205,7 @@ class ImageSegmentation(BackboneTask):
         return SegmentationMetrics(self.class_names)
 
     def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
-        """Yield class map and labels of each image of a batch, uint8 (height, width).
-
-        A device computes the next image while the caller processes one.
-        """
+        """Yield class map and labels of each image, uint8 (height, width); a device computes the next meanwhile."""
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
             return model(self.normalizer(pixels))

@@ -13,8 +13,6 @@ def note_crowded(
     """Return notices on images with more objects than the model detects, or more of a category than count.
 
     Args:
-        dataset: the images.
-        split: name of the split.
         model_limit: see ``Detector.most_objects``.
         max_detections: detections per image and category that the evaluation counts; None for training.
     """
@@ -37,11 +35,7 @@ def note_crowded(
 
 
 def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
-    """Return notices on images without annotations, and on missing files if they are replaced.
-
-    Raises:
-        UserError: files are missing and are not replaced.
-    """
+    """Return notices on unlabeled images and replaced missing files; raise UserError if they are not replaced."""
     unannotated = dataset.list_unannotated()
     lines = []
     if unannotated:

@@ -39,33 +39,18 @@ class NamedAnnotations(Protocol):
 
 
 class NamedPositions(NamedTuple):
-    """Positions in the annotations of the images and categories of results.
+    """Positions in the annotations of results' images and categories; where images or labels are None, ids decide."""
 
-    Attributes:
-        image_id_positions: image id in the annotations -> position.
-        category_id_positions: category id in the annotations -> position.
-        images: (name, id) in the results -> position of the image; None: ids decide.
-        labels: (name, id) in the results -> label of the category, -1 if the annotations lack it; None: ids decide.
-        unknown: names of the categories that the annotations lack.
-        matched: message on what was matched by name; empty if ids decide for both.
-        notices: why ids decide although the results have names.
-    """
-
-    image_id_positions: Mapping[Id, int]
-    category_id_positions: Mapping[Id, int]
-    images: Mapping[NameAndId, int] | None = None
-    labels: Mapping[NameAndId, int] | None = None
-    unknown: Sequence[str] = ()
-    matched: str = ""
-    notices: Sequence[str] = ()
+    image_id_positions: Mapping[Id, int]  # image id in the annotations -> position
+    category_id_positions: Mapping[Id, int]  # category id in the annotations -> position
+    images: Mapping[NameAndId, int] | None = None  # (name, id) in the results -> position of the image
+    labels: Mapping[NameAndId, int] | None = None  # (name, id) in the results -> label, -1 if the annotations lack it
+    unknown: Sequence[str] = ()  # names of the categories that the annotations lack
+    matched: str = ""  # message on what was matched by name; empty if ids decide for both
+    notices: Sequence[str] = ()  # why ids decide although the results have names
 
     def image(self, result: Any, image_id: Id) -> int | None:
-        """Return the position of a result's image; None: the annotations lack it.
-
-        Args:
-            result: the result.
-            image_id: id of the image in the result.
-        """
+        """Return the position of the image of a result with this id; None: the annotations lack it."""
         return (
             self.image_id_positions.get(image_id)
             if self.images is None
@@ -145,11 +130,7 @@ def list_names(result: Any) -> list[str]:
 
 
 def require_same_names(path: str, number: int, present_names: Sequence[str], first: Sequence[str]) -> None:
-    """Check that a result has the same kinds of names as the first result.
-
-    Raises:
-        UserError: the kinds differ; the message names one.
-    """
+    """Raise UserError if a result has other kinds of names than the first result."""
     if present_names != first:
         other = next(iter({*present_names} ^ {*first}))
         has = "a" if other in present_names else "no"

@@ -34,33 +34,19 @@ from .named_results import match_names
 
 
 class AnnotationFile(NamedTuple):
-    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file.
+    """The images, categories and annotations of a file, with annotations ordered by image, then as in the file."""
 
-    Attributes:
-        path: path of the file.
-        image_ids: ids in ascending order; strings if one is not a number.
-        sizes: int64 (images, 2), height and width; 0 where the file does not give them.
-        category_ids: ids of the categories, in the order of the labels.
-        names: names of the categories, made unique.
-        truth: annotations of all images.
-        masks: masks of the annotations, as ``run_lengths.compress_runs`` returns them, if masks are compared.
-        first: int64 (images + 1,), first annotation of each image.
-        notices: what in the file differs from what COCO's tools write.
-        file_names: file names of the images; "" where the file does not give them.
-        original_names: names of the categories as in the file; "" where there is none.
-    """
-
-    path: str
-    image_ids: list[Id]
-    sizes: np.ndarray
-    category_ids: list[Id]
-    names: list[str]
-    truth: BoxGroundTruth
-    masks: list[bytes] | None
-    first: np.ndarray
-    notices: list[str]
-    file_names: Sequence[str] = ()
-    original_names: Sequence[str] = ()
+    path: str  # path of the file
+    image_ids: list[Id]  # ids in ascending order; strings if one is not a number
+    sizes: np.ndarray  # int64 (images, 2), height and width; 0 where the file does not give them
+    category_ids: list[Id]  # ids of the categories, in the order of the labels
+    names: list[str]  # names of the categories, made unique
+    truth: BoxGroundTruth  # annotations of all images
+    masks: list[bytes] | None  # as ``run_lengths.compress_runs`` returns them, if masks are compared
+    first: np.ndarray  # int64 (images + 1,), first annotation of each image
+    notices: list[str]  # what in the file differs from what COCO's tools write
+    file_names: Sequence[str] = ()  # file names of the images; "" where the file does not give them
+    original_names: Sequence[str] = ()  # names of the categories as in the file; "" where there is none
 
     def get_truth(self, image: int) -> BoxGroundTruth:
         """Return the annotations of an image, by its position."""
@@ -72,11 +58,7 @@ class AnnotationFile(NamedTuple):
         return (self.masks or [])[self.first[image] : self.first[image + 1]]
 
     def get_size(self, image: int) -> tuple[int, int]:
-        """Return the height and width of an image, by its position.
-
-        Raises:
-            UserError: the file does not give them.
-        """
+        """Return an image's height and width, by its position; raise UserError if the file does not give them."""
         height, width = self.sizes[image].tolist()
         if height < 1 or width < 1:
             raise _without_size(self.path, self.image_ids[image])
@@ -84,11 +66,7 @@ class AnnotationFile(NamedTuple):
 
 
 def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
-    """Read COCO's annotations from a JSON file, skipping the lists that an evaluation does not need.
-
-    Args:
-        path: path of the file.
-        kind: ``BOXES`` or ``MASKS``, what will be compared.
+    """Read COCO's annotations from a JSON file, skipping lists that the comparison of ``kind`` does not need.
 
     Raises:
         UserError: the file cannot be read, is not a file of annotations, or is in LVIS's format; the message says
@@ -165,29 +143,17 @@ def build_unique_names(categories: Mapping[Id, str]) -> list[str]:
 
 
 class ResultFile(NamedTuple):
-    """Detections ordered by image, then as in the file.
+    """Detections ordered by image, then as in the file."""
 
-    Attributes:
-        path: path of the file.
-        boxes: float64 (n, 4), x, y, width, height.
-        areas: float64 (n,).
-        scores: float64 (n,).
-        labels: int64 (n,), as in the annotations; -1 for categories that they do not have.
-        masks: mask of each detection, as ``run_lengths.compress_runs`` returns it, if masks are compared.
-        first: int64 (images + 1,), first detection of each image.
-        notices: what differs from what COCO's tools expect.
-        matched: message on how many images and categories were matched by name; empty if ids decide.
-    """
-
-    path: str
-    boxes: np.ndarray
-    areas: np.ndarray
-    scores: np.ndarray
-    labels: np.ndarray
-    masks: list[bytes] | None
-    first: np.ndarray
-    notices: list[str]
-    matched: str = ""
+    path: str  # path of the file
+    boxes: np.ndarray  # float64 (n, 4), x, y, width, height
+    areas: np.ndarray  # float64 (n,)
+    scores: np.ndarray  # float64 (n,)
+    labels: np.ndarray  # int64 (n,), as in the annotations; -1 for categories that they do not have
+    masks: list[bytes] | None  # as ``run_lengths.compress_runs`` returns them, if masks are compared
+    first: np.ndarray  # int64 (images + 1,), first detection of each image
+    notices: list[str]  # what differs from what COCO's tools expect
+    matched: str = ""  # message on how many images and categories were matched by name; empty if ids decide
 
     def find_rows(self, image: int) -> slice:
         """Return the slice of the detections of an image, by its position."""
@@ -204,11 +170,6 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
     Results refer to images and categories by name if they have names, else by id. As in COCO's tools, the first result
     decides for all: if it has a box, boxes are compared unchanged, missing masks are drawn from boxes, and areas are
     the areas of boxes; else boxes are drawn around masks, and areas are pixels.
-
-    Args:
-        path: path of the file.
-        annotations: annotations of the images.
-        kind: ``BOXES`` or ``MASKS``, what will be compared.
 
     Raises:
         UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
@@ -261,11 +222,7 @@ def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> R
 
 
 def _read_elements(path: str) -> Iterator[JsonElement]:
-    """Read the results in a file, see ``coco_files.elements``.
-
-    Raises:
-        UserError: the file is not a list.
-    """
+    """Read the results in a file, see ``coco_files.elements``; raise UserError if it is not a list."""
     lists = elements(path, {"": _ResultRecord})
     if "" not in lists:
         raise UserError(
@@ -328,11 +285,7 @@ class _ResultShapes:
         self.masks: list[bytes] = []
 
     def add(self, image: int, result: _ResultRecord) -> None:
-        """Add the box or the mask of a result in this image, by its position.
-
-        Raises:
-            ValueError: the result has no usable shape; the message continues "result 7 has ...".
-        """
+        """Add a result's box or mask in the image at this position; raise ValueError, what it has, if unusable."""
         if self.has_boxes is None:
             self.has_boxes = bool(result.bbox)
             if not (result.bbox or result.segmentation):
@@ -368,14 +321,7 @@ class _ResultShapes:
 def build_match_table(
     annotations: AnnotationFile, results: ResultFile, kind: str, max_detections: Sequence[int] = MAX_DETECTIONS
 ) -> MatchTable:
-    """Match all images of the annotations; ``image_ids`` of the table are positions in ``annotations.image_ids``.
-
-    Args:
-        annotations: annotations of all images.
-        results: results that were read for these annotations.
-        kind: ``BOXES`` or ``MASKS``, as both were read.
-        max_detections: see ``match_detections``.
-    """
+    """Match all images of the annotations; ``image_ids`` of the table are positions in ``annotations.image_ids``."""
     num_classes = len(annotations.category_ids)
     tables = GrowingTable(num_classes)
     images = range(len(annotations.image_ids))

@@ -21,15 +21,9 @@ from .prepare.semantic_kitti import get_prediction_path, get_scan_name, write_la
 
 
 class SceneWriter(PredictionWriter):
-    """Reads each scene again and writes its files, with the coordinates of its source.
+    """Reads each scene of this package's samples again and writes its files, with the coordinates of its source.
 
-    Args:
-        folder: an existing folder.
-        samples: samples of this package.
-        class_names: one per class.
-
-    Raises:
-        UserError: the samples are user-defined, so their scenes cannot be read again.
+    UserError if the samples are user-defined, so their scenes cannot be read again.
     """
 
     writes_evaluations = True
@@ -68,7 +62,7 @@ class SceneWriter(PredictionWriter):
         return {**row, "as_source": self._write_in_source_format(index, scene, prediction)}
 
     def point_labels(self, prediction: Any) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the class and the instance of each point, integers (P,), from a result of ``predict_step``.
+        """Return class and instance of each point, integers (P,), from a result of ``predict_step``.
 
         Instances start at 0, negative for none; None if the task does not predict them.
         """
@@ -107,10 +101,7 @@ class SceneWriter(PredictionWriter):
     def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
         """Write the files of a scene of P points; return the names of those directly in the folder, prediction first.
 
-        Args:
-            scene: the scene; its labels are ignored.
-            prediction: a result of ``predict_step``.
-            true: integers (P,), negative for none; None: unknown.
+        The scene's labels are ignored; ``true`` is integers (P,), negative for none, or None if unknown.
         """
         raise NotImplementedError
 

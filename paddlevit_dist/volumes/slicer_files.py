@@ -21,18 +21,12 @@ _MISSING_STATUS = ("undefined", "preview", "missing")
 
 
 class LandmarkRow(NamedTuple):
-    """A landmark of a file, before its values are parsed.
+    """A landmark of a file, before its values are parsed."""
 
-    Attributes:
-        where: file and line, for messages.
-        values: x, y and z as read, or any other value if there are not three.
-        space: "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but
-            does not.
-    """
-
-    where: str
+    where: str  # file and line, for messages
     name: str
-    values: Any
+    values: Any  # x, y and z as read, or any other value if there are not three
+    # "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but does not
     space: str | None
 
 
@@ -47,8 +41,7 @@ class LandmarkPoint(NamedTuple):
 def parse_fcsv(file: str, text: str) -> list[LandmarkRow]:
     """Parse the rows of an .fcsv file; a point that is not placed has the values None.
 
-    Raises:
-        UserError: columns for name or position are missing, the coordinate system is unknown, or a row is too short.
+    UserError if columns for name or position are missing, the coordinate system is unknown, or a row is too short.
     """
     columns, space, rows = COLUMNS.split(","), "unknown", []
     reader = csv.reader(io.StringIO(text, newline=""))
@@ -78,8 +71,7 @@ def _fcsv_row(where: str, columns: list[str], cells: list[str], space: str) -> L
 def parse_markups(file: str, stored: Any) -> list[LandmarkRow]:
     """Parse the rows of all point lists of a .mrk.json file; a point that is not placed has the values None.
 
-    Raises:
-        UserError: the file contains other markups than point lists, or an unknown coordinate system, unit or status.
+    UserError if it contains other markups than point lists, or an unknown coordinate system, unit or status.
     """
     markups = stored.get("markups") if isinstance(stored, dict) else None
     if not isinstance(markups, list) or not all(isinstance(each, dict) for each in markups):

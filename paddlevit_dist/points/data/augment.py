@@ -1,8 +1,7 @@
 """Random augmentation of a scene: geometry, colors, selection of points, and mixing of two scenes.
 
-Both tasks use these steps; each builds a list of them from its keys, in its own order. A step is called as
-``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the fields that the step
-changes; the input arrays are not modified. All randomness comes from ``generator``.
+A step is called as ``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the
+fields that the step changes; the input arrays are not modified. All randomness comes from ``generator``.
 """
 
 import math
@@ -94,12 +93,7 @@ class RandomScale:
 
 
 def rotation(axis: int, angle: float) -> np.ndarray:
-    """Return a rotation, float64 (3, 3), for ``xyz @ matrix``; about z it rotates from x toward y.
-
-    Args:
-        axis: 0, 1 or 2.
-        angle: radians.
-    """
+    """Return a rotation about ``axis`` by radians, float64 (3, 3), for ``xyz @ matrix``; about z from x toward y."""
     first, second = [(1, 2), (2, 0), (0, 1)][axis]
     matrix = np.eye(3)
     matrix[first, first] = matrix[second, second] = math.cos(angle)
@@ -109,11 +103,9 @@ def rotation(axis: int, angle: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class AffineMap:
-    """Map all points by one random matrix.
+    """Map all points by the product of the matrix factors ``parts``, applied in order to the identity.
 
-    Args:
-        parts: matrix factors, applied in order to the identity.
-        centered: keep the center of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
+    ``centered`` keeps the center of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
     """
 
     parts: tuple[Step, ...]
@@ -134,11 +126,7 @@ class AffineMap:
 
 
 def transform_normals(scene: Any, matrix: np.ndarray) -> Any:
-    """Return ``scene`` with its normals transformed for points ``xyz @ matrix``.
-
-    Normals are mapped by the transposed inverse, which keeps them perpendicular to stretched surfaces, and keep their
-    lengths.
-    """
+    """Return ``scene`` with its normals, at their lengths, mapped by the transposed inverse, for ``xyz @ matrix``."""
     if NORMAL not in scene.channels:
         return scene
     normal = scene.channels[NORMAL]
@@ -165,10 +153,7 @@ def to_meters(unit_m: float) -> tuple[Step, ...]:
 
 
 def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return ``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS.
-
-    In a loader process, waiting for BLAS threads would take longer than the product.
-    """
+    """Return ``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS, whose threads a loader process would wait for."""
     x, y, z = xyz.T
     return np.stack([x * column[0] + y * column[1] + z * column[2] for column in matrix.T], axis=1)
 
@@ -177,9 +162,8 @@ def apply_matrix(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 class ElasticDistortion:
     """Elastic distortion in several passes, usually a fine one and then a coarse one.
 
-    Args:
-        passes: granularity and magnitude of each ``elastic_distortion``, in the unit of the coordinates.
-        centered: center the noise grid on the scene; else on the origin, as in PointGroup.
+    Each of ``passes`` is granularity and magnitude of an ``elastic_distortion``, in the unit of the coordinates.
+    ``centered`` centers the noise grid on the scene; else on the origin, as in PointGroup.
     """
 
     passes: tuple[tuple[float, float], ...]
@@ -222,12 +206,7 @@ class PointDropout:
 
 @dataclass(frozen=True)
 class PointColorJitter:
-    """Add noise to each point's colors, and one shift to all of them.
-
-    Args:
-        deviation: standard deviation of a point's noise, on a scale of 255.
-        shift: largest shift of a channel in either direction, on a scale of 255.
-    """
+    """Add noise of deviation ``deviation`` to all colors, and to each channel a shift up to ``shift``; both of 255."""
 
     deviation: float
     shift: float
@@ -266,13 +245,7 @@ class ColorContrast:
 
 @dataclass(frozen=True)
 class Mix3D:
-    """Overlay another scene on this one with ``probability``.
-
-    Args:
-        dataset: source of the other scene.
-        steps: applied to the other scene; they have already been applied to this one.
-        probability: chance of mixing.
-    """
+    """With ``probability``, overlay another scene, to which ``steps`` are applied, on this one, after these steps."""
 
     dataset: Any
     steps: tuple[Step, ...]
@@ -287,9 +260,7 @@ class Mix3D:
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Superimpose two scenes, each centered on the origin on the floor.
-
-    The result has the instances of both, and the channels that both have.
+    """Superimpose two scenes, each centered on the origin on the floor; keep all instances and the channels of both.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
@@ -313,9 +284,8 @@ def mix(scene: Scene, other: Scene) -> Scene:
 class PointCrop:
     """Select the points around a random labeled point (around any, if none has a label), in their original order.
 
-    Args:
-        shape: "sphere", or "block", which is square on the floor and unlimited in height.
-        size_m: diameter of the sphere, or edge of the block.
+    ``shape`` is "sphere" or "block", which is square on the floor and unlimited in height; ``size_m`` is its diameter
+    or edge.
     """
 
     shape: str
@@ -339,10 +309,7 @@ class PointCrop:
 
 @dataclass(frozen=True)
 class CropToBudget:
-    """Select the ``max_points`` points nearest to a random point of the scene, measured along the floor.
-
-    They keep their original order; a scene that has no more points is unchanged.
-    """
+    """Select the ``max_points`` points nearest along the floor to a random point of the scene, in their old order."""
 
     max_points: int
 

@@ -30,11 +30,11 @@ def sparse_quantize(
 ) -> Any:
     """Keep the first point of each voxel; voxels are in order of first occurrence.
 
-    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are the
-    first point's, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they
-    differ; a point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the
-    same, but writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one
-    once an earlier point has shared a voxel; that bug is not reproduced.
+    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are the first
+    point's, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they differ; a
+    point labeled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the same, but
+    writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one once an
+    earlier point has shared a voxel; that bug is not reproduced.
 
     Args:
         coordinates: (N, D) of any real dtype, D at least 1; in voxels if ``quantization_size`` is not given.
@@ -130,14 +130,10 @@ def _concatenate(parts: Sequence[Any]) -> Any:
 
 
 def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | np.ndarray = None) -> np.ndarray:
-    """Return ``floor(coordinates / size)`` as int32 (N, D), divided in the precision of ``coordinates``.
+    """Return ``floor(coordinates / size)``, (N, D), as int32, divided in the precision of ``coordinates``.
 
-    Args:
-        coordinates: (N, D) of any real dtype.
-        size: edge of a voxel, a scalar or one per dimension; None: 1.
-
-    Raises:
-        UserError: a size that is not positive, coordinates that are not finite or outside int32 as voxels.
+    ``size`` is the edge of a voxel, a scalar or one per dimension; None: 1. UserError for a size that is not positive,
+    or coordinates that are not finite or outside int32 as voxels.
     """
     if size is not None:
         sizes = _check_size(size, coordinates.shape[1])
@@ -152,14 +148,7 @@ def discretize(coordinates: np.ndarray, size: None | float | Sequence[float] | n
 
 
 def first_occurrences(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the first occurrence of each unique integer row, and the unique row that each row equals.
-
-    Args:
-        rows: (N, D) int32.
-
-    Returns:
-        index int64 (M,), increasing; inverse int64 (N,) with ``rows[index][inverse] == rows``.
-    """
+    """Return the first of each unique row of int32 (N, D), int64 (M,), ascending, and each row's unique one (N,)."""
     number = len(rows)
     if not number:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -224,8 +213,8 @@ def _add_to_voxels(features, inverse, sums, counts):
 def _pack(rows: np.ndarray) -> np.ndarray:
     """Compute keys int64 (N,), different for different rows: numbers of the cells of the rows' bounding box.
 
-    A box with too many cells for an int64 is compacted: each value is replaced by its rank among the values that occur.
-    There are at most as many of them as rows.
+    In a box with too many cells for an int64, each value is replaced by its rank among the values that occur, at most
+    as many as rows.
     """
     columns = np.ascontiguousarray(rows.T, np.int64)  # (D, N): far faster along contiguous memory
     columns -= columns.min(axis=1)[:, None]

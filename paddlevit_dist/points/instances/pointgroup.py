@@ -57,12 +57,7 @@ class PreNormResidualBlock(nn.Layer):
 
 
 class UBlock(nn.Layer):
-    """One level of the U-Net, containing all deeper ones.
-
-    Args:
-        widths: channels of this level and of those below it.
-        repeats: residual blocks on the way down, and the same number on the way up.
-    """
+    """One level of the U-Net, with ``repeats`` residual blocks each way, containing all deeper ones of ``widths``."""
 
     def __init__(self, widths: Sequence[int], repeats: int = 2):
         super().__init__()
@@ -98,27 +93,16 @@ _DUMMY_POINTS = 50
 
 
 class GroupingInput(NamedTuple):
-    """Positions of a batch's points, and parameters of grouping.
+    """Positions of a batch's points, and parameters of grouping."""
 
-    Attributes:
-        xyz: float32 (P, 3), meters.
-        scenes: integers (P,), scene of each point.
-        is_thing: bool (classes,), whether a class has instances.
-        radius_m: points of a class closer than this are grouped together.
-        min_points: minimum points of a cluster.
-        grid: side in voxels of the cube in which a cluster is scored.
-        scale: maximum voxels per meter in that cube.
-        shares: float (3,) from 0 to 1, placement of small clusters in their cubes.
-    """
-
-    xyz: np.ndarray
-    scenes: np.ndarray
-    is_thing: np.ndarray
-    radius_m: float
-    min_points: int
-    grid: int
-    scale: float
-    shares: np.ndarray
+    xyz: np.ndarray  # float32 (P, 3), meters
+    scenes: np.ndarray  # integers (P,), scene of each point
+    is_thing: np.ndarray  # bool (classes,), whether a class has instances
+    radius_m: float  # points of a class closer than this are grouped together
+    min_points: int  # minimum points of a cluster
+    grid: int  # side in voxels of the cube in which a cluster is scored
+    scale: float  # maximum voxels per meter in that cube
+    shares: np.ndarray  # float (3,) from 0 to 1, placement of small clusters in their cubes
 
 
 class PointGroupOutput(NamedTuple):
@@ -143,15 +127,11 @@ class PointGroup(SparseNetwork):
     """A seven-level U-Net with semantic scores, offsets to instance centers, and a score branch for clusters.
 
     The score branch is a two-level U-Net over the voxels of each cluster. All is computed in ``forward``, as
-    data-parallel training requires.
+    data-parallel training requires. The original's strided convolution drops voxels at the upper border of a grid of
+    odd size; this one keeps them.
 
-    The original's strided convolution drops voxels at the upper border of a grid of odd size; this one keeps them.
-
-    Args:
-        num_classes: semantic classes.
-        in_channels: channels of the voxel features; 6 for color and position.
-        width: channels of the first level, ``m`` in the paper's code; level i has i times this number.
-        repeats: residual blocks of a level in each direction.
+    ``in_channels`` is 6 for color and position. Level i has i times ``width`` channels (``m`` in the paper's code) and
+    ``repeats`` residual blocks in each direction.
     """
 
     classifier_layers = ("linear",)
@@ -184,9 +164,7 @@ class PointGroup(SparseNetwork):
     ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
         """Return features (P, width), semantic scores (P, num_classes) and offsets (P, 3) in the unit of the positions.
 
-        Args:
-            x: voxels.
-            inverse: int (P,), the voxel row of each point; None if points are voxels.
+        ``inverse`` is the voxel row of each point, int (P,); None if points are voxels.
         """
         voxels = self.forward_features(x)
         features = voxels.features if inverse is None else voxels.slice(inverse)  # (P, width)
@@ -200,11 +178,9 @@ class PointGroup(SparseNetwork):
     ) -> PointGroupOutput:
         """Return classes and offsets of the points and, with ``grouping``, scored clusters.
 
-        Args:
-            x: voxels (M, in_channels).
-            inverse: integers (P,), the voxel of each point; None if points are voxels.
-            grouping: called after all work up to the clusters has been launched on the device, so that arrays copied
-                from the device do not cause a wait.
+        ``x`` has the voxels (M, in_channels), ``inverse`` int (P,) the voxel of each point; None if points are voxels.
+        ``grouping`` is called after all work up to the clusters has been launched on the device, so that arrays copied
+        from the device do not cause a wait.
         """
         features, semantic_scores, offsets = self.predict_points(x, inverse)
         if grouping is None:
@@ -216,11 +192,7 @@ class PointGroup(SparseNetwork):
         return PointGroupOutput(semantic_scores, offsets, clusters, scores)
 
     def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
-        """Return features (N, width) of the clusters' voxels, to be max-pooled over each cluster for scoring.
-
-        Args:
-            clusters: features (N, width), the cluster's number in column 0 of the coordinates.
-        """
+        """Return features (N, width) of the clusters' voxels, to be max-pooled over each cluster, column 0."""
         return self.score_outputlayer(self.score_unet(clusters)).features
 
     def _score_parameters(self) -> tuple[paddle.Tensor, ...]:
@@ -234,13 +206,9 @@ class PointGroup(SparseNetwork):
         grouping: GroupingInput,
         heads: tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor | None:
-        """Return a logit for each cluster, (clusters,); None without clusters in evaluation.
+        """Return a logit for each cluster, (clusters,), from features (P, width); None without clusters in evaluation.
 
-        Args:
-            features: features (P, width) of the points.
-            clusters: the clusters.
-            grouping: positions and parameters.
-            heads: outputs whose backward pass must wait for that of the scores.
+        The backward pass of ``heads`` waits for that of the scores.
         """
         if clusters.number:
             return self._compute_scores(features, clusters, grouping, heads)
@@ -325,13 +293,8 @@ def offset_losses(
 
     Both are summed over the points that belong to an instance. The direction of an offset shorter than a millimeter is
     scaled by its length. The original always divides by the length, so that a single point with all-zero features can
-    send a gradient of 1e8 through the network.
-
-    Args:
-        offsets: float32 (P, 3), meters, predicted.
-        xyz: float32 (P, 3), meters.
-        centers: float32 (P, 3), meters, mean of the point's instance.
-        instances: integers (P,), negative for points without one.
+    send a gradient of 1e8 through the network. Offsets, points and centers are float32 (P, 3), meters; ``instances``
+    (P,) is negative for none.
     """
     valid = (instances >= 0).astype("float32")  # (P,)
     truth = centers - xyz

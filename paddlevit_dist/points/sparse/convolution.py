@@ -39,16 +39,11 @@ class _ConvolutionPass(NamedTuple):
 
     Rows are named by this pass: the backward pass reads the gradient of the convolution's output ("in" rows) and writes
     the gradient of its input ("out" rows).
-
-    Attributes:
-        direction: the pairs.
-        matrix_indices: for each kernel offset, the index of its matrix in the weight.
-        center: index of the matrix that multiplies each row into the same output row; None if there is none.
     """
 
-    direction: KernelDirection
-    matrix_indices: Sequence[int]
-    center: int | None
+    direction: KernelDirection  # the pairs
+    matrix_indices: Sequence[int]  # for each kernel offset, the index of its matrix in the weight
+    center: int | None  # index of the matrix that multiplies each row into the same output row; None if there is none
 
 
 def convolve(
@@ -64,7 +59,7 @@ def convolve(
 
     Under mixed precision, products are computed in half precision. Each row's sum over kernel offsets and the weight's
     gradient are accumulated in the weight's dtype and rounded once: GPUs add half precision to scattered rows slowly,
-    and 27 roundings would cost a digit.
+    and 27 roundings would cost a digit. Returns (rows, C_out), in the dtype of products.
 
     Args:
         features: (rows of the input level, C_in).
@@ -73,9 +68,6 @@ def convolve(
         rows: number of rows of the output level.
         transposed: compute the transpose, ``out[u + offset_k] += in[u] @ weight[k]``, from coarse to fine rows.
         weight_order: index of each kernel offset's matrix in ``weight``; None means 0 .. K - 1.
-
-    Returns:
-        (rows, C_out), in the dtype of products.
     """
     order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
     if kernel_map.is_symmetric:
@@ -163,15 +155,10 @@ def _multiply_pairs(
     sum_dtype: Any,
     weight_gradient: _WeightGradient | None = None,
 ) -> paddle.Tensor | None:
-    """Return (rows, C_out): for each output row the sum of its input rows' products; None without ``matrices``.
+    """Return for each output row the sum of products of input rows (n, C_in) and matrices (C_in, C_out), or None.
 
-    Args:
-        source: (input rows, C_in).
-        matrices: (C_in, C_out) by index.
-        direction_pass: the pairs, and which matrix multiplies them.
-        rows: number of output rows.
-        sum_dtype: dtype of the sums while they are accumulated; they are returned in the dtype of ``source``.
-        weight_gradient: if given, it is accumulated from the same gathered rows.
+    The sums are accumulated in ``sum_dtype`` and returned in the dtype of ``source``. ``weight_gradient`` is
+    accumulated from the same gathered rows. Without ``matrices`` there is no result.
     """
     result = None
     if matrices is not None:

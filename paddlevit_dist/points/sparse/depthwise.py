@@ -16,11 +16,8 @@ from .switching import resolve_arguments
 class DepthwiseConvolution(Convolution):
     """Depthwise convolution, ``out[u] = sum over k of in[u + offset_k] * kernel[k]``, with ``kernel`` (K, C).
 
-    MinkowskiEngine calls it ``MinkowskiChannelwiseConvolution``.
-
-    Args:
-        channels: channels of the features; also accepted as ``in_channels``.
-        kernel_size, stride, dilation, bias, dimension: see ``Convolution``.
+    MinkowskiEngine calls it ``MinkowskiChannelwiseConvolution``. ``channels`` is also accepted as ``in_channels``; the
+    other arguments are as for ``Convolution``.
     """
 
     _fan_channels = ""

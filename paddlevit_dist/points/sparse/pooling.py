@@ -18,15 +18,7 @@ from .tensor import SparseTensor, finer_stride, multiply_steps, parse_steps, req
 
 
 class _PoolingLayer(nn.Layer):
-    """Base class of the pooling layers.
-
-    Args:
-        kernel_size: voxels along each axis.
-        stride: tensor stride of the output divided by that of the input.
-        dilation: distance between kernel offsets in voxels.
-        dimension: spatial axes; None: any.
-        kwargs: arguments of MinkowskiEngine or spconv, see ``switching``.
-    """
+    """Base class of the pooling layers, with arguments as for ``Convolution``; ``dimension`` None: any."""
 
     _transposed = False
 
@@ -98,11 +90,7 @@ class Unpooling(_PoolingLayer):
 
 
 class GlobalPooling(nn.Layer):
-    """Dense tensor (scenes, C) with one row for each scene of the batch; zeros for a scene without voxels.
-
-    Args:
-        mode: "average", "sum" or "max".
-    """
+    """Dense tensor (scenes, C), zeros for a scene without voxels; ``mode`` is "average", "sum" or "max"."""
 
     def __init__(self, mode: str = "average", **kwargs: Any) -> None:
         super().__init__()
@@ -128,15 +116,10 @@ class GlobalPooling(nn.Layer):
 def reduce_by_scene(
     features: paddle.Tensor, scenes: SceneRanges, reduce: Callable[..., paddle.Tensor]
 ) -> paddle.Tensor:
-    """Return (scenes, C) from (N, C), zeros for scenes without voxels.
+    """Return (scenes, C) from (N, C), zeros for scenes without voxels. Rows are added in full precision.
 
-    Rows are added in full precision. A product with ones would be rounded to TF32 on a GPU, and an error of 1e-3 in the
-    mean is too large for features that differ by less.
-
-    Args:
-        features: (N, C).
-        scenes: assignment of the rows to scenes.
-        reduce: reduction of (C, rows) along an axis, such as ``paddle.mean`` or ``paddle.sum``.
+    A product with ones would be rounded to TF32 on a GPU, and an error of 1e-3 in the mean is too large for features
+    that differ by less. ``reduce`` reduces (C, rows) along an axis, such as ``paddle.mean`` or ``paddle.sum``.
     """
     present = np.flatnonzero(scenes.sizes)
     if not len(present):
@@ -240,10 +223,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
 
 
 def _by_offset(kernel_map: KernelMap, rows: int) -> list[tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """Return (kernel offset, output rows, input rows) of all pairs to the coarse level, by ascending offset.
-
-    The center of a symmetric map is included.
-    """
+    """Return (kernel offset, output rows, input rows) of all pairs to the coarse level, ascending, with the center."""
     center: int | None = kernel_map.num_offsets // 2 if kernel_map.is_symmetric and rows else None
     offsets: dict[int, list[Any]] = {}
     for pairs in kernel_map.to_coarse.lists():

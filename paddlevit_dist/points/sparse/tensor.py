@@ -80,11 +80,7 @@ class SparseTensor:
         return SparseTensor(features, plan=self.plan, stride=self.stride)
 
     def slice(self, inverse: paddle.Tensor) -> paddle.Tensor:
-        """Return the features of points (P, C): each point takes the features of its voxel.
-
-        Args:
-            inverse: int64 or int32 (P,), the voxel row of each point, as ``sparse_quantize`` returns it.
-        """
+        """Return (P, C): the features of each point's voxel, ``inverse``, int (P,), from ``sparse_quantize``."""
         if self.stride != 1:
             raise ValueError(f"only voxels of stride 1 can be sliced to points, these have stride {self.stride}")
         return paddle.gather(self.features, inverse) if inverse.shape[0] else empty_rows(self.features)
@@ -175,9 +171,7 @@ def _on_rows(operation: Callable[..., paddle.Tensor]) -> Callable[..., paddle.Te
 def union(*tensors: SparseTensor) -> SparseTensor:
     """Return the sum of sparse tensors, on the voxels that any of them has.
 
-    Raises:
-        TypeError: an argument is not a sparse tensor.
-        ValueError: no argument, or different strides or dimensions.
+    TypeError if an argument is not a sparse tensor; ValueError for no argument, or different strides or dimensions.
     """
     return _sum_on_all(tensors)[0]
 
@@ -185,9 +179,7 @@ def union(*tensors: SparseTensor) -> SparseTensor:
 def intersection(*tensors: SparseTensor) -> SparseTensor:
     """Return the sum of sparse tensors, on the voxels that all of them have.
 
-    Raises:
-        TypeError: an argument is not a sparse tensor.
-        ValueError: no argument, or different strides or dimensions.
+    TypeError if an argument is not a sparse tensor; ValueError for no argument, or different strides or dimensions.
     """
     total, rows = _sum_on_all(tensors)
     number = np.zeros(total.features.shape[0], np.int64)
@@ -197,12 +189,7 @@ def intersection(*tensors: SparseTensor) -> SparseTensor:
 
 
 def on_all_voxels(*tensors: SparseTensor) -> list[SparseTensor]:
-    """Return each sparse tensor on the voxels of all of them, with zeros on the voxels that it did not have.
-
-    Raises:
-        TypeError: an argument is not a sparse tensor.
-        ValueError: no argument, or different strides or dimensions.
-    """
+    """Return each sparse tensor on the voxels of all, zeros where it had none; raise the errors of ``union``."""
     plan, rows = _merge_plans(tensors)
     number = plan.rows(tensors[0].stride)
     return [
@@ -237,14 +224,9 @@ def _merge_plans(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray
 
 
 def prune(x: SparseTensor, keep: Any) -> SparseTensor:
-    """Return the selected voxels as a sparse tensor with a separate plan.
+    """Return the voxels selected by bool (N,), array or tensor, which a GPU synchronizes, as a separate plan.
 
-    Args:
-        x: the sparse tensor.
-        keep: bool (N,), array or tensor; a tensor on a GPU is synchronized.
-
-    Raises:
-        ValueError: wrong shape or dtype.
+    ValueError for a wrong shape or dtype.
     """
     mask = np.asarray(keep)
     if mask.dtype != np.bool_ or mask.shape != (x.features.shape[0],):
@@ -260,13 +242,9 @@ def gather_rows(features: paddle.Tensor, rows: np.ndarray) -> paddle.Tensor:
 
 
 def empty_rows(*tensors: paddle.Tensor, channels: int | None = None) -> paddle.Tensor:
-    """Return a tensor without rows, with zero gradients for all ``tensors``.
+    """Return a tensor without rows, with zero gradients for all ``tensors`` and the last one's channels by default.
 
     Some of Paddle's kernels reject zero rows, such as a matrix product or the sum with a row.
-
-    Args:
-        tensors: tensors that take part in the computation.
-        channels: columns of the result; None: as the last tensor.
     """
     return _EmptyRows.apply(tensors[-1].shape[-1] if channels is None else channels, *tensors)
 
@@ -298,16 +276,9 @@ def scatter_rows(
 
 
 def parse_steps(name: str, value: Any, dimension: int | None = None, minimum: int = 1) -> Steps:
-    """Check a stride, kernel size or dilation: an integer from ``minimum`` on, or one for each axis.
+    """Check a stride, kernel size or dilation: an integer from ``minimum`` on, or one for each axis; else ValueError.
 
-    Args:
-        name: name of the argument in messages.
-        value: the value to check.
-        dimension: number of axes; None: not known yet.
-        minimum: smallest valid value.
-
-    Raises:
-        ValueError: the value is something else.
+    ``dimension`` is the number of axes; None: not known yet.
     """
     is_one = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     numbers = [value] if is_one else value
@@ -326,15 +297,7 @@ def multiply_steps(stride: Steps, factor: Steps, dimension: int) -> Steps:
 
 
 def finer_stride(x: SparseTensor, stride: Steps) -> Steps:
-    """Return the tensor stride after upsampling by ``stride``.
-
-    Args:
-        x: the sparse tensor to upsample.
-        stride: factor along each axis.
-
-    Raises:
-        ValueError: the stride of ``x`` is not a multiple of ``stride``.
-    """
+    """Return the tensor stride after upsampling by ``stride``; ValueError if ``x`` has no multiple of it."""
     both = list(zip(along_axes(x.stride, x.dimension), along_axes(stride, x.dimension)))
     if any(step % divisor for step, divisor in both):
         raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine: {x}")
@@ -344,9 +307,7 @@ def finer_stride(x: SparseTensor, stride: Steps) -> Steps:
 def cat(*tensors: SparseTensor) -> SparseTensor:
     """Concatenate the channels of sparse tensors on the same voxels.
 
-    Raises:
-        ValueError: no argument, or tensors on different voxels.
-        TypeError: an argument is not a sparse tensor, such as a list.
+    ValueError for no argument, or tensors on different voxels; TypeError if one is not a sparse tensor, such as a list.
     """
     _require_any(tensors)
     for tensor in tensors:
@@ -388,17 +349,7 @@ def _require_any(tensors: Sequence[SparseTensor]) -> None:
 
 
 def require_sparse(operation: str, x: Any, computes: bool = True) -> None:
-    """Check that ``x`` is a sparse tensor; if the operation ``computes`` with features, also ``require_kernels``.
-
-    Args:
-        operation: name of the layer or function in messages.
-        x: its input.
-        computes: whether it needs compute kernels for the features' dtype.
-
-    Raises:
-        TypeError: ``x`` is not a sparse tensor.
-        ValueError: Paddle has no kernels for the features' dtype and device.
-    """
+    """Check that ``x`` is a sparse tensor, else TypeError; if the operation ``computes``, also ``require_kernels``."""
     if not isinstance(x, SparseTensor):
         raise TypeError(f"{operation} takes a SparseTensor, not a {type(x).__name__}")
     if computes:
@@ -406,15 +357,7 @@ def require_sparse(operation: str, x: Any, computes: bool = True) -> None:
 
 
 def require_kernels(operation: str, *tensors: paddle.Tensor) -> None:
-    """Reject half precision on a CPU outside of autocast: Paddle has few kernels for it.
-
-    Args:
-        operation: name of the layer or function in messages.
-        tensors: its inputs or parameters.
-
-    Raises:
-        ValueError: a tensor is in half precision on a CPU.
-    """
+    """Reject half precision on a CPU outside of autocast, where Paddle has few kernels for it, with a ValueError."""
     for tensor in tensors if product_dtype() is None else ():
         if tensor.dtype in (paddle.float16, paddle.bfloat16) and tensor.place.is_cpu_place():
             name = str(tensor.dtype).rpartition(".")[2]

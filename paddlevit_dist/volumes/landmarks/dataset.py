@@ -28,36 +28,22 @@ _LOOSE = "loose DICOM files (move each series to a separate folder)"
 
 
 class LandmarkCase(NamedTuple):
-    """One volume and its landmarks.
+    """One volume and its landmarks."""
 
-    Attributes:
-        name: file name without suffix.
-        file: path; a folder for a DICOM series.
-        world: float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing.
-        convention: "ras" or "lps", the convention of its predictions.
-    """
-
-    name: str
-    file: str
+    name: str  # file name without suffix
+    file: str  # path; a folder for a DICOM series
+    # float64 (landmarks, 3), millimeters x, y, z to the right, to the front and up; NaN where missing
     world: np.ndarray
-    convention: str
+    convention: str  # "ras" or "lps", the convention of its predictions
 
 
 class LandmarkDataset(VolumeDataset):
-    """Volumes of ``data_path``/train or /val.
+    """Volumes of ``data_path``/train, /val or another folder, which needs no landmarks.
 
     Headers and landmarks of all files are read and checked at once, in the order of their names. Voxels are read on
-    demand and then from a decoded copy in ``cache_folder``.
-
-    Args:
-        data_path: folder with train and val.
-        split: "train", "val", or another folder, which needs no landmarks.
-        cache_folder: folder of decoded volumes.
-        options: see ``VolumeOptions``.
-
-    Raises:
-        UserError: a folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or
-            spacings differ and no common one is set.
+    demand and then from a decoded copy in ``cache_folder``. For ``options`` see ``VolumeOptions``. UserError if a
+    folder or file is missing or damaged, a landmark is outside its volume, an affine is singular, or spacings differ
+    and no common one is set.
     """
 
     within: Sequence[str] = (VOLUME,)

@@ -94,10 +94,7 @@ class LandmarkDetection(Task):
         require_finite({name: value for name, value in sample.items() if name != "points"})
 
     def collate(self, samples: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Stack samples to a batch.
-
-        Crops have one size. Whole volumes are zero-padded to the largest, and ``sizes`` (batch, 3) has their shapes.
-        """
+        """Stack crops to a batch, or whole volumes, zero-padded to the largest, with shapes ``sizes`` (batch, 3)."""
         volumes = [sample["volume"] for sample in samples]
         batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
         sizes = np.array([each.shape[1:] for each in volumes], dtype=np.int64)
@@ -224,11 +221,7 @@ class LandmarkDetection(Task):
         return batch["volume"][number, :, :depth, :height, :width]
 
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Find the landmarks in a volume (1, depth, height, width).
-
-        Returns:
-            Voxel positions (landmarks, 3), and confidences (landmarks,).
-        """
+        """Return voxels (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
         volumes = self.config.VOLUMES
         maps = sliding_window.predict(
             self._compute_maps(model), volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS

@@ -137,19 +137,12 @@ def class_slices(
     class_names: Sequence[str],
     center: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Render axial, coronal and sagittal slices side by side with colored classes and a legend.
+    """Render axial, coronal and sagittal slices with colored classes and a legend, uint8 (height, width, 3).
 
-    Anterior or superior is up.
-
-    Args:
-        volume: float32 (depth, height, width), shown from percentile 0.5 (black) to 99.5 (white).
-        spacing: spacing of the volume, millimeters.
-        labels: uint8 (depth, height, width) of the same extent; the number of voxels may differ.
-        class_names: the background first.
-        center: the voxel of ``labels`` that all slices contain; None: the middle of all voxels with a class.
-
-    Returns:
-        uint8 (height, width, 3).
+    Anterior or superior is up. ``volume`` (depth, height, width) is shown from percentile 0.5 (black) to 99.5 (white),
+    ``spacing`` in millimeters. ``labels``, uint8 of the same extent, may have other numbers of voxels. All slices
+    contain ``center``, a voxel of ``labels``, by default the middle of all voxels with a class. The background is the
+    first of ``class_names``.
     """
     if center is None:
         inside = np.argwhere((labels > 0) & (labels != IGNORED))

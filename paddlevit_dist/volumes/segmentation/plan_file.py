@@ -20,14 +20,8 @@ _BASE = "volume_unet3d_phantoms"  # the recipe, for all other keys
 def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path) -> list[str]:
     """Write the keys that nnU-Net's rules set for the labeled volumes of a dataset; return lines that describe them.
 
-    Args:
-        data_path: folder with ``dataset.json``.
-        file: the YAML file, which must not exist.
-        memory_gb: memory of a device.
-        cache_folder: for decoded label maps.
-
-    Raises:
-        UserError: the file exists, the data cannot be read, or there is no plan.
+    ``memory_gb`` is a device's memory, ``cache_folder`` for decoded label maps. UserError if the YAML file exists, the
+    data cannot be read, or there is no plan.
     """
     if file.exists():
         raise UserError(f"{file} exists: remove it, or name another file")

@@ -48,15 +48,13 @@ class VolumeSegmentation(Task):
     """Task that trains and evaluates a network with a class for each voxel.
 
     Losses: cross-entropy over the labeled voxels of all ranks and micro-batches, and the Dice loss of each class but
-    the background in each crop where it occurs. With deep supervision, level k, at a lower resolution than k - 1,
-    has both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are the labels of its
-    voxels. Regions have binary cross-entropy and Dice, see ``region_losses``. Scores:
-    each volume is evaluated separately, each voxel once, at the stored size of its labels, so scores do not depend on
-    batches or processes.
-
-    Source of the losses: F. Isensee et al., 2021, "nnU-Net: a self-configuring method for deep learning-based
-    biomedical image segmentation", Nature Methods 18, supplementary note 2. There, Dice is computed over all crops of a
-    batch, or for each crop and class whether it occurs or not.
+    the background in each crop where it occurs. With deep supervision, level k, at a lower resolution than k - 1, has
+    both losses with the weight 1 / 2^k, and weights are normalized to 1; its labels are the labels of its voxels.
+    Regions have binary cross-entropy and Dice, see ``region_losses``. Scores: each volume is evaluated separately, each
+    voxel once, at the stored size of its labels, so scores do not depend on batches or processes. Source of the losses:
+    F. Isensee et al., 2021, "nnU-Net: a self-configuring method for deep learning-based biomedical image segmentation",
+    Nature Methods 18, supplementary note 2. There, Dice is computed over all crops of a batch, or for each crop and
+    class whether it occurs or not.
     """
 
     aspects = {
@@ -219,12 +217,7 @@ class VolumeSegmentation(Task):
         return terms
 
     def _losses(self, logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, tuple[paddle.Tensor, Any]]:
-        """Return the sum and the count of each loss of one level.
-
-        Args:
-            logits: float32 (crops, outputs, voxels).
-            labels: int64 (crops, voxels).
-        """
+        """Return sum and count of a level's losses, from float32 (crops, outputs, voxels), int64 (crops, voxels)."""
         losses: dict[str, tuple[paddle.Tensor, Any]]
         number = len(self.regions)
         if number:

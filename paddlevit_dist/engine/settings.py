@@ -1,7 +1,4 @@
-"""Checks and derived values of the keys that every run reads; the keys themselves are in ``settings.every_run``.
-
-The second half derives batch size, epochs and warm-up from other settings and from the size of the training set.
-"""
+"""Checks and derived values, such as batch size, epochs and warm-up, of the keys in ``settings.every_run``."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,11 +48,7 @@ def _drop_recipe_weights(values: CfgNode, settings: Mapping[str, KeySetting]) ->
 
 
 def check(view: ConfigView[RunSettings]) -> list[str]:
-    """Check that no two values contradict each other, and return notices.
-
-    Raises:
-        UserError: two values do.
-    """
+    """Return notices; raise UserError if two values contradict each other."""
     values = view.values
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
     if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
@@ -74,7 +67,6 @@ def check(view: ConfigView[RunSettings]) -> list[str]:
 
 
 def _check_training(view: ConfigView[RunSettings]) -> list[str]:
-    """Check the values of a run that trains, and return notices."""
     values, train = view.values, view.values.TRAIN
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
     if values.DATA.SPLIT != "val":
@@ -237,10 +229,7 @@ def _is_family_alone(view: ConfigView[RunSettings]) -> bool:
 
 
 def can_stop_early(config: RunSettings) -> bool:
-    """Return whether TRAIN.PATIENCE evaluations without an improvement may pass before the last evaluation.
-
-    The first evaluation is an improvement, and after the last the run ends anyway.
-    """
+    """Return whether TRAIN.PATIENCE evaluations may pass between the first, always an improvement, and the last."""
     return config.TRAIN.PATIENCE <= _count_evaluations(config) - 2
 
 
@@ -283,11 +272,8 @@ def resolve_batch_size(
     """Choose, while the configuration is merged, between values derived from sizes and values set as numbers.
 
     Of BATCH_SIZE and GLOBAL_BATCH_SIZE, and of NUM_EPOCHS and NUM_SAMPLES, the one in a later file or on the command
-    line counts; within one file, the second of each pair. Until the training set is known, it is assumed to be large
-    enough for the maximum.
-
-    Returns:
-        Notices of overridden values.
+    line counts; within one file, the second. Until the training set is known, it is assumed to be large enough for the
+    maximum. Returns notices of overridden values.
     """
     data, train = values.DATA, values.TRAIN
     notices = []
@@ -319,15 +305,9 @@ def _report_override(name: str, value: Any, winner: KeySetting) -> list[str]:
 def resolve_warmup(
     values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]
 ) -> list[str]:
-    """Shorten a recipe's warm-up in proportion if other settings made the run no longer than the warm-up.
+    """Shorten a recipe's warm-up in proportion if other settings made the run no longer than it; return a notice if so.
 
-    Args:
-        values: the merged values, changed in place.
-        settings: the settings that count, by name.
-        all_settings: also the settings that others override, in order.
-
-    Returns:
-        A notice if it was shortened.
+    ``values`` are changed in place; ``settings`` are those that count, ``all_settings`` also overridden ones, in order.
     """
     train = values.TRAIN
     warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
@@ -359,10 +339,7 @@ def effective_batch_size(config: RunSettings, processes: int) -> int:
 def resolve_process_batch(run: "Configuration", processes: int, samples: int | None = None) -> "Configuration":
     """Return the configuration with the BATCH_SIZE of each process that follows from DATA.GLOBAL_BATCH_SIZE, if set.
 
-    Args:
-        run: the merged configuration.
-        processes: number of processes of the run.
-        samples: samples of the training set; None: unknown, assumed to be enough.
+    Without ``samples``, the training set is assumed to have enough.
     """
     data, accumulated = run.values.DATA, run.values.TRAIN.ACCUM_ITER
     requested = data.GLOBAL_BATCH_SIZE
@@ -381,14 +358,8 @@ def resolve_epochs(
 ) -> "Configuration":
     """Return the configuration with the NUM_EPOCHS that follows from TRAIN.NUM_SAMPLES, if set.
 
-    The epochs depend on the number of samples alone, not on the batch or the number of devices.
-
-    Args:
-        run: the merged configuration, with its batch resolved.
-        processes: number of processes of the run.
-        samples: samples of the training set.
-        sample_name: "images", for the notice.
-        earlier: epochs of the run that is resumed: unchanged, even if samples were added since.
+    They depend on the number of samples alone, not on the batch (which must be resolved) or the number of devices.
+    ``earlier``: epochs of the run that is resumed: unchanged, even if samples were added since.
     """
     train = run.values.TRAIN
     if run.values.EVAL or train.NUM_SAMPLES is None:
@@ -417,13 +388,8 @@ def compute_epochs(samples: int, num_samples: int, limits: Sequence[int]) -> int
 def resolve_warmup_steps(run: "Configuration", processes: int, datasets: Mapping[str, Any]) -> "Configuration":
     """Return the configuration with a warm-up that is shorter than the run, if the recipe's is not.
 
-    TRAIN.WARMUP_STEPS of a recipe counts updates of the recipe's dataset. On a small dataset, or with fewer epochs, it
-    is shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
-
-    Args:
-        run: the merged configuration.
-        processes: number of processes of the run.
-        datasets: the size of "train" is read, if there is one.
+    A recipe's TRAIN.WARMUP_STEPS counts updates of its dataset. On a small dataset, or with fewer epochs, it is
+    shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
     """
     train = run.values.TRAIN
     if run.values.EVAL or train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == COMMAND_LINE:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -129,6 +129,17 @@ class Dataset:
 
 
 DatasetType = TypeVar("DatasetType", bound=Dataset)
+
+
+class DescribedSamples(Protocol):
+    """Samples by index: a ``Dataset``, a ``TransformedDataset``, or a similar class of a user."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+    def describe(self, index: int) -> str:
+        """Return the origin of a sample for messages."""
 
 
 class TransformedDataset:
@@ -272,7 +283,7 @@ def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: in
     return generator
 
 
-def describe_sample(dataset: Any, index: int) -> str:
+def describe_sample(dataset: DescribedSamples, index: int) -> str:
     """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
     try:
         return str(dataset.describe(index))

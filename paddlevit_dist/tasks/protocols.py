@@ -104,7 +104,7 @@ class LogContributor:
     ``inference/evaluation.py``.
     """
 
-    def describe_samples(self, dataset: Any) -> str | None:
+    def describe_samples(self, dataset: TransformedDataset) -> str | None:
         """Describe the content of a split for the first log lines; None: only the number of samples is known."""
         return None
 
@@ -438,7 +438,7 @@ class Drawable(ABC):
         """Return what the colors in these images mean: names with red, green and blue. Called once data are open."""
         return ()
 
-    def summarize_samples(self, dataset: Any) -> Iterable[str]:
+    def summarize_samples(self, dataset: TransformedDataset) -> Iterable[str]:
         """Return lines about the content of training samples; may read many samples."""
         return ()
 
@@ -480,18 +480,18 @@ def load_meta(task: Task, meta: CheckpointMeta) -> None:
         task.load_meta(meta)
 
 
-def describe_samples(task: Task, dataset: Any) -> str:
+def describe_samples(task: Task, dataset: TransformedDataset) -> str:
     """Describe the size of a split for the log: as the task does, or by the number of samples."""
     log = get_aspect(task, LogContributor)
     return (log and log.describe_samples(dataset)) or count_samples(task, dataset)
 
 
-def count_samples(task: Task, dataset: Any) -> str:
+def count_samples(task: Task, dataset: TransformedDataset) -> str:
     """Return the number of samples with their noun, such as "480 images"."""
     return f"{len(dataset):,} {task.traits.sample_name}"
 
 
-def predict_again(task: Task, dataset: Any, index: int, model: paddle.nn.Layer) -> Any:
+def predict_again(task: Task, dataset: TransformedDataset, index: int, model: paddle.nn.Layer) -> Any:
     """Read a sample again, without augmentation, and return its prediction, for figures; None if the task has none."""
     predicting = get_aspect(task, Predictable)
     if predicting is None:

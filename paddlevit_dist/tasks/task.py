@@ -91,7 +91,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def signature(self, dataset: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return what a checkpoint remembers of the preprocessing or of the samples of a split, as plain YAML values.
 
         Each checkpoint stores both in ``about.yaml``. Preprocessing settings are those that the weights depend on, such

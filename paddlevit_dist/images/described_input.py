@@ -161,7 +161,7 @@ def parse_timm_file(
     return parse_timm_config(config, file, defaults, is_evaluated)
 
 
-def is_of_timms_training(arguments: Any) -> bool:
+def is_of_timms_training(arguments: object) -> bool:
     """Return whether arguments of a training program come from timm's ``train.py``."""
     return isinstance(arguments, Mapping) and arguments.keys() >= _TIMM_RUN_MARKS
 
@@ -356,7 +356,7 @@ def _round(value: float) -> float:
     return float(f"{value:.12g}")
 
 
-def _parse_channels(values: Any, name: str, file: str) -> list[float]:
+def _parse_channels(values: object, name: str, file: str) -> list[float]:
     """Return a number for each channel; a single one is for all of them."""
     listed = values if isinstance(values, (list, tuple)) else [values]
     listed = [*listed] * _RGB if len(listed) == 1 else listed
@@ -367,7 +367,7 @@ def _parse_channels(values: Any, name: str, file: str) -> list[float]:
     return list(map(float, listed))
 
 
-def _parse_size(size: Any, is_square: bool, file: str) -> tuple[int | None, bool]:
+def _parse_size(size: object, is_square: bool, file: str) -> tuple[int | None, bool]:
     """Return a side in pixels, and whether it is that of a square: else it is the shortest edge.
 
     ``size`` is ``{"height": 224, "width": 224}``, ``{"shortest_edge": 256}``, 224 (of a square?), or None.
@@ -404,7 +404,9 @@ def _share(cropped: int, resized: int, file: str) -> float:
     return share if math.floor(cropped / share) == resized else math.nextafter(share, 0.0)
 
 
-def _check(file: str, mean: Any, std: Any, crop: Any, interpolation: str, size: Any, mode: str) -> ExpectedInput:
+def _check(
+    file: str, mean: Sequence[float], std: Sequence[float], crop: float, interpolation: str, size: int, mode: str
+) -> ExpectedInput:
     if mode not in ("center", "squash"):
         raise UserError(f"{file}: crop_mode {mode}: expected center or squash; edit the file")
     if interpolation not in ("bicubic", "bilinear"):

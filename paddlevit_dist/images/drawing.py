@@ -1,7 +1,7 @@
 """Figures of images: grids of equal cells, and images overlaid with the colors of their classes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -9,6 +9,9 @@ from PIL import Image
 from ..runtime.errors import UserError
 from ..runtime.text_rendering import LINE_PX, legend
 from ..tasks.figures import Color, Figure, Gallery, class_colors
+
+if TYPE_CHECKING:
+    from ..tasks.dataset import TransformedDataset
 
 CELL_PX = 320  # side of one cell
 _SHARE = 0.6  # weight of a class's color in a pixel
@@ -43,7 +46,7 @@ def join_cells(cells: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def build_gallery(
-    dataset: Any,
+    dataset: "TransformedDataset",
     chosen: Sequence[tuple[int, str]],
     draw_cells: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
     note: str,
@@ -67,7 +70,7 @@ def build_gallery(
     return [Gallery("Hardest images", images, note)] if images else []
 
 
-def get_palette(dataset: Any, number: int) -> np.ndarray:
+def get_palette(dataset: object, number: int) -> np.ndarray:
     """Return the published colors of a dataset's classes, or clearly different ones: uint8 (number, 3)."""
     colors = class_colors(number)
     published = getattr(dataset, "palette", None)

@@ -52,7 +52,7 @@ _BEST = (
 _SPARE = 1.25  # factor for the memory of libraries and fragmentation
 
 
-def format_stronger_pretrained_hint(values: Any, device_bytes: int) -> str | None:
+def format_stronger_pretrained_hint(values: CfgNode, device_bytes: int) -> str | None:
     """Return a note that names better pretrained weights than the recipe's, if training them fits the device.
 
     ``device_bytes`` is 0 on a CPU, where networks larger than the recipe's take hours.
@@ -148,7 +148,7 @@ def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | 
     return reason and _format_unknown(source, reason)
 
 
-def _format_unknown(source: Any, reason: str) -> str:
+def _format_unknown(source: object, reason: str) -> str:
     return f"note: the input that {source} expects is not known: {reason}"
 
 
@@ -171,7 +171,7 @@ def _read_config(
     return None
 
 
-def _find_arguments(source: Any) -> tuple[Any, str]:
+def _find_arguments(source: object) -> tuple[Any, str]:
     """Return the arguments of the program that trained weights, and their file; None without any.
 
     timm's ``train.py`` writes them to ``args.yaml`` in the folder of its checkpoints, and into each of these.
@@ -247,7 +247,7 @@ def format_object_input(values: CfgNode, is_hub_asked: bool) -> list[str]:
     return notes
 
 
-def _find_config(source: Any, name: str, is_hub_asked: bool) -> str | None:
+def _find_config(source: object, name: str, is_hub_asked: bool) -> str | None:
     """Return the path of ``name`` next to the weights, local or at Hugging Face; None if there is none.
 
     A file describes the weights of its folder if they have a usual name, or if there are no others.
@@ -278,7 +278,7 @@ def _read(file: str) -> Mapping[str, Any]:
     return content if isinstance(content, Mapping) else {}
 
 
-def _belongs_to(architecture: Any, model: str) -> bool:
+def _belongs_to(architecture: str | None, model: str) -> bool:
     if model.startswith("timm:"):
         return architecture in (None, model.removeprefix("timm:"))
     try:

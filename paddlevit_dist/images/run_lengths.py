@@ -75,20 +75,20 @@ def encode(mask: np.ndarray) -> dict[str, Any]:
     return find_mask_runs(mask).compress()
 
 
-def decode(segmentation: Any, height: int | None = None, width: int | None = None) -> np.ndarray:
+def decode(segmentation: object, height: int | None = None, width: int | None = None) -> np.ndarray:
     """Decode a segmentation that ``parse_segmentation`` accepts to a mask, uint8 (height, width)."""
     return parse_segmentation(segmentation, height, width).mask()
 
 
-def compress_runs(segmentation: Any, height: int | None = None, width: int | None = None) -> bytes:
+def compress_runs(segmentation: object, height: int | None = None, width: int | None = None) -> bytes:
     """Return compressed run lengths of what ``parse_segmentation`` takes; those that are compressed are not decoded.
 
     Raises:
         ValueError: the segmentation is not valid.
     """
-    is_compressed = isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str)
-    if is_compressed and height is not None and width is not None:
-        text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
+    counts, size = (segmentation.get(name) if isinstance(segmentation, dict) else None for name in ("counts", "size"))
+    if isinstance(counts, str) and height is not None and width is not None:
+        text = counts.encode("ascii", "replace")
         lengths = _decode_lengths([text])[0]
         if size == [height, width] and lengths.sum() == height * width and lengths.min(initial=0) >= 0:
             return text
@@ -137,7 +137,7 @@ def find_mask_runs(mask: np.ndarray) -> MaskRuns:
     return MaskRuns(height, width, np.flatnonzero(steps == 1), np.flatnonzero(steps == -1))
 
 
-def parse_segmentation(segmentation: Any, height: int | None = None, width: int | None = None) -> MaskRuns:
+def parse_segmentation(segmentation: object, height: int | None = None, width: int | None = None) -> MaskRuns:
     """Return the pixels of an annotation's or a result's ``segmentation``.
 
     Args:
@@ -208,7 +208,7 @@ def _parse_run_lengths(segmentation: dict[str, Any], height: int | None, width: 
     return MaskRuns(int(size[0]), int(size[1]), starts[is_not_empty], ends[is_not_empty])
 
 
-def _parse_integers(counts: Any) -> np.ndarray:
+def _parse_integers(counts: list[int] | np.ndarray) -> np.ndarray:
     try:
         lengths = np.asarray(counts)
     except (ValueError, OverflowError):

@@ -73,7 +73,7 @@ def elements(path: Place, kinds: Mapping[str, Any]) -> dict[str, Iterator[JsonEl
 
 
 def _elements(
-    name: str, member: Any, first_byte: int, decode: Callable[[Any], Any], label: str
+    name: str, member: msgspec.Raw, first_byte: int, decode: Callable[[msgspec.Raw], Any], label: str
 ) -> Iterator[JsonElement]:
     """Iterate over the elements of one list."""
     if name and bytes(memoryview(member)[:1]) != b"[":
@@ -88,7 +88,7 @@ def _elements(
         yield JsonElement(number, value, start, start + memoryview(part).nbytes)
 
 
-def _address(content: Any) -> int:
+def _address(content: bytes | msgspec.Raw) -> int:
     """Return the address of a buffer in memory."""
     return np.frombuffer(content, np.uint8).__array_interface__["data"][0] if content else 0
 
@@ -108,10 +108,10 @@ class CocoImage(msgspec.Struct, gc=False):
     id: Any = None
     height: Any = None
     width: Any = None
-    file_name: Any = None
-    coco_url: Any = None
-    neg_category_ids: Any = None
-    not_exhaustive_category_ids: Any = None
+    file_name: object = None
+    coco_url: object = None
+    neg_category_ids: object = None
+    not_exhaustive_category_ids: object = None
 
 
 class CocoAnnotation(msgspec.Struct, gc=False):
@@ -127,6 +127,7 @@ class CocoAnnotation(msgspec.Struct, gc=False):
     segmentation: Any = None
 
 
+_Entry = CocoCategory | CocoImage | CocoAnnotation
 _KINDS = {kind.of: kind for kind in (CocoCategory, CocoImage, CocoAnnotation)}
 _decode_annotation = msgspec.json.Decoder(CocoAnnotation).decode
 
@@ -191,7 +192,7 @@ class CocoFile:
         """Ids of the images that were not checked for every category, by LVIS's lists."""
         return [image.id for image in self.images if image.neg_category_ids or image.not_exhaustive_category_ids]
 
-    def error(self, number: int, entry: Any, name: str, expected: str) -> UserError:
+    def error(self, number: int, entry: _Entry, name: str, expected: str) -> UserError:
         """Build the error for an entry, or for its field ``name``."""
         value = getattr(entry, name) if name else None
         field = "" if not name else f" has no {name}" if value is None else f" has {name} {short(value)}"
@@ -290,7 +291,7 @@ class CocoFile:
             self.odd.note("object", "whose box has no area, skipped in training", id_)
         return box
 
-    def _id(self, number: int, entry: Any, name: str) -> Id:
+    def _id(self, number: int, entry: _Entry, name: str) -> Id:
         value = getattr(entry, name)
         id_ = as_id(value, self.allows_text_ids)
         if id_ is None:
@@ -299,10 +300,10 @@ class CocoFile:
             self._note_spelling(f"{name} of {entry.of}", id_)
         return id_
 
-    def _note_spelling(self, field: str, id_: Any) -> None:
+    def _note_spelling(self, field: str, id_: object) -> None:
         self.odd.note("number", f"written as a string or with a decimal point ({field})", id_)
 
-    def _number(self, number: int, entry: Any, name: str, missing: float) -> float:
+    def _number(self, number: int, entry: _Entry, name: str, missing: float) -> float:
         value = getattr(entry, name)
         if value is None:
             return missing
@@ -369,7 +370,7 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 
-def as_id(value: Any, allows_text_ids: bool) -> Id | None:
+def as_id(value: object, allows_text_ids: bool) -> Id | None:
     """Normalize an id: an integer, also if it is written as a string or with a decimal point; None: not an id.
 
     With ``allows_text_ids``, other strings are ids too, also other spellings of a number, such as "01" and "1".
@@ -388,7 +389,7 @@ def as_id(value: Any, allows_text_ids: bool) -> Id | None:
     return int(number) if number % 1 == 0 and abs(number) <= _LARGEST_ID else None
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """Format a value for a message: short, on one line."""
     text = "null" if value is None else ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -70,7 +70,7 @@ def fit_in_cell(
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
-    masks: Any | None = None,
+    masks: np.ndarray | None = None,
     scores: np.ndarray | None = None,
 ) -> np.ndarray:
     """Draw boxes on an image resized into a white square of ``CELL_PX``, see ``draw_boxes`` for arguments."""
@@ -175,7 +175,7 @@ def _intersect(first: _Plate, second: _Plate) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-def _as_array(mask: Any, size: Sequence[int]) -> np.ndarray:
+def _as_array(mask: object, size: Sequence[int]) -> np.ndarray:
     """Return a mask as an array."""
     return np.asarray(mask) if isinstance(mask, np.ndarray) else decode(mask, *size)
 

@@ -10,9 +10,11 @@ import paddle
 
 from ...intervals import bootstrap
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
 from ...tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
+from .data.detection_dataset import ImageAnnotations
 from .data.samples import DetectionSamples
 from .detections import DetectedObjects, boxes_to_corners
 from .drawing import fit_in_cell
@@ -49,7 +51,9 @@ class BoxFigures(TaskAspect, Reportable):
 
     task: Detection
 
-    def figures(self, dataset: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, dataset: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Build the figures of an evaluation, and write the table of suspicious labels into the folder of the run."""
         if not records or not isinstance(dataset, DetectionSamples):
             return []
@@ -82,7 +86,7 @@ def join_tables(records: Sequence[DetectionRecord], num_classes: int) -> MatchTa
 
 
 def detection_figures(
-    dataset: Any,
+    dataset: DetectionSamples,
     records: Sequence[tuple[int, DetectionRecord]],
     names: Sequence[str],
     least_score: float,
@@ -122,14 +126,14 @@ def detection_figures(
 
 
 def _hardest(
-    dataset: Any,
+    dataset: DetectionSamples,
     chosen: Sequence[tuple[int, int]],
     quality: ImageQuality,
     names: Sequence[str],
     least_score: float,
     predict: Callable[[int], DetectedObjects],
 ) -> list[Figure]:
-    def draw(index: int, pixels: np.ndarray, truth: Any) -> list[np.ndarray]:
+    def draw(index: int, pixels: np.ndarray, truth: ImageAnnotations) -> list[np.ndarray]:
         detections = predict(index)
         detections = detections.only(detections.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)

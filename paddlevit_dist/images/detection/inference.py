@@ -15,7 +15,7 @@ from .windows import merge_images
 
 
 def detect_objects(
-    model: Any,
+    model: paddle.nn.Layer,
     batch: dict[str, Any],
     normalize: Callable[..., paddle.Tensor],
     config: DetectionSettings,

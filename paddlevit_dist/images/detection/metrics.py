@@ -1,7 +1,7 @@
 """COCO's scores over the processes of a run: each process collects matches, which are accumulated once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from .evaluation.operating_points import (
     split_by_class,
 )
 from .evaluation.resampling import DetectionCurves, named_scores
+
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
 
 _MASK_PREFIX = "mask "  # of the names of scores of masks
 
@@ -73,7 +76,7 @@ class DetectionMetrics(PerSampleMetrics):
         self._classes: list[ClassDetections] = []  # of all ranks, if thresholds are wished
 
     def update(
-        self, image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int] | None = None
+        self, image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int] | None = None
     ) -> MatchTable:
         """Add an image and return the table of its boxes; detections that are not finite are ignored.
 
@@ -193,7 +196,9 @@ class DetectionMetrics(PerSampleMetrics):
         return " ".join(parts)
 
 
-def _get_masks(image_id: int, truth: Any, detections: DetectedObjects, size: tuple[int, int]) -> ImageMasks:
+def _get_masks(
+    image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int]
+) -> ImageMasks:
     """Return the compressed masks of an image; raise UserError if one is invalid or has another size."""
     compressed: list[list[bytes]] = []
     for kind, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):

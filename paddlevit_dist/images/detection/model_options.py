@@ -11,7 +11,7 @@ from .evaluation.accumulation import MAX_DETECTIONS
 from .settings import ONE_SIZE, OPTIONS, DetectionSettings
 
 
-def read_model_options(config: DetectionSettings, family: Any) -> dict[str, Any]:
+def read_model_options(config: DetectionSettings, family: object) -> dict[str, Any]:
     """Return the model's options that are keys of this task; raise UserError if ``family`` lacks a requested one."""
     model = config.MODEL
     if not (isinstance(family, type) and issubclass(family, Detector)):

@@ -46,7 +46,7 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
 
     def __init__(self, task: Detection) -> None:
         super().__init__(task)
-        self._annotation_ids: Any = None  # set by ``load_annotation_ids``
+        self._annotation_ids: AnnotationIds | None = None  # set by ``load_annotation_ids``
         self._saved_as: str | None = None  # set by ``save_predictions_as``
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[DetectedObjects]:
@@ -82,7 +82,8 @@ class BoxPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         least_score, names, saved = task.config.DETECTION.SCORE_THRESHOLD, task.class_names, None
         if self._saved_as is not None and isinstance(dataset, InputImages):
             saved = PredictedDataset(folder, dataset, self._saved_as, names, task.category_ids, least_score)
-        images, categories = None, task.category_ids
+        images: list[Id] | None = None
+        categories: Sequence[Id | None] = task.category_ids
         if self._annotation_ids is not None and isinstance(dataset, InputSamples):
             images, categories = self._annotation_ids
         return DetectionWriter(folder, dataset, names, categories, least_score, task.are_named, images, saved)
@@ -161,7 +162,7 @@ class DetectionWriter(PredictionWriter):
         self._images = AnnotatedImages(folder, samples)
         self.dataset = dataset
 
-    def write(self, index: int, prediction: DetectedObjects, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: DetectedObjects, truth: object = None) -> Row:
         """Draw the boxes of an input image, and return the name of the drawing."""
         shown = prediction.only(prediction.scores >= self.least_score)
 
@@ -174,7 +175,7 @@ class DetectionWriter(PredictionWriter):
         name = self._images.write(index, draw)
         return {} if name is None else {"picture": name}
 
-    def summarize(self, index: int, prediction: DetectedObjects, truth: Any = None) -> dict[str, str]:
+    def summarize(self, index: int, prediction: DetectedObjects, truth: object = None) -> dict[str, str]:
         """Return the lines of each file of results."""
         image_id = self.samples.dataset.image_id(index) if self._ids is None else self._ids[index]
         kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)

@@ -1,12 +1,15 @@
 """Records of an evaluation, from which figures are built."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .detections import DetectedObjects, corners_to_boxes
 from .evaluation.accumulation import IOU_THRESHOLDS, MatchTable
 from .suspicious_labels import compute_intersections, find_suspects
+
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
 
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 _OVERLAP = 0.5
@@ -25,7 +28,7 @@ class DetectionRecord(NamedTuple):
 
     @classmethod
     def from_table(
-        cls, table: MatchTable, truth: Any, detections: DetectedObjects, least_score: float
+        cls, table: MatchTable, truth: "ImageAnnotations", detections: DetectedObjects, least_score: float
     ) -> "DetectionRecord":
         """Build the record of one image; ``least_score`` is the lowest score of detections in ``pairs``."""
         true_positives, ignored = (
@@ -37,7 +40,9 @@ class DetectionRecord(NamedTuple):
         return cls(*columns, find_suspects(truth, detections, least_score))
 
 
-def match_across_classes(truth: Any, detections: DetectedObjects, num_classes: int, least_score: float) -> np.ndarray:
+def match_across_classes(
+    truth: "ImageAnnotations", detections: DetectedObjects, num_classes: int, least_score: float
+) -> np.ndarray:
     """Match annotations and detections of one image regardless of their classes, the largest IoU first.
 
     Crowds count as neither missed nor detected; detections below ``least_score``, or unmatched inside a crowd, are

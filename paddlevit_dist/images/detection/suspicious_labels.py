@@ -4,13 +4,16 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.files import atomic_file
 from ...tasks.figures import FigureTable
 from .detections import DetectedObjects, corners_to_boxes
+
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
 
 MISSING, OTHER_CLASS, OTHER_PLACE, NOT_FOUND = range(4)
 _KINDS = ("no label here", "another class", "another place", "not found")
@@ -30,7 +33,7 @@ NOTE = (
 )
 
 
-def find_suspects(truth: Any, detections: DetectedObjects, least_score: float) -> np.ndarray:
+def find_suspects(truth: "ImageAnnotations", detections: DetectedObjects, least_score: float) -> np.ndarray:
     """Find the most suspicious annotations of an image, and places where one may be missing, among finite detections.
 
     Crowds are not suspicious, and boxes inside a crowd, or below ``least_score``, need no label.

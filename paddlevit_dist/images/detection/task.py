@@ -10,7 +10,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import is_training_split
+from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import model_options
 from ...tasks.prediction import CheckpointMeta
@@ -146,7 +146,7 @@ class Detection(BackboneTask):
             )
         self.category_ids = ids
 
-    def signature(self, dataset: Any = None) -> dict[str, Any]:
+    def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the categories of samples."""
         if dataset is not None:
             return self._identify(dataset)
@@ -155,7 +155,7 @@ class Detection(BackboneTask):
         values = {**{f"DATA.{name}": data[name] for name in names}, **self.turned}
         return {**values, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
-    def _identify(self, dataset: Any) -> dict[str, Any]:
+    def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
         """Return facts that identify the dataset."""
         facts = super().signature(dataset)
         if isinstance(dataset, DetectionSamples):

@@ -71,7 +71,7 @@ def check_images(datasets: dict[str, Any], workers: int) -> list[UnreadableFile]
     return [unreadable for _, _, unreadable in sorted(unreadable_files)]
 
 
-def _check(number: int, dataset: Any, first: int, end: int) -> list[tuple[int, int, UnreadableFile]]:
+def _check(number: int, dataset: ImageDataset, first: int, end: int) -> list[tuple[int, int, UnreadableFile]]:
     bad = []
     for index in range(first, end):
         check_stop()

@@ -75,7 +75,7 @@ class MaskWriter(PredictionWriter):
         self.folder, self.samples, self.class_names, self.palette = folder, samples, list(class_names), palette
         self._images = AnnotatedImages(folder, samples)
 
-    def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: np.ndarray, truth: object = None) -> Row:
         """Write the mask of an image, and the overlaid image."""
         name = f"{MASKS}/{self._images.name(index)}.png"
         (self.folder / MASKS).mkdir(exist_ok=True)

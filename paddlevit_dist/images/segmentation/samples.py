@@ -19,11 +19,11 @@ HOST = "__host__"  # key of a batch for values that a step reads without the dev
 class LabelMapsPart(DatasetPart, SegmentationDataset):
     """A part of another dataset: the images held out for validation, or the others."""
 
-    dataset: Any
+    dataset: SegmentationDataset
     labels = None  # an image has many labels
     read_labels = make_row_method("read_labels")
 
-    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+    def __init__(self, dataset: SegmentationDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
         self.labeled, self.palette = dataset.labeled, dataset.palette
 

@@ -3,9 +3,9 @@
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class Coco(IndexedDetectionImages):
         )
         super().__init__(folder, index, os.path.basename(file), index.about.is_turned)
         self.notices = [f"{split}: {file}, images in {folder}", *self.notices]
-        self._stream: Any = None
+        self._stream: BinaryIO | None = None
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Coco":
@@ -111,7 +111,7 @@ class Coco(IndexedDetectionImages):
         """Return the masks of image ``index``, read from the annotation file."""
         return [self._mask(row) for row in self._index.get_objects(index)]
 
-    def _mask(self, row: Any) -> Any:
+    def _mask(self, row: np.void) -> Any:
         if not row["bytes"]:
             return outline(row["box"].tolist())
         if self._stream is None:
@@ -145,7 +145,7 @@ def _key(split: str, part: str) -> str:
     return f"DATA.{split.upper()}_{part}" if split in SPLITS else f"-split=val DATA.VAL_{part}"
 
 
-def _find_by_name(root: str, name: str | None, key: str, exists: Any, kind: str) -> str | None:
+def _find_by_name(root: str, name: str | None, key: str, exists: Callable[[str], bool], kind: str) -> str | None:
     if name is None:
         return None
     path = os.path.join(root, name)
@@ -227,7 +227,7 @@ def _first_names(file: str) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def _digest(file: str, *options: Any) -> bytes:
+def _digest(file: str, *options: object) -> bytes:
     """Return the SHA-256 of a file and of the options that decide its index."""
     key = hashlib.sha256(f"coco {VERSION} {options}\n".encode("utf-8", "surrogateescape"))
     try:
@@ -295,7 +295,7 @@ def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> by
             raise coco.error(number, entry, "file_name", expected)
     if entry.file_name is None:
         coco.odd.note("image", "without file_name: the end of coco_url is used", entry.id)
-    elif "\\" in entry.file_name:
+    elif "\\" in str(entry.file_name):
         coco.odd.note("image", "whose file_name has backslashes, read as slashes", entry.id)
     return path
 

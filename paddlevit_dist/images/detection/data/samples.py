@@ -48,11 +48,11 @@ EVALUATED_AS = {
 class ImagesPart(DatasetPart, DetectionDataset):
     """Part of another dataset, or all in another order; pickled as that dataset and a memory-mapped file of rows."""
 
-    dataset: Any
+    dataset: DetectionDataset
     labels = None  # an image has many
     image_id, size, annotations = map(make_row_method, ("image_id", "size", "annotations"))
 
-    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+    def __init__(self, dataset: DetectionDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
         self.labeled, self.category_ids, self.has_masks = dataset.labeled, dataset.category_ids, dataset.has_masks
 
@@ -143,13 +143,13 @@ def open_samples(
     return samples
 
 
-def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
+def ordered_by_shape(dataset: DetectionDataset, resized: Callable[[Size], Size], cache_folder: Path) -> ImagesPart:
     """Return all images, ordered by their size after ``resized``, so that batches need no padding."""
     sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
     return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
-def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> ImagesPart:
+def _part(dataset: DetectionDataset, rows: np.ndarray, name: str, cache_folder: Path) -> ImagesPart:
     """Return a part of a dataset, whose rows are written to the cache folder."""
     return ImagesPart(dataset, write_rows(cache_folder, f"images-{name}", rows))
 

@@ -1,7 +1,5 @@
 """Checks of a split of images with boxes that need no image: missing files, and more objects than can be detected."""
 
-from typing import Any
-
 from ....runtime.errors import UserError
 from ...data.data_warnings import count
 from .detection_dataset import DetectionDataset
@@ -34,7 +32,7 @@ def note_crowded(
     return lines
 
 
-def check_files(dataset: Any, split: str, is_replaced: bool) -> list[str]:
+def check_files(dataset: DetectionDataset, split: str, is_replaced: bool) -> list[str]:
     """Return notices on unlabeled images and replaced missing files; raise UserError if they are not replaced."""
     unannotated = dataset.list_unannotated()
     lines = []

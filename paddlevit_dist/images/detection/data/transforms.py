@@ -110,7 +110,7 @@ def resize_as_torchvision(view: DetectionView, size: Size) -> DetectionView:
     return _scale(view, size, pixels)
 
 
-def _scale(view: DetectionView, size: Size, image: Any) -> DetectionView:
+def _scale(view: DetectionView, size: Size, image: Image.Image | np.ndarray) -> DetectionView:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
     return view._replace(

@@ -12,7 +12,7 @@ Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the 
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ....runtime.errors import UserError
 from ...run_lengths import ManyRuns
 from ..detections import DetectedObjects, corners_to_boxes
 from .accumulation import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
+
+if TYPE_CHECKING:
+    from ..data.detection_dataset import ImageAnnotations
 
 _MOST_CLASSES = 1 << 16
 _HIGHEST_THRESHOLD = 1 - 1e-10  # so that rounding cannot miss an IoU of 1; pycocotools has the same value
@@ -54,7 +57,7 @@ class CandidateDetections(NamedTuple):
 
 def match(
     image_id: int,
-    truth: Any,
+    truth: "BoxGroundTruth | ImageAnnotations",
     detections: DetectedObjects,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
@@ -66,7 +69,7 @@ def match(
 
 def match_detections(
     image_id: int,
-    truth: Any,
+    truth: "BoxGroundTruth | ImageAnnotations",
     candidates: CandidateDetections,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,

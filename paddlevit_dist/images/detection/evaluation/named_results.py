@@ -38,6 +38,15 @@ class NamedAnnotations(Protocol):
         """Names of the categories; "" where there is none."""
 
 
+class NamedResult(msgspec.Struct, gc=False):
+    """Ids and names of a result as its file has them."""
+
+    image_id: int | float | str
+    category_id: int | float | str
+    file_name: Any = None
+    category_name: Any = None
+
+
 class NamedPositions(NamedTuple):
     """Positions in the annotations of results' images and categories; where images or labels are None, ids decide."""
 
@@ -49,7 +58,7 @@ class NamedPositions(NamedTuple):
     matched: str = ""  # message on what was matched by name; empty if ids decide for both
     notices: Sequence[str] = ()  # why ids decide although the results have names
 
-    def image(self, result: Any, image_id: Id) -> int | None:
+    def image(self, result: NamedResult, image_id: Id) -> int | None:
         """Return the position of the image of a result with this id; None: the annotations lack it."""
         return (
             self.image_id_positions.get(image_id)
@@ -57,25 +66,16 @@ class NamedPositions(NamedTuple):
             else self.images[result.file_name, result.image_id]
         )
 
-    def label(self, result: Any, category_id: Id) -> int:
+    def label(self, result: NamedResult, category_id: Id) -> int:
         """Return the label of a result's category; -1: the annotations lack it."""
         if self.labels is None:
             return self.category_id_positions.get(category_id, -1)
         return self.labels[result.category_name, result.category_id]
 
-    def require_plain(self, path: str, number: int, result: Any) -> None:
+    def require_plain(self, path: str, number: int, result: NamedResult) -> None:
         """Raise if a result has names although the first result has none."""
         if not self.matched and not self.notices:
             require_same_names(path, number, list_names(result), [])
-
-
-class _NamedResult(msgspec.Struct, gc=False):
-    """Ids and names of a result as its file has them."""
-
-    image_id: int | float | str
-    category_id: int | float | str
-    file_name: Any = None
-    category_name: Any = None
 
 
 def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
@@ -92,7 +92,7 @@ def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
     first: list[str] | None = None
     images: dict[NameAndId, None] = {}
     categories: dict[NameAndId, None] = {}
-    for number, result, *_ in elements(path, {"": _NamedResult}).get("", ()):
+    for number, result, *_ in elements(path, {"": NamedResult}).get("", ()):
         present_names = list_names(result)
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full
@@ -123,7 +123,7 @@ def match_names(path: str, annotations: NamedAnnotations) -> NamedPositions:
     )
 
 
-def list_names(result: Any) -> list[str]:
+def list_names(result: NamedResult) -> list[str]:
     """Return the keys of the names that a result has."""
     values = (("file_name", result.file_name), ("category_name", result.category_name))
     return [name for name, value in values if isinstance(value, str) and value]

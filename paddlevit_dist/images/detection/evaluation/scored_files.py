@@ -5,7 +5,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from tqdm import tqdm
 
@@ -19,6 +18,7 @@ from ..coco_files import (
     CocoFile,
     Id,
     JsonElement,
+    Place,
     as_id,
     elements,
     file_name,
@@ -30,7 +30,7 @@ from ..coco_files import (
 from ..detections import BOXES, MASKS
 from .accumulation import MAX_DETECTIONS, GrowingTable, MatchTable
 from .matching import BoxGroundTruth, CandidateDetections, ImageMasks, match_detections
-from .named_results import match_names
+from .named_results import NamedResult, match_names
 
 
 class AnnotationFile(NamedTuple):
@@ -65,7 +65,7 @@ class AnnotationFile(NamedTuple):
         return height, width
 
 
-def read_annotations(path: Any, kind: str = BOXES) -> AnnotationFile:
+def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
     """Read COCO's annotations from a JSON file, skipping lists that the comparison of ``kind`` does not need.
 
     Raises:
@@ -164,7 +164,7 @@ class ResultFile(NamedTuple):
         return (self.masks or [])[self.find_rows(image)]
 
 
-def read_results(path: Any, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
+def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) -> ResultFile:
     """Read a list of results from a JSON file.
 
     Results refer to images and categories by name if they have names, else by id. As in COCO's tools, the first result
@@ -232,7 +232,7 @@ def _read_elements(path: str) -> Iterator[JsonElement]:
     return lists[""]
 
 
-def _id(context: str, name: str, value: Any) -> Id:
+def _id(context: str, name: str, value: object) -> Id:
     """Return the id of a result's image or category; raise UserError if it cannot be one."""
     id_ = as_id(value, True)
     if id_ is None:
@@ -263,14 +263,10 @@ def _notices(path: str, labels: np.ndarray, have_boxes_too: bool, names: Sequenc
     return notices
 
 
-class _ResultRecord(msgspec.Struct, gc=False):
+class _ResultRecord(NamedResult, gc=False, kw_only=True):
     """A result as its file has it."""
 
-    image_id: int | float | str
-    category_id: int | float | str
     score: float
-    file_name: Any = None
-    category_name: Any = None
     bbox: list[float] | None = None
     segmentation: Any = None
 
@@ -306,7 +302,7 @@ class _ResultShapes:
         self.boxes.extend(box)
         self.areas.append(area)
 
-    def _mask(self, image: int, shape: Any, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
+    def _mask(self, image: int, shape: object, box: Sequence[float], area: float) -> tuple[Sequence[float], float]:
         """Return box and area of a result with a mask; keep the mask if masks are compared."""
         height, width = self.annotations.sizes[image].tolist()
         if self.kind == BOXES:  # the size need not be known
@@ -328,7 +324,7 @@ def build_match_table(
     for image in tqdm(images, desc="matching", unit="image", delay=1.0, disable=None, leave=False):
         truth, rows = annotations.get_truth(image), results.find_rows(image)
         scores, labels = results.scores[rows], results.labels[rows]
-        shapes: Any = results.boxes[rows]
+        shapes: np.ndarray | ImageMasks = results.boxes[rows]
         if kind == MASKS:
             height = int(annotations.sizes[image, 0])
             shapes = ImageMasks(results.get_masks(image), annotations.get_masks(image), height)

@@ -79,7 +79,7 @@ def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     return lines
 
 
-def _share(part: Any, whole: int) -> str:
+def _share(part: float, whole: int) -> str:
     return f"{100 * int(part) / whole:.3g} %"
 
 

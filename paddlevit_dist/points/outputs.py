@@ -48,7 +48,7 @@ class SceneWriter(PredictionWriter):
             is_scan = is_submittable(Path(self.dataset.describe(0)).stem, self.class_names)
             self.nuscenes_split = self.dataset.split if is_scan else None
 
-    def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: Any, truth: np.ndarray | None = None) -> Row:
         """Write the files of scene ``index``; return their names for the table of predictions."""
         scene = self.dataset.read(index)
         names = self.write_scene(scene, prediction, truth)
@@ -98,7 +98,7 @@ class SceneWriter(PredictionWriter):
             write_labels(self.folder / name, *self._source_labels(scene, self.segment_labels(prediction)))
         return name
 
-    def write_scene(self, scene: Scene, prediction: Any, true: Any = None) -> list[str]:
+    def write_scene(self, scene: Scene, prediction: Any, true: np.ndarray | None = None) -> list[str]:
         """Write the files of a scene of P points; return the names of those directly in the folder, prediction first.
 
         The scene's labels are ignored; ``true`` is integers (P,), negative for none, or None if unknown.

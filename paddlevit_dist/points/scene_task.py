@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.dataset import dataset_class, is_training_split, resolve_class_names
+from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.step_types import TaskTraits
@@ -102,7 +102,7 @@ class SceneTask(Task):
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
         self.coordinates = meta.input.get("coordinates", CENTERED)
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
         if samples is not None:
             return {**super().signature(samples), "classes": list(self.class_names)}

@@ -5,6 +5,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,7 @@ def contains_dicom(folder: str) -> bool:
     return any(_has_preamble(file) for file in list_regular_files(folder))
 
 
-def open_series(folder: str, itk: Any) -> DicomSeries:
+def open_series(folder: str, itk: ModuleType) -> DicomSeries:
     """Sort the slices of a folder by position, with the module SimpleITK.
 
     UserError for no slices, a damaged slice, or several series; for slices that differ in size or direction, coincide,
@@ -85,7 +86,7 @@ def open_series(folder: str, itk: Any) -> DicomSeries:
     return DicomSeries((len(slices), rows, columns), affine, lambda: _load([item.file for item in slices], itk))
 
 
-def _read_slice(file: str, itk: Any) -> _DicomSlice | None:
+def _read_slice(file: str, itk: ModuleType) -> _DicomSlice | None:
     """Read the header of a slice; return None if the file is not a DICOM file, such as a text note."""
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
@@ -199,7 +200,7 @@ def _even_step(folder: str, slices: list[_DicomSlice], normal: np.ndarray) -> np
     return step
 
 
-def _load(files: list[str], itk: Any) -> np.ndarray:
+def _load(files: list[str], itk: ModuleType) -> np.ndarray:
     """Read the voxels (depth, height, width); each file is read separately, with its own slope and intercept."""
     arrays = []
     for file in files:

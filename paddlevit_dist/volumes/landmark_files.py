@@ -154,7 +154,7 @@ def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
     return rows
 
 
-def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
+def _json_rows(file: str, stored: object) -> list[LandmarkRow]:
     if isinstance(stored, dict) and isinstance(stored.get("landmarks"), (dict, list)):
         stored = stored["landmarks"]
     if isinstance(stored, dict):
@@ -166,7 +166,7 @@ def _json_rows(file: str, stored: Any) -> list[LandmarkRow]:
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 
-def parse_position(where: str, name: str, values: Any) -> np.ndarray | None:
+def parse_position(where: str, name: str, values: object) -> np.ndarray | None:
     """Convert three values to float64 (3,), None if one is empty or not a number; else UserError."""
     if not isinstance(values, (list, tuple)) or len(values) != 3:
         raise UserError(

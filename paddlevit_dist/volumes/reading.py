@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,7 +264,7 @@ def _open_nifti(file: str) -> _OpenedVolume:
     return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
 
 
-def _nifti_class(nibabel: Any, file: str) -> Any:
+def _nifti_class(nibabel: ModuleType, file: str) -> Any:
     """Return the NIfTI class of a file after checking that its header does not announce more than the file contains."""
     is_gzip = file.lower().endswith(".gz")
     with gzip.open(file) if is_gzip else open(file, "rb") as content:

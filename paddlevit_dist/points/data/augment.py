@@ -7,17 +7,22 @@ fields that the step changes; the input arrays are not modified. All randomness 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .elastic import elastic_distortion
-from .scene import IGNORED, NORMAL, Scene
+from .scene import IGNORED, NORMAL, Scene, VoxelizedScene
+
+if TYPE_CHECKING:
+    from .scenes import SceneDataset
 
 Step = Callable[[Any, np.random.Generator], Any]
+AnyScene = TypeVar("AnyScene", Scene, VoxelizedScene)
+SceneOrMatrix = TypeVar("SceneOrMatrix")
 
 
-def apply(steps: Sequence[Step], scene: Any, generator: np.random.Generator) -> Any:
+def apply(steps: Sequence[Step], scene: SceneOrMatrix, generator: np.random.Generator) -> SceneOrMatrix:
     """Apply all steps to the scene in order."""
     for step in steps:
         scene = step(scene, generator)
@@ -31,7 +36,7 @@ class RandomApply:
     probability: float
     step: Step
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene, changed or not."""
         return self.step(scene, generator) if generator.random() < self.probability else scene
 
@@ -115,7 +120,7 @@ class AffineMap:
         """Return a random matrix for ``xyz @ matrix``, float64 (3, 3)."""
         return apply(self.parts, np.eye(3), generator)
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with mapped points and normals."""
         matrix = self.matrix(generator)
         scene = transform_normals(scene, matrix)
@@ -125,7 +130,7 @@ class AffineMap:
         return scene._replace(xyz=(scene.xyz - middle) @ matrix.astype(np.float32) + middle)
 
 
-def transform_normals(scene: Any, matrix: np.ndarray) -> Any:
+def transform_normals(scene: AnyScene, matrix: np.ndarray) -> AnyScene:
     """Return ``scene`` with its normals, at their lengths, mapped by the transposed inverse, for ``xyz @ matrix``."""
     if NORMAL not in scene.channels:
         return scene
@@ -142,7 +147,7 @@ class MetersConversion:
 
     unit_m: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator | None) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator | None) -> AnyScene:
         """Return the scene in meters."""
         return scene._replace(xyz=scene.xyz * np.float32(self.unit_m))
 
@@ -169,7 +174,7 @@ class ElasticDistortion:
     passes: tuple[tuple[float, float], ...]
     centered: bool = True
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with distorted points."""
         if not len(scene.xyz):
             return scene
@@ -186,7 +191,7 @@ class PointJitter:
 
     deviation_m: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with jittered points."""
         noise = generator.standard_normal(scene.xyz.shape, dtype=np.float32)
         return scene._replace(xyz=scene.xyz + np.clip(noise, -3.0, 3.0) * np.float32(self.deviation_m))
@@ -198,7 +203,7 @@ class PointDropout:
 
     share: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with the remaining points."""
         keep = generator.random(len(scene.xyz)) >= self.share
         return select(scene, keep) if keep.any() else scene
@@ -211,7 +216,7 @@ class PointColorJitter:
     deviation: float
     shift: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with jittered colors."""
         shift = generator.uniform(-self.shift, self.shift, 3).astype(np.float32)
         noise = generator.standard_normal(scene.rgb.shape, dtype=np.float32) * np.float32(self.deviation)
@@ -224,7 +229,7 @@ class ColorNoise:
 
     deviation: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with shifted colors."""
         return scene._replace(rgb=scene.rgb + (generator.standard_normal(3) * self.deviation).astype(np.float32))
 
@@ -233,7 +238,7 @@ class ColorNoise:
 class ColorContrast:
     """Stretch each channel to its full range, blended with the original by a random weight."""
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with stretched colors."""
         if not len(scene.rgb):
             return scene
@@ -247,7 +252,7 @@ class ColorContrast:
 class Mix3D:
     """With ``probability``, overlay another scene, to which ``steps`` are applied, on this one, after these steps."""
 
-    dataset: Any
+    dataset: "SceneDataset"
     steps: tuple[Step, ...]
     probability: float
 
@@ -291,7 +296,7 @@ class PointCrop:
     shape: str
     size_m: float
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with the selected points."""
         if not len(scene.xyz):
             return scene
@@ -313,7 +318,7 @@ class CropToBudget:
 
     max_points: int
 
-    def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
+    def __call__(self, scene: AnyScene, generator: np.random.Generator) -> AnyScene:
         """Return the scene with the selected points."""
         if len(scene.xyz) <= self.max_points:
             return scene
@@ -324,10 +329,10 @@ class CropToBudget:
         return select(scene, nearest)
 
 
-def select(scene: Any, points: Any) -> Any:
+def select(scene: AnyScene, points: np.ndarray) -> AnyScene:
     """Select points of a scene by mask or index."""
-    selection = scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
-    return selection._replace(channels={name: values[points] for name, values in scene.channels.items()})
+    arrays = {name: field[points] for name, field in scene._asdict().items() if isinstance(field, np.ndarray)}
+    return scene._replace(**arrays, channels={name: values[points] for name, values in scene.channels.items()})
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:

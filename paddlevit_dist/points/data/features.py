@@ -1,7 +1,6 @@
 """Point features, named by POINTS.FEATURES: color, position, height, and channels such as normals and intensity."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) 
 
 
 def point_features(
-    scene: Scene, points: Any, names: Sequence[str], color_range: tuple[float, float] | None
+    scene: Scene, points: np.ndarray | slice, names: Sequence[str], color_range: tuple[float, float] | None
 ) -> np.ndarray:
     """Return the network input for selected points, float32 (points, channels): meters, and colors in ``color_range``.
 

@@ -37,3 +37,16 @@ class Scene(NamedTuple):
 def channel_width(name: str) -> int:
     """Return the number of columns of a channel."""
     return 3 if name == NORMAL else 1
+
+
+class VoxelizedScene(NamedTuple):
+    """A scene with voxel coordinates in addition to its positions: only the former are distorted and moved."""
+
+    xyz: np.ndarray  # float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``
+    positions: np.ndarray  # float32 (n, 3), meters
+    rgb: np.ndarray  # float32 (n, 3), in the requested range
+    semantic: np.ndarray  # semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32
+    instance: np.ndarray
+    name: str
+    offset: tuple[float, float, float]
+    channels: Mapping[str, np.ndarray]

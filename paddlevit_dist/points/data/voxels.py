@@ -6,13 +6,17 @@ Source: C. Choy et al., "4D Spatio-Temporal ConvNets: Minkowski Convolutional Ne
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 from .scene import IGNORED
+
+if TYPE_CHECKING:
+    import paddle
+    from numpy.typing import DTypeLike
 
 _KEY_BITS = 62  # of an int64, leaving a spare bit for sums
 _LIMITS = np.iinfo(np.int32)
@@ -78,7 +82,7 @@ def sparse_collate(
     coords: Sequence[np.ndarray],
     feats: Sequence[np.ndarray] | None = None,
     labels: Sequence[np.ndarray] | None = None,
-    dtype: Any = np.int32,
+    dtype: "DTypeLike | paddle.dtype" = np.int32,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
@@ -236,7 +240,7 @@ def _ranks(values: np.ndarray) -> tuple[np.ndarray, int]:
     return ranks.astype(np.int64, copy=False), len(unique_values)
 
 
-def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
+def _check_shapes(coordinates: np.ndarray, features: np.ndarray | None, labels: np.ndarray | None) -> None:
     if np.ndim(coordinates) != 2 or coordinates.shape[1] < 1:
         raise ValueError(f"coordinates have shape {np.shape(coordinates)}, expected (points, dimensions)")
     if features is not None and (np.ndim(features) != 2 or len(features) != len(coordinates)):
@@ -248,7 +252,7 @@ def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
             raise ValueError(f"labels are {np.asarray(labels).dtype}, expected integers")
 
 
-def _check_size(size: Any, dimensions: int) -> np.ndarray:
+def _check_size(size: float | Sequence[float] | np.ndarray, dimensions: int) -> np.ndarray:
     sizes = np.asarray(size, np.float64)
     if sizes.ndim and sizes.shape != (dimensions,):
         raise ValueError(f"quantization_size has shape {sizes.shape}, expected one number or {dimensions}")

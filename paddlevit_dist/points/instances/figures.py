@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure
 from ..data.images import CELL_PX, draw_classes, fit_in_cell
 from ..data.scene import Scene
@@ -23,7 +24,9 @@ class InstanceFigures(SceneFigures):
 
     task: InstanceSegmentation
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Return average precision by class, semantic tables, and a few scenes."""
         if not records:
             return []

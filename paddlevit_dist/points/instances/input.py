@@ -5,7 +5,7 @@ evaluation also rotates and mirrors scenes at random; ours leaves them unchanged
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from ..data.augment import (
 )
 from ..data.features import point_features
 from ..data.samples import SceneSamples, SceneView
-from ..data.scene import IGNORED, Scene
+from ..data.scene import IGNORED, Scene, VoxelizedScene
 from .settings import InstancePointSection
 
 _SHRINK_VOXELS = 32  # of the crop, on each try
@@ -34,19 +34,6 @@ _REFERENCE_SCALE = 50  # voxels per meter for which the granularities and magnit
 _COLOR_NOISE = 0.1  # deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE; from the published program
 _FLIP_PROBABILITY = 0.5  # of mirroring x
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of the reference scale
-
-
-class VoxelizedScene(NamedTuple):
-    """A scene with voxel coordinates in addition to its positions: only the former are distorted and moved."""
-
-    xyz: np.ndarray  # float64 (n, 3), in voxels: modified by the steps after ``VoxelPlacement``
-    positions: np.ndarray  # float32 (n, 3), meters
-    rgb: np.ndarray  # float32 (n, 3), in the requested range
-    semantic: np.ndarray  # semantic, instance, name, offset, channels: as in ``Scene``; ``instance`` in int32
-    instance: np.ndarray
-    name: str
-    offset: tuple[float, float, float]
-    channels: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)

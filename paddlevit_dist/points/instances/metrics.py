@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import paddle
 
 from ...distributed import all_gather
 from ...intervals import nanmean, weighted_sums
@@ -244,7 +245,13 @@ class InstanceMetrics(PerSampleMetrics):
         renumbered = [p._replace(class_number=position.get(p.class_number, -1)) for p in predictions]
         self.tables.append(match_scene(instance_class, true_instance, renumbered, len(self.instance_classes)))
 
-    def update_semantic(self, predictions: Any, labels: Any, loss: Any, offsets: Any = None) -> None:
+    def update_semantic(
+        self,
+        predictions: paddle.Tensor,
+        labels: paddle.Tensor,
+        loss: paddle.Tensor | None,
+        offsets: paddle.Tensor | None = None,
+    ) -> None:
         """Add points, see ``SemanticMetrics.update``."""
         self.semantic.update(predictions, labels, loss, offsets)
         self.state = self.semantic.state

@@ -5,12 +5,13 @@ Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Se
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
+from paddle.autograd import PyLayerContext
 
 from ...checkpoint.weights import from_torch_names
 from ...distributed import build_zero
@@ -271,12 +272,12 @@ class _OrderFunction(paddle.autograd.PyLayer):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
+    def forward(ctx: PyLayerContext, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(x, *others)
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> Any:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, *others = ctx.saved_tensor()
         zeros = [None if tensor.stop_gradient else paddle.zeros(tensor.shape, dtype=tensor.dtype) for tensor in others]
         return (None if x.stop_gradient else gradient, *zeros)

@@ -14,6 +14,7 @@ from ...losses import cross_entropies
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
+from ...tasks.dataset import TransformedDataset
 from ...tasks.model_factory import create_model
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
@@ -106,7 +107,7 @@ class InstanceSegmentation(SceneTask):
         compile_loop()
         return model
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
         scale = {} if samples is not None else {"POINTS.INSTANCES.SCORE_SCALE": self.keys.SCORE_SCALE}
         return {**super().signature(samples), **scale}

@@ -199,7 +199,7 @@ def _read_list(path: str, name: str) -> list[Any]:
     return value
 
 
-def _parse_integers(path: str, field: str, values: Any) -> np.ndarray:
+def _parse_integers(path: str, field: str, values: object) -> np.ndarray:
     """Convert a list of integers to int64 (length,)."""
     try:
         numbers = np.array(values, np.int64)

@@ -126,7 +126,7 @@ class ShapeClassification(ClassifierTask):
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""
         if samples is not None:
             return {**super().signature(samples), "classes": list(self.class_names)}

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import paddle
+from paddle.autograd import PyLayerContext
 
 from ...launch import tuning
 from ...runtime import autocast
@@ -89,7 +90,7 @@ class _SparseConvolutionFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: PyLayerContext,
         features: paddle.Tensor,
         weight: paddle.Tensor,
         forward: _ConvolutionPass,
@@ -103,7 +104,7 @@ class _SparseConvolutionFunction(paddle.autograd.PyLayer):
             return _multiply_pairs(features, _matrices(weight, features), forward, rows, weight.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor | None]:
         features, weight = ctx.saved_tensor()
         needs_features, needs_weight = ctx.needs_gradient
         with paddle.no_grad(), autocast.off():
@@ -152,7 +153,7 @@ def _multiply_pairs(
     matrices: Sequence[paddle.Tensor] | None,
     direction_pass: _ConvolutionPass,
     rows: int,
-    sum_dtype: Any,
+    sum_dtype: paddle.dtype,
     weight_gradient: _WeightGradient | None = None,
 ) -> paddle.Tensor | None:
     """Return for each output row the sum of products of input rows (n, C_in) and matrices (C_in, C_out), or None.
@@ -203,7 +204,7 @@ def _multiply_groups(
     matrices: Sequence[paddle.Tensor] | None,
     direction_pass: _ConvolutionPass,
     result: paddle.Tensor | None,
-    sum_dtype: Any,
+    sum_dtype: paddle.dtype,
     weight_gradient: _WeightGradient | None,
 ) -> None:
     """Add the products of all groups to ``result`` (rows, C_out) in place; arguments like ``_multiply_pairs``'s."""

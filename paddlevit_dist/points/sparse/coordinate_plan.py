@@ -15,13 +15,16 @@ have to wait for each other.
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.compiled import compiled
 from .coordinate_keys import Steps, along_axes, simplify_steps
 from .coordinate_levels import CoordinateLevels, VoxelLevel, is_symmetric
+
+if TYPE_CHECKING:
+    import paddle
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # keys of a packed plan in a batch
 _FORMAT = 4
@@ -63,8 +66,8 @@ class PlanSpec(NamedTuple):
 class SceneRanges(NamedTuple):
     """Assignment of a level's voxels to scenes; arrays, or tensors on the device."""
 
-    numbers: Any  # scene number of each voxel, int32 (rows,)
-    order: Any  # int32 (rows,), the rows sorted by scene; empty if they are already sorted
+    numbers: "np.ndarray | paddle.Tensor"  # scene number of each voxel, int32 (rows,)
+    order: "np.ndarray | paddle.Tensor"  # int32 (rows,), the rows sorted by scene; empty if they are already sorted
     sizes: list[int]  # voxels of each scene
 
 
@@ -73,9 +76,9 @@ class PairLists(NamedTuple):
 
     # int32 (P,), sorted by block, then by kernel offset, then ascending. With groups: sorted by group, then in the
     # order of ``group_sizes``, each list padded to the longest of its group.
-    out_rows: Any
+    out_rows: "np.ndarray | paddle.Tensor"
     # int32 (P,), the row that each output row gets features from; in a padding pair the row after the last one
-    in_rows: Any
+    in_rows: "np.ndarray | paddle.Tensor"
     counts: np.ndarray  # int64 (blocks, K), number of pairs without padding; one block if there are groups
     is_exclusive: bool  # no output row occurs more than once over all offsets
     is_grouped: bool  # there are groups instead of blocks
@@ -324,7 +327,7 @@ class PackedPlan(NamedTuple):
     maps: dict[MapKey, tuple[PairLists, ...]]  # pairs by key, see ``CoordinatePlan.kernel_map``
 
 
-def unpack_plan(pairs: Any, header: bytes) -> PackedPlan:
+def unpack_plan(pairs: "np.ndarray | paddle.Tensor", header: bytes) -> PackedPlan:
     """Unpack ``build_plan``'s int32 (M,), array or tensor, to views; ValueError if ``header`` is from elsewhere."""
     numbers = np.frombuffer(header, np.int64) if len(header) % 8 == 0 else np.empty(0, np.int64)
     values = iter(numbers.tolist())

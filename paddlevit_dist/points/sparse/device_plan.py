@@ -141,7 +141,9 @@ class Plan:
         return plan
 
     @classmethod
-    def of_coordinates(cls, coordinates: Any, num_scenes: int | None = None, stride: Steps = 1) -> "Plan":
+    def of_coordinates(
+        cls, coordinates: paddle.Tensor | np.ndarray, num_scenes: int | None = None, stride: Steps = 1
+    ) -> "Plan":
         """Create a plan from integers (N, 1 + D), array or tensor; arguments and errors are ``CoordinatePlan``'s."""
         arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
         plan = cls(arrays.dimension, arrays.num_scenes)

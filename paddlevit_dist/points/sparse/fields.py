@@ -6,7 +6,6 @@ takes them as a grid point, as in MinkowskiEngine's ``TensorField`` (``src/inter
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import paddle
@@ -28,7 +27,9 @@ class PointFeatures:
     points that are not finite, or scene numbers that are not integers.
     """
 
-    def __init__(self, features: Any, points: Any, num_scenes: int | None = None) -> None:
+    def __init__(
+        self, features: paddle.Tensor | np.ndarray, points: paddle.Tensor | np.ndarray, num_scenes: int | None = None
+    ) -> None:
         self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
         self.points = np.asarray(points, np.float64)
         if self.features.ndim != 2 or self.points.ndim != 2 or len(self.points) != self.features.shape[0]:
@@ -80,7 +81,7 @@ class PointFeatures:
 paddle_versions.find_outputs_in(PointFeatures, "features")
 
 
-def features_at(x: SparseTensor, points: Any, mode: str = "linear") -> paddle.Tensor:
+def features_at(x: SparseTensor, points: paddle.Tensor | np.ndarray, mode: str = "linear") -> paddle.Tensor:
     """Return the features of a sparse tensor at points, (P, C), differentiable in the features.
 
     ``points`` are float (P, 1 + D), scene number in column 0, then coordinates in voxels of stride 1. ``mode`` is
@@ -165,7 +166,10 @@ def to_dense(
 
 
 def from_dense(
-    values: paddle.Tensor, coordinates: Any = None, minimum: Sequence[int] | int = 0, stride: Steps = 1
+    values: paddle.Tensor,
+    coordinates: paddle.Tensor | np.ndarray | None = None,
+    minimum: Sequence[int] | int = 0,
+    stride: Steps = 1,
 ) -> SparseTensor:
     """Return the voxels of a dense tensor (scenes, C, ...), one to four spatial axes, as a sparse tensor.
 

@@ -8,7 +8,7 @@ are 1, and ``bias`` (1, C_out). ``StridedConv3D``, ``SubmanifoldConv3D`` and ``I
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import paddle
@@ -25,6 +25,8 @@ from .coordinate_plan import MapKey, PlanSpec
 from .device_plan import KernelMap, Plan, preferred_block_rows
 from .switching import check_momentum, resolve_arguments
 from .tensor import SparseTensor, empty_rows, finer_stride, multiply_steps, parse_steps, require_kernels, require_sparse
+
+Voxels: TypeAlias = SparseTensor | np.ndarray | paddle.Tensor  # a sparse tensor's, or integers (N, 1 + D)
 
 
 class _SparseConvolution(nn.Layer):
@@ -75,7 +77,7 @@ class _SparseConvolution(nn.Layer):
         """Return the matrices (K, C_in, C_out), or (C_in, C_out) for a pointwise convolution."""
         raise NotImplementedError
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of ``coordinates``, see ``output_plan``; None: by the input's."""
         matrices = self._matrices()
         require(self, x, matrices, self.in_channels, self.dimension)
@@ -123,7 +125,7 @@ class _SparseConvolution(nn.Layer):
         )
 
 
-def output_plan(coordinates: Any, x: SparseTensor, stride: Steps) -> tuple[Plan, Steps]:
+def output_plan(coordinates: Voxels, x: SparseTensor, stride: Steps) -> tuple[Plan, Steps]:
     """Return the plan and the tensor stride of a layer's output voxels.
 
     ``coordinates`` is a sparse tensor, whose voxels are used, or integers (N, 1 + D), multiples of ``stride``.
@@ -182,7 +184,7 @@ class GenerativeConvolution(TransposedConvolution):
     ``MinkowskiGenerativeConvolutionTranspose``.
     """
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on all reachable voxels, or on ``coordinates`` if given."""
         if coordinates is None:
             require(self, x, self.kernel, self.in_channels, self.dimension)
@@ -193,7 +195,9 @@ class GenerativeConvolution(TransposedConvolution):
         return super().forward(x, coordinates)
 
 
-def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: int | None = None) -> None:
+def require(
+    layer: nn.Layer, x: SparseTensor, parameter: paddle.Tensor, channels: int, dimension: int | None = None
+) -> None:
     """Check that a layer can process a tensor; Paddle would fail far from the cause, or use only some matrices.
 
     ``parameter`` is one of the layer's, whose precision the features must have; ``dimension`` None: any. TypeError if
@@ -263,7 +267,7 @@ class NestedBatchNorm(nn.Layer):
 class Pointwise(nn.Layer):
     """Any layer that treats rows independently: ``Pointwise(nn.GELU())``, ``Pointwise(nn.Linear(8, 16))``."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Callable[[paddle.Tensor], paddle.Tensor]) -> None:
         super().__init__()
         self.layer = layer
 

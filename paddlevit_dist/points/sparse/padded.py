@@ -14,7 +14,7 @@ import numpy as np
 from .coordinate_keys import Steps, along_axes, unique_voxels
 from .coordinate_levels import kernel_offsets
 from .device_plan import Plan
-from .layers import SpconvConvolution, require
+from .layers import SpconvConvolution, Voxels, require
 from .pooling import MaxPooling
 from .tensor import SparseTensor, multiply_steps, parse_steps, require_sparse
 
@@ -23,7 +23,13 @@ class PaddedRule:
     """spconv's rule for output voxels; the arguments are as for ``PaddedConvolution``."""
 
     def __init__(
-        self, kernel_size: Steps, stride: Steps, padding: Steps, dilation: Steps, dimension: int, spatial_shape: Any
+        self,
+        kernel_size: Steps,
+        stride: Steps,
+        padding: Steps,
+        dilation: Steps,
+        dimension: int,
+        spatial_shape: Steps | None,
     ) -> None:
         self.dimension = dimension
         self.sides, self.stride = along_axes(kernel_size, dimension), along_axes(stride, dimension)
@@ -101,7 +107,7 @@ class PaddedConvolution(SpconvConvolution):
         self.rule = PaddedRule(self.kernel_size, self.stride, padding, self.dilation, dimension, spatial_shape)
         self.is_pointwise = self.is_pointwise and not any(self.rule.padding)
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of spconv's rule, or on ``coordinates`` if given."""
         if coordinates is None and not self._transposed:
             require(self, x, self.weight, self.in_channels, self.dimension)
@@ -125,7 +131,7 @@ class PaddedInverseConvolution(PaddedConvolution):
     _transposed = True
     _fan_channels = "out"
 
-    def forward(self, x: SparseTensor, coordinates: Any = None) -> SparseTensor:
+    def forward(self, x: SparseTensor, coordinates: Voxels | None = None) -> SparseTensor:
         """Return the convolved features on the voxels of ``coordinates``, the finer sparse tensor."""
         if coordinates is None:
             raise ValueError("PaddedInverseConvolution needs the output's voxels: call it with the finer sparse tensor")

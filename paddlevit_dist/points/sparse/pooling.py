@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle import nn
+from paddle.autograd import PyLayerContext
 
 from ...distributed import build_zero
 from ...runtime import autocast
@@ -152,7 +153,7 @@ class _SumFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(
-        ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, transposed: bool = False
+        ctx: PyLayerContext, features: paddle.Tensor, kernel_map: KernelMap, rows: int, transposed: bool = False
     ) -> paddle.Tensor:
         directions = kernel_map.to_fine, kernel_map.to_coarse
         forward, ctx.backward_direction = directions if transposed else directions[::-1]
@@ -161,7 +162,7 @@ class _SumFunction(paddle.autograd.PyLayer):
             return sum_pairs(features, forward, rows, ctx.has_center)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> paddle.Tensor:
         with paddle.no_grad():
             return sum_pairs(gradient, ctx.backward_direction, ctx.rows, ctx.has_center)
 
@@ -193,7 +194,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
     """Maximum over the input rows for each output row and channel."""
 
     @staticmethod
-    def forward(ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+    def forward(ctx: PyLayerContext, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
         with paddle.no_grad():
             largest = paddle.full([rows, features.shape[1]], -float("inf"), dtype=features.dtype)
             winner = paddle.full([rows, features.shape[1]], -1, dtype="int32")  # kernel offset of the largest
@@ -209,7 +210,7 @@ class _MaxFunction(paddle.autograd.PyLayer):
             return paddle.where(winner >= 0, largest, paddle.zeros_like(largest)) if rows else largest
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> paddle.Tensor:
         features, winner = ctx.saved_tensor()
         with paddle.no_grad():
             received = paddle.zeros(features.shape, dtype=features.dtype)

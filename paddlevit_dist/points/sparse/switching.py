@@ -29,7 +29,7 @@ _NEUTRAL_VALUES = {  # the value without effect, and what to write if another is
 }
 
 
-def resolve_arguments(layer: Any, kwargs: dict[str, Any], **aliases: Any) -> list[Any]:
+def resolve_arguments(layer: object, kwargs: dict[str, Any], **aliases: Any) -> list[Any]:
     """Return the values of arguments ``kwargs`` that have other names, ``aliases`` with defaults, in other libraries.
 
     ValueError if one requests something that this layer does not do; the message names the alternative. TypeError if

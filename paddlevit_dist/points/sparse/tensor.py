@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle.autograd import PyLayerContext
 
 from ...distributed import build_zero
 from ...runtime import paddle_versions
@@ -39,8 +40,8 @@ class SparseTensor:
 
     def __init__(
         self,
-        features: Any,
-        coordinates: Any = None,
+        features: paddle.Tensor | np.ndarray,
+        coordinates: paddle.Tensor | np.ndarray | None = None,
         *,
         plan: Plan | None = None,
         stride: Steps = 1,
@@ -119,21 +120,21 @@ class SparseTensor:
             raise ValueError(f"batch_index is {scene}, expected 0 to {self.plan.num_scenes - 1}")
         return np.flatnonzero(self.coordinates[:, 0] == scene)
 
-    def __add__(self, other: Any) -> "SparseTensor":
+    def __add__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(paddle.add, self, other)
 
-    def __sub__(self, other: Any) -> "SparseTensor":
+    def __sub__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(paddle.subtract, self, other)
 
-    def __mul__(self, other: Any) -> "SparseTensor":
+    def __mul__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(paddle.multiply, self, other)
 
-    def __truediv__(self, other: Any) -> "SparseTensor":
+    def __truediv__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         if isinstance(other, SparseTensor) and not on_same_voxels(self, other):
             raise ValueError(f"{other} does not have the voxels of {self}: divide by a tensor on the same voxels")
         return _combine(paddle.divide, self, other)
 
-    def __rtruediv__(self, other: Any) -> "SparseTensor":
+    def __rtruediv__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return _combine(lambda features, dividend: paddle.divide(dividend, features), self, other)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -141,7 +142,7 @@ class SparseTensor:
     def __neg__(self) -> "SparseTensor":
         return self.with_features(-self.features)
 
-    def __rsub__(self, other: Any) -> "SparseTensor":
+    def __rsub__(self, other: "SparseTensor | paddle.Tensor | float") -> "SparseTensor":
         return -self + other
 
     def __repr__(self) -> str:
@@ -152,7 +153,9 @@ class SparseTensor:
 paddle_versions.find_outputs_in(SparseTensor, "features")
 
 
-def _combine(operation: Callable[..., paddle.Tensor], x: SparseTensor, other: Any) -> SparseTensor:
+def _combine(
+    operation: Callable[..., paddle.Tensor], x: SparseTensor, other: SparseTensor | paddle.Tensor | float
+) -> SparseTensor:
     require_sparse("arithmetic", x)
     if not isinstance(other, SparseTensor):
         if not isinstance(other, paddle.Tensor):
@@ -223,7 +226,7 @@ def _merge_plans(tensors: Sequence[SparseTensor]) -> tuple[Plan, list[np.ndarray
     return plan, np.split(inverse, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def prune(x: SparseTensor, keep: Any) -> SparseTensor:
+def prune(x: SparseTensor, keep: paddle.Tensor | np.ndarray) -> SparseTensor:
     """Return the voxels selected by bool (N,), array or tensor, which a GPU synchronizes, as a separate plan.
 
     ValueError for a wrong shape or dtype.
@@ -251,12 +254,12 @@ def empty_rows(*tensors: paddle.Tensor, channels: int | None = None) -> paddle.T
 
 class _EmptyRows(paddle.autograd.PyLayer):
     @staticmethod
-    def forward(ctx: Any, channels: int, *tensors: paddle.Tensor) -> paddle.Tensor:
+    def forward(ctx: PyLayerContext, channels: int, *tensors: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(*tensors)
         return paddle.zeros([0, channels], dtype=tensors[0].dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+    def backward(ctx: PyLayerContext, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
         return tuple(
             None if tensor.stop_gradient else paddle.zeros(tensor.shape, dtype=tensor.dtype) for tensor in saved
@@ -348,7 +351,7 @@ def _require_any(tensors: Sequence[SparseTensor]) -> None:
         raise ValueError("expected at least one sparse tensor")
 
 
-def require_sparse(operation: str, x: Any, computes: bool = True) -> None:
+def require_sparse(operation: str, x: object, computes: bool = True) -> None:
     """Check that ``x`` is a sparse tensor, else TypeError; if the operation ``computes``, also ``require_kernels``."""
     if not isinstance(x, SparseTensor):
         raise TypeError(f"{operation} takes a SparseTensor, not a {type(x).__name__}")

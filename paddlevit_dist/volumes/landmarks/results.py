@@ -1,6 +1,6 @@
 """Predicted and true landmarks of volumes."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ class LandmarkPrediction(NamedTuple):
     geometry: VolumeGeometry  # geometry of the volume
     voxels: np.ndarray  # float64 (landmarks, 3), positions z, y, x in voxels
     confidences: np.ndarray  # float (landmarks,), the values of the peaks
-    volume: Any  # float32 (depth, height, width), the network's input
+    volume: np.ndarray  # float32 (depth, height, width), the network's input
 
     @property
     def world(self) -> np.ndarray:

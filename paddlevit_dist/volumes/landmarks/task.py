@@ -10,7 +10,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
-from ...tasks.dataset import dataset_class, is_training_split
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_finite
@@ -75,7 +75,7 @@ class LandmarkDetection(Task):
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
 
-    def _load_dataset_meta(self, dataset: Any) -> None:
+    def _load_dataset_meta(self, dataset: VolumeDataset) -> None:
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
         num_classes = self.config.MODEL.NUM_CLASSES
         if num_classes is not None and num_classes != len(dataset.names):
@@ -110,7 +110,7 @@ class LandmarkDetection(Task):
         """Count the landmarks of a batch."""
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return orientation, voxel spacing, intensity scaling, and outputs' landmarks, or the number of samples."""
         if samples is not None:
             return super().signature(samples)

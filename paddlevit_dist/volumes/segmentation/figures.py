@@ -9,6 +9,7 @@ import paddle
 from ...runtime.text_rendering import legend
 from ...runtime.transfers import to_device
 from ...tasks.aspects import TaskAspect
+from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Figure, FigureTable, Gallery, class_colors
 from ...tasks.protocols import Drawable, Reportable
 from ..geometry import step_lengths
@@ -31,7 +32,9 @@ class VolumeLabelFigures(TaskAspect, Reportable):
 
     task: VolumeSegmentation
 
-    def figures(self, samples: Any, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer) -> list[Figure]:
+    def figures(
+        self, samples: TransformedDataset, records: Sequence[tuple[int, Any]], model: paddle.nn.Layer
+    ) -> list[Figure]:
         """Create the tables and images of the report."""
         if not records or not isinstance(samples, SegmentedSamples):
             return []
@@ -55,16 +58,20 @@ class VolumeLabelDrawing(TaskAspect, Drawable):
 
     task: VolumeSegmentation
 
-    def visualize_batch(self, samples: Any, batch: dict[str, Any], epoch: int) -> list[tuple[np.ndarray, str]]:
+    def visualize_batch(
+        self, samples: TransformedDataset, batch: dict[str, Any], epoch: int
+    ) -> list[tuple[np.ndarray, str]]:
         """Render three slices of each crop of a batch, with its classes."""
         pairs = zip(batch["volume"], batch["labels"])
         return [self._render_slices(np.asarray(volume[0]), np.asarray(labels)) for volume, labels in pairs]
 
-    def summarize_samples(self, samples: Any) -> Iterable[str]:
+    def summarize_samples(self, samples: TransformedDataset) -> Iterable[str]:
         """Return the statistics of the dataset that help to choose keys."""
         return fingerprint(samples.dataset)
 
-    def visualize_eval_samples(self, samples: Any, indices: Sequence[int]) -> list[tuple[np.ndarray, str]]:
+    def visualize_eval_samples(
+        self, samples: TransformedDataset, indices: Sequence[int]
+    ) -> list[tuple[np.ndarray, str]]:
         """Render three slices of whole volumes."""
         volumes = [samples.dataset.read(index) for index in indices]
         return [
@@ -78,7 +85,7 @@ class VolumeLabelDrawing(TaskAspect, Drawable):
 
 
 def segmentation_figures(
-    samples: Any,
+    samples: TransformedDataset,
     records: Sequence[tuple[int, np.ndarray]],
     class_names: Sequence[str],
     label_names: Sequence[str],

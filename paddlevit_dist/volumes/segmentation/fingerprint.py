@@ -189,7 +189,7 @@ def _join_pairs(
     return [float(f"{value:.6g}") for pair in chosen for value in pair]
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     return f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 

@@ -163,7 +163,7 @@ def read_description(file: str) -> DatasetDescription:
     return description
 
 
-def _labels_by_number(file: str, labels: Any) -> dict[int, str]:
+def _labels_by_number(file: str, labels: object) -> dict[int, str]:
     expected = (
         f'{file}: expected "labels" such as {{"background": 0, "liver": 1}} or {{"0": "background", "1": "liver"}}'
     )

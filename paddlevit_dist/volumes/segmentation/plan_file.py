@@ -1,5 +1,6 @@
 """Plan of a run for a dataset in nnU-Net's layout, written as a YAML file for ``-cfg``."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,5 +71,5 @@ def _format_size(size: Size) -> str:
     return "x".join(map(str, size))
 
 
-def _join(values: Any) -> str:
+def _join(values: Iterable[float]) -> str:
     return " x ".join(f"{value:.4g}" for value in values)

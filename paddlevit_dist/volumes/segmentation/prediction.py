@@ -24,7 +24,7 @@ from ..nonzero import regions_per_channel
 from ..reading import import_extra
 from ..store import DecodedVolume
 from .components import keep_largest
-from .dataset import IGNORED, LabelMap, LabelSource, VolumeFiles
+from .dataset import IGNORED, LabelMap, LabelSource, SegmentedVolumes, VolumeFiles
 from .decoding import MeanProbabilities
 from .figures import class_slices
 from .nnunet import group_channels
@@ -88,7 +88,7 @@ class NewVolumes(VolumeFiles):
 
     labeled = False
 
-    def __init__(self, files: Sequence[str], task: Any) -> None:
+    def __init__(self, files: Sequence[str], task: VolumeSegmentation) -> None:
         self.class_names, self.numbers, self.channels = task.class_names, task.numbers, task.channels
         self.regions = task.regions
         self.spacing, self.max_voxels = task.spacing, task.config.VOLUMES.MAX_VOXELS
@@ -132,7 +132,7 @@ class LabelWriter(PredictionWriter):
     def __init__(
         self,
         folder: Path,
-        dataset: Any,
+        dataset: SegmentedVolumes,
         class_names: Sequence[str],
         numbers: Sequence[int],
         regions: Sequence[LabelRegion],
@@ -142,7 +142,7 @@ class LabelWriter(PredictionWriter):
         self.label_names = name_labels(class_names, regions, numbers)
         self.numbers = np.array(numbers, np.uint8 if max(numbers) < 256 else np.uint16)
 
-    def write(self, index: int, prediction: SegmentedVolume, truth: Any = None) -> Row:
+    def write(self, index: int, prediction: SegmentedVolume, truth: np.ndarray | None = None) -> Row:
         """Write the files of one volume and return their names."""
         name = self.dataset.case(index)
         write_labels(self.folder / f"{name}.nii.gz", self.numbers[prediction.labels], self.dataset.source(index))

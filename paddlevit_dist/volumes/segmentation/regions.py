@@ -59,13 +59,13 @@ def load_regions(described: Mapping[str, Any], numbers: Sequence[int]) -> list[L
     return [LabelRegion(tuple(map(numbers.index, members)), numbers.index(painted)) for members, painted in pairs]
 
 
-def has_regions(labels: Any) -> TypeGuard[Mapping[str, Any]]:
+def has_regions(labels: object) -> TypeGuard[Mapping[str, Any]]:
     """Return whether an entry of "labels" lists several numbers; nnU-Net reads a list of one as that number."""
     values = labels.values() if isinstance(labels, Mapping) else ()
     return any(isinstance(value, (list, tuple)) and len(value) != 1 for value in values)
 
 
-def read_regions(file: str, labels: Mapping[str, Any], order: Any) -> RegionDescription:
+def read_regions(file: str, labels: Mapping[str, Any], order: object) -> RegionDescription:
     """Read "labels" with regions and "regions_class_order" of a ``dataset.json``; UserError if they are invalid.
 
     Every entry but the background and the label to ignore is a region with a separate output, as in nnU-Net.
@@ -116,7 +116,7 @@ def _check_painted(file: str, numbers: Sequence[int], regions: Mapping[str, Labe
             )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LARGEST
 
 
@@ -130,7 +130,7 @@ def _read_members(file: str, name: str, value: Any, ignored: int | None) -> list
     return sorted(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _find_problem(value: Any, ignored: int | None) -> str | None:
+def _find_problem(value: object, ignored: int | None) -> str | None:
     members = value if isinstance(value, (list, tuple)) else [value]
     wrong = [member for member in members if not _is_number(member)]
     if not members:
@@ -146,7 +146,7 @@ def _find_problem(value: Any, ignored: int | None) -> str | None:
     return None
 
 
-def _read_order(file: str, names: Sequence[str], order: Any, numbers: Sequence[int]) -> list[int]:
+def _read_order(file: str, names: Sequence[str], order: object, numbers: Sequence[int]) -> list[int]:
     """Return the number that each region paints."""
     example = shorten(", ".join(names), 200)
     expected = f'expected "regions_class_order" with a number for each region ({example}): what its voxels become in '

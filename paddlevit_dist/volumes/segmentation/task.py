@@ -1,6 +1,6 @@
 """Task: segmentation of volumes, a class for each voxel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ...losses import dice_losses, summed_cross_entropy
 from ...runtime import autocast
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later
-from ...tasks.dataset import dataset_class, is_training_split
+from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import create_model
 from ...tasks.prediction import CheckpointMeta
@@ -150,7 +150,7 @@ class VolumeSegmentation(Task):
         """Collate samples to a batch."""
         return collate(samples)
 
-    def signature(self, samples: Any = None) -> dict[str, Any]:
+    def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return orientation, spacing, intensities, channels and class numbers in files, or the classes of samples."""
         if samples is not None:
             names = list(self.class_names)
@@ -183,7 +183,7 @@ class VolumeSegmentation(Task):
 
     # ---- training ------------------------------------------------------------------------------------------------
 
-    def _downsample(self, labels: Any, level: int) -> Any:
+    def _downsample(self, labels: np.ndarray | paddle.Tensor, level: int) -> np.ndarray | paddle.Tensor:
         """Take the voxels of labels (N, depth, height, width) that a level has."""
         depth, height, width = level_steps(read_strides(self.config.VOLUMES))[level]
         return labels[:, ::depth, ::height, ::width]
@@ -251,7 +251,9 @@ class VolumeSegmentation(Task):
         if pending is not None:
             yield self._to_prediction(*pending)
 
-    def _to_prediction(self, record: VolumeRecord, values: Any) -> tuple[SegmentedVolume, np.ndarray]:
+    def _to_prediction(
+        self, record: VolumeRecord, values: Callable[[], list[np.ndarray]]
+    ) -> tuple[SegmentedVolume, np.ndarray]:
         classes, labels, volume = values()
         classes = keep_largest(classes, self._find_removals())
         return SegmentedVolume(record.index, classes, volume, np.array(record.stored_spacing)), labels

@@ -123,11 +123,11 @@ def start(tmp_path, monkeypatch):
     def build(*words, labeled=True, aspects=("Reportable", "LogContributor"), during=None, writer=None, warning=None):
         config = settings.load([f"-output={tmp_path / 'run'}", "-eval", "-pretrained=w", *words]).values
         task = type("TaskOfCase", (Task,), {"aspects": {name: lambda task: task for name in aspects}})(calls, writer)
-        monkeypatch.setattr(evaluation, "load_evaluated_weights", lambda run, model: ("https://me:key@hub/w", LOADED))
+        monkeypatch.setattr(evaluation, "load_evaluated_weights", loading("https://me:key@hub/w", LOADED))
         monkeypatch.setattr(evaluation, "start_run_log", note("log starts"))
         monkeypatch.setattr(evaluation, "FigureRecorder", lambda *arguments: (calls.append(arguments), observers[0])[1])
         monkeypatch.setattr(evaluation, "build_set", lambda rows, run: observers[1:])
-        functions = {"write_evaluation_report": note("report"), "load_comparison_weights": lambda *_: ("net", ["net"])}
+        functions = {"write_evaluation_report": note("report"), "load_comparison_weights": loading("net", ["net"])}
         monkeypatch.setattr(evaluation, "find_function", functions.__getitem__)
         observers = [SimpleNamespace(after_evaluate=note(f"observer {number}")) for number in range(3)]
         table = SimpleNamespace(small_sample_warning=note("warned", warning))
@@ -166,6 +166,11 @@ def start(tmp_path, monkeypatch):
         return run, calls, observers
 
     return build
+
+
+def loading(source, lines):
+    """What returns source and lines of the loading of weights into the run's model."""
+    return lambda run, model: (source, lines) if model is run.model else None
 
 
 WEIGHTS = {"weights": "https://***@hub/w", "split": "val"}
@@ -249,7 +254,7 @@ def test_predictions_that_a_task_cannot_write_are_refused_before_the_evaluation(
 def test_weights_without_notes_and_those_of_an_export_have_their_own_facts(start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run, calls, _ = start()
-    monkeypatch.setattr(evaluation, "load_evaluated_weights", lambda run, model: ("w", ["weights w: loaded all"]))
+    monkeypatch.setattr(evaluation, "load_evaluated_weights", loading("w", ["weights w: loaded all"]))
     evaluate_only(run)
     assert [call[3] for call in calls if call[0] == "intervals written"] == [{"weights": "w", "split": "val"}]
     Path("net.onnx").touch()

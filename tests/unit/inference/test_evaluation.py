@@ -32,7 +32,11 @@ class ListedWriter(PredictionWriter):
 
     writes_evaluations = True
 
+    def __init__(self):
+        self.written = []
+
     def write(self, index, prediction, truth=None):
+        self.written.append([index, prediction, truth])
         return {"never": "read"}
 
     def summarize(self, index, prediction, truth=None):
@@ -61,12 +65,13 @@ def test_predictions_of_all_ranks_are_finished_in_the_order_of_the_samples(tmp_p
     monkeypatch.setattr(evaluation, "barrier", lambda: seen.append(sorted(list_open_files(tmp_path))))
     for number, indices in enumerate([[0, 2, 4], [1, 3]]):
         as_rank(monkeypatch, number)
-        writers.append(SavedPredictions(ListedWriter(), tmp_path, indices))
+        writers.append(SavedPredictions(own := ListedWriter(), tmp_path, indices))
     first, second = "entries-0000.jsonl", "entries-0001.jsonl"
     assert seen == [[], [first]] and list_open_files(tmp_path) == [first, second]
     writers[0].add(["a", "c"], [7, 8])
     writers[0].add(["e"])
     writers[1].add(["b", "d"], [9, None])
+    assert own.written == [[1, "b", 9], [3, "d", None]]
     assert writers[1].finish() == [] and seen.pop() == [first]
     as_rank(monkeypatch, 0)
     expected = [[0, "a", 7], [1, "b", 9], [2, "c", 8], [3, "d", None], [4, "e", None]]

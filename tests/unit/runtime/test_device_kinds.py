@@ -45,6 +45,7 @@ def test_a_choice_among_several_is_told_before_what_is_missing():
         kind.replaced,
     ]
     assert device_kinds.choose("MLU", {"npu": 8, "mlu": 2})[1] == [device_kinds.get_kind("mlu").replaced]
+    assert device_kinds.choose("auto", {"gpu": 2}) == (device_kinds.get_kind("gpu"), [])
     assert device_kinds.choose("Auto", {}) == (device_kinds.get_kind("cpu"), [])
     assert device_kinds.choose("cpu", {"gpu": 2}) == (device_kinds.get_kind("cpu"), [])
 

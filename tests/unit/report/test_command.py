@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.report_runs import write_run
+from support.trainings.report_runs import write_run
 
 from paddlevit_dist.report import command
 from paddlevit_dist.runtime.errors import UserError

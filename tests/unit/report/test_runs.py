@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.report_runs import event, one_of_each, training, write_run
+from support.trainings.report_runs import event, one_of_each, training, write_run
 
 from paddlevit_dist.report import runs, store
 from paddlevit_dist.report.runs import RunMetrics, read_run, read_runs

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image
-from support.report_runs import one_of_each
+from support.trainings.report_runs import one_of_each
 
 from paddlevit_dist.report import store
 from paddlevit_dist.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet

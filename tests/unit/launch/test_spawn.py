@@ -12,6 +12,7 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist.launch import failures, spawn
+from paddlevit_dist.launch.devices import ProcessPlan
 from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
@@ -42,6 +43,7 @@ class Watch:
 
     def poll(self, running):
         self.polls += 1
+        assert self.polls < 20, "the parent does not notice that its workers have ended"
         return {"kind": failures.STANDSTILL, "rank": self.stuck} if self.stuck in running and self.polls == 2 else None
 
     def explain(self, failed, running):
@@ -298,3 +300,32 @@ def test_spawned_processes_import_the_package_before_paddle(monkeypatch, file, s
     with spawn._package_before_paddle():
         assert main.__spec__ is (signals.__spec__ if is_replaced else before)
     assert main.__spec__ is before
+
+
+@pytest.mark.parametrize(
+    "plan, in_child, is_pool, called",
+    [
+        (ProcessPlan(1, "cpu", False, []), False, False, "_run_in_place"),
+        (ProcessPlan(1, "cpu", False, []), False, True, "_run_in_place"),
+        (ProcessPlan(1, "cpu", False, []), True, False, "_run_workers"),
+        (ProcessPlan(3, "cpu", False, []), False, False, "_run_workers"),
+        (ProcessPlan(3, "cpu", True, []), False, True, "_run_in_place"),
+        (ProcessPlan(3, "cpu", True, []), True, False, "_run_in_place"),
+        (ProcessPlan(3, "cpu", False, []), False, True, None),
+    ],
+)
+def test_one_process_runs_in_place_and_several_in_children(monkeypatch, plan, in_child, is_pool, called):
+    calls = []
+    for name in ("_run_in_place", "_run_workers"):
+        monkeypatch.setattr(spawn, name, lambda *words, name=name: calls.append((name, *words)))
+    monkeypatch.setattr(spawn, "is_pool_worker", lambda: is_pool)
+    if called is None:
+        with pytest.raises(
+            UserError, match=r"^3 processes \(NGPUS\): a worker of a process pool cannot start processes"
+        ):
+            spawn.launch_workers(work, (1, 2), plan, 30.0)
+    elif in_child:
+        spawn.launch_workers(work, (1, 2), plan, 30.0, in_child=True)
+    else:
+        spawn.launch_workers(work, (1, 2), plan, 30.0)
+    assert calls == ([] if called is None else [(called, work, (1, 2), plan, 30.0)])

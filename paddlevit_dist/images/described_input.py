@@ -266,7 +266,7 @@ def parse_object_processor(
 
     Returns:
         Mean and deviation of pixels from 0 to 1, and sides in pixels: height and width, or the shortest and perhaps the
-            longest edge; empty if there are none.
+        longest edge; empty if there are none.
 
     Raises:
         UserError: a field is invalid, or has a meaning that is not followed here.

@@ -312,7 +312,7 @@ def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def select_corners(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
-    """Convert boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1, float32; D-FINE may have negative sides."""
+    """Convert boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1, float32; sides may be negative (D-FINE)."""
     center, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
     ends = paddle.concat([center - half, center + half], axis=-1)
     return paddle.take_along_axis(ends, places.unsqueeze(-1), axis=1)
@@ -331,7 +331,7 @@ def choose_images(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray)
 
 
 def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Set images (N, 3, H, W) to zero outside of ``sizes``, int64 (N, 2), also ``on_device``, as DETR's authors do."""
+    """Set images (N, 3, H, W) to zero outside ``sizes``, int64 (N, 2) (``on_device``: a copy), as DETR's authors do."""
     height, width = images.shape[2:]
     if (sizes == (height, width)).all():
         return images

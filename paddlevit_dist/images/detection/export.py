@@ -117,7 +117,7 @@ class EvaluatedFunction(paddle.nn.Layer):
 
 
 def compare_detections(expected: Sequence[np.ndarray], actual: Sequence[np.ndarray]) -> tuple[float, str]:
-    """Return the largest distance of scores, and of boxes as fractions of the longest coordinate, and its meaning.
+    """Return the largest distance of scores, and of boxes as fractions of the longest coordinate, and what it is.
 
     Each expected object is compared with the nearest one of its label. The largest tenth of the distances is ignored,
     since rounding may decide which object is the last among the best. Both are labels (N, n), boxes (N, n, 4), scores

@@ -50,7 +50,7 @@ def match_across_classes(
 
     Returns:
         uint16 (pairs, 2), label of annotation and detection; ``num_classes`` as annotation of unmatched detections, and
-            as detection of missed annotations.
+        as detection of missed annotations.
     """
     chosen = np.asarray(detections.scores) >= least_score
     boxes, labels = corners_to_boxes(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]

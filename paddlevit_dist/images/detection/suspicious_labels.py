@@ -40,7 +40,7 @@ def find_suspects(truth: "ImageAnnotations", detections: DetectedObjects, least_
 
     Returns:
         float32 (k, 10), most suspicious first, at most 20: kind, suspicion, label or -1, predicted class or -1, score
-            or 0, IoU, and x, y, width and height of the box.
+        or 0, IoU, and x, y, width and height of the box.
     """
     is_crowd, scores = np.asarray(truth.is_crowd, bool), np.asarray(detections.scores, np.float64)
     true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)

@@ -292,12 +292,12 @@ def collate(samples: Sequence[DetectionSample], side: int = 0, noise: Contrastiv
 
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width without padding. For
-            training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N,
-            M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the
-            arrays of ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples;
-            ``original_sizes`` int64 (N, 2), height and width of the stored images; ``seconds`` spent reading them; if
-            samples have parts, ``images`` and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the
-            position of its sample in the batch, and the fields of ``ImagePart``.
+        training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, padded with zeros, M at least 1; ``labels`` int64 (N,
+        M), padded with -1; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W); with noise the
+        arrays of ``ContrastiveNoise.collate``. For an evaluation ``indices`` int64 (N,) of the samples;
+        ``original_sizes`` int64 (N, 2), height and width of the stored images; ``seconds`` spent reading them; if
+        samples have parts, ``images`` and ``sizes`` have a row for each part, and ``parts`` int64 (rows, 6) has the
+        position of its sample in the batch, and the fields of ``ImagePart``.
     """
     first = samples[0]
     images = [picture for each in samples for picture in (each.image, *each.more_images)]

@@ -179,8 +179,8 @@ class Detr(QueryDetector):
 
         Returns:
             ``logits`` (N, queries, classes + 1), the last class is "no object", and ``boxes`` (N, queries, 4): center,
-                width and height as fractions of the image without padding; ``layer_logits`` and ``layer_boxes``,
-                (layers, ...), of every decoder layer including the last.
+            width and height as fractions of the image without padding; ``layer_logits`` and ``layer_boxes``,
+            (layers, ...), of every decoder layer including the last.
         """
         decoded, _ = self.encode(images, sizes)
         logits, boxes = single_or_double(self.class_embed(decoded)), single_or_double(self.bbox_embed(decoded))

@@ -176,7 +176,7 @@ class RfDetr(QueryDetector):
 
         Returns:
             ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
-                the outputs of all layers (``layer_``) and of the encoder for the criterion.
+            the outputs of all layers (``layer_``) and of the encoder for the criterion.
         """
         memory, grid = self.encode(images)
         groups = 1 if targets is None else self.groups

@@ -230,8 +230,8 @@ class FineDecoder(nn.Layer):
 
         Returns:
             The outputs of ``RtDetrDecoder``; ``layer_corners`` (L, batch, queries, 4 * bins), distributions of the
-                distances of sides; ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's
-                plain head; and ``references``, its boxes without gradient.
+            distances of sides; ``first_logits`` and ``first_boxes`` (batch, queries, ...) of the first layer's
+            plain head; and ``references``, its boxes without gradient.
         """
         references = F.sigmoid(single_or_double(starts))
         first_boxes = first_logits = anchors = None

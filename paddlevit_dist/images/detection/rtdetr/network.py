@@ -199,7 +199,7 @@ class RtDetr(QueryDetector):
 
         Returns:
             ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
-                the outputs of all layers (``layer_``), of the encoder and of denoising for the criterion.
+            the outputs of all layers (``layer_``), of the encoder and of denoising for the criterion.
         """
         memory, grids = self.encode(images)
         starts, scores, chosen, content = self.select_queries(memory, grids)

@@ -41,7 +41,7 @@ class SearchRange(NamedTuple):
             return self.choices
         return range(int(self.low), int(self.high) + 1) if self.is_whole else None
 
-    def format(self, value: object) -> str:
+    def format(self, value: float | str | None) -> str:
         """Format a value as a word of the command line; six digits are enough if they are in the range."""
         if self.low is None or self.high is None or self.is_whole:
             return f"{self.name}={value}"

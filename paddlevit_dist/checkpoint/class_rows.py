@@ -217,7 +217,7 @@ def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> li
     return list(map(str, names)) if names else None
 
 
-def _has_classes(facts: Any) -> bool:
+def _has_classes(facts: object) -> bool:
     return isinstance(facts, Mapping) and bool(facts.get("classes"))
 
 
@@ -247,7 +247,7 @@ def _labels_in(file: Path) -> list[str] | None:
     return next(filter(None, map(_parse_labels, listed)), None)
 
 
-def _parse_labels(labels: Any) -> list[str] | None:
+def _parse_labels(labels: object) -> list[str] | None:
     """Parse a list of names, or names by number; None for placeholders, and for anything else."""
     if isinstance(labels, list):
         labels = {str(number): name for number, name in enumerate(labels)}

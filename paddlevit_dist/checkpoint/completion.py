@@ -1,7 +1,6 @@
 """Completes checkpoints of TRAIN.LORA from their base, see ``low_rank``, for a model."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 import paddle
@@ -36,7 +35,7 @@ def complete(
     whole, layers = {**{key: state[key] for key in used}, **held}, dict(model.named_sublayers())
     changed = low_rank.list_layers(held)
     for name in changed:
-        layer: Any = layers.get(name)
+        layer = layers.get(name)
         matrix, first, second = (whole.get(f"{name}.{last}") for last in ("weight", *low_rank.FACTORS))
         if layer is None or matrix is None or first is None or second is None:
             raise UserError(f"{file} has low-rank matrices for the layer {shorten(name)}, which this model lacks")

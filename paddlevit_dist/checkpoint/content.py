@@ -401,7 +401,7 @@ def _parse(file: Path, kind: type[_Checked]) -> dict[str, Any]:
     return content
 
 
-def _convert(file: Path, content: Any, kind: type[_Checked]) -> _Checked:
+def _convert(file: Path, content: object, kind: type[_Checked]) -> _Checked:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -277,7 +277,7 @@ def _fetch(address: str, target: BinaryIO, has_checksum: bool) -> str:
 
 
 class _RedirectHandler(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, request: Any, file: Any, code: int, text: str, headers: Any, address: str) -> Any:
+    def redirect_request(self, request, file, code, text, headers, address):
         before, after = (urllib.parse.urlsplit(a).scheme.lower() for a in (request.full_url, address))
         if after not in ("http", "https") or (before, after) == ("https", "http"):
             raise UserError(
@@ -319,7 +319,7 @@ def _open(address: str) -> Iterator[Any]:
         yield response
 
 
-def _read_length(response: Any) -> int | None:
+def _read_length(response: HTTPResponse) -> int | None:
     length = response.headers.get("Content-Length")
     return int(length) if not response.chunked and length is not None and re.fullmatch(r"[0-9]{1,18}", length) else None
 

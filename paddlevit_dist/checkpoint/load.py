@@ -211,7 +211,7 @@ def load_weights(
 
 
 def _compare_networks(
-    model: paddle.nn.Layer, source: Any, weights: SourceWeights, report: LoadReport, must_match: bool
+    model: paddle.nn.Layer, source: object, weights: SourceWeights, report: LoadReport, must_match: bool
 ) -> None:
     """Add notices on differences to the network of the weights that no shape shows, or raise UserError for them."""
     name = str(source) if isinstance(source, (str, os.PathLike)) else weights.name
@@ -261,7 +261,9 @@ def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.n
     return {name: state[name] for name in model.state_dict() if name in state}
 
 
-def _get_weights(source: Any, part: str | None, sha256: str | None) -> SourceWeights:
+def _get_weights(
+    source: str | os.PathLike | Mapping[str, Any] | SourceWeights, part: str | None, sha256: str | None
+) -> SourceWeights:
     if isinstance(source, SourceWeights):
         return source
     return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)

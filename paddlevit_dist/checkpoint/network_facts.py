@@ -91,7 +91,7 @@ def _compare(content: Mapping[str, Any], facts: Mapping[str, Any], prefix: str =
     return differences
 
 
-def _is_same(value: Any, expected: Any) -> bool:
+def _is_same(value: object, expected: object) -> bool:
     """Return whether values are equal; one number may stand for a list of equal ones, and a set lists equal values."""
     if isinstance(expected, frozenset):
         return any(_is_same(value, choice) for choice in expected)

@@ -176,7 +176,7 @@ def find_published_detectors(model: str) -> list[str]:
     return [f"hf:PekingU/rtdetr_v2_{size}"] if family == "rtdetrv2" and not size.endswith("_dsp") else []
 
 
-def find_published(source: Any) -> PublishedWeights | None:
+def find_published(source: object) -> PublishedWeights | None:
     """Return the entry that ``source`` names; None for an existing path and anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
@@ -188,12 +188,12 @@ def find_published_for(model: str) -> PublishedWeights | None:
     return next((row for row in PUBLISHED.values() if row.model == model.lower()), None)
 
 
-def is_fetched(source: Any) -> bool:
+def is_fetched(source: object) -> bool:
     """Return whether ``source`` is an address or a name, whose weights are downloaded, and not a path."""
     return _repository(source) is not None or _resolve_address(source) is not None
 
 
-def _repository(source: Any) -> str | None:
+def _repository(source: object) -> str | None:
     """Return the OWNER/REPOSITORY at Hugging Face that ``source`` names, with or without ``#sha256=...``; else None."""
     row = find_published(source)
     if row is not None:
@@ -220,7 +220,7 @@ def _endpoint() -> str:
     return (os.environ.get(_ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
 
 
-def _at_modelscope(source: Any, file: str) -> str | None:
+def _at_modelscope(source: object, file: str) -> str | None:
     """Return the address of a file in the repository at ModelScope that ``source`` names; else None."""
     match = _MODELSCOPE_REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
     endpoint = (os.environ.get(_MODELSCOPE_VARIABLE) or _MODELSCOPE).rstrip("/")
@@ -240,7 +240,7 @@ def local_weights(source: Any, sha256: str | None = None, log: Callable[[str], N
     return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), sha256, log)
 
 
-def find_sibling_file(source: Any, name: str, may_download: bool) -> tuple[Path | None, str]:
+def find_sibling_file(source: object, name: str, may_download: bool) -> tuple[Path | None, str]:
     """Return a small file from the repository, at Hugging Face or ModelScope, of the weights called ``source``.
 
     Returns its local copy, downloaded if ``may_download``, or None; and why it is unknown whether it exists, else

@@ -62,7 +62,7 @@ class TensorStorage(FrozenObject):
         self.dtype = dtype
         self.count = count
         self._load = load
-        self._numbers: Any = None
+        self._numbers: np.ndarray | None = None
 
     def numbers(self) -> np.ndarray:
         """Return all elements, (count,)."""
@@ -96,7 +96,7 @@ def _whole_numbers(value: Any) -> tuple[int, ...]:
     return value
 
 
-def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
+def _rebuild_tensor(storage: Any, offset: object, shape: object, strides: object, *rest: object) -> StoredTensor:
     """Build a tensor; ``rest`` (whether it needs a gradient, hooks and metadata) is ignored."""
     storage, shape, strides = expect(storage, TensorStorage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
@@ -109,7 +109,7 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: 
     return StoredTensor(storage, offset, shape, strides)
 
 
-def _rebuild_parameter(data: Any, *rest: Any) -> StoredTensor:
+def _rebuild_parameter(data: object, *rest: object) -> StoredTensor:
     return expect(data, StoredTensor)
 
 

@@ -59,7 +59,7 @@ class FrozenObject:
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # cannot be a key
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Raise ValueError: the file must not set attributes."""
         raise ValueError("it sets the state of something that is not an array")
 
@@ -72,7 +72,7 @@ class GlobalName(FrozenObject):
     def __init__(self, text: str, function: Callable[..., Any] | None) -> None:
         self.text, self.function = text, function
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Call the function. Raises RefusedError if there is none."""
         if self.function is None:
             raise RefusedError(f"it calls '{self.text}'")
@@ -91,7 +91,7 @@ class DroppedArguments(FrozenObject):
         """Make one without arguments."""
         return super().__new__(cls)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Drop the values."""
         expect(state, dict)
 
@@ -105,7 +105,7 @@ class KeptArguments(DroppedArguments):
 
     __slots__ = ("_state",)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         """Store the values."""
         self._state = expect(state, dict)
 
@@ -115,7 +115,7 @@ class KeptArguments(DroppedArguments):
         return {name: value for name, value in state.items() if isinstance(name, str) and _is_plain(value)}
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, dict):
         return len(value) <= _LONGEST_ARGUMENT and all(map(_is_number_or_text, [*value, *value.values()]))
     if isinstance(value, (list, tuple)):
@@ -123,7 +123,7 @@ def _is_plain(value: Any) -> bool:
     return _is_number_or_text(value)
 
 
-def _is_number_or_text(value: Any) -> bool:
+def _is_number_or_text(value: object) -> bool:
     return value is None or isinstance(value, (str, int, float))
 
 
@@ -164,11 +164,11 @@ class PickleReader(pickle.Unpickler):
             text, functools.partial(function, self.spend) if function in (_StoredArray, _array) else function
         )
 
-    def persistent_load(self, about: Any) -> Any:
+    def persistent_load(self, about: object) -> Any:
         """Reject every persistent identifier, because Paddle's files have none."""
         raise RefusedError("it makes objects by persistent identifiers")
 
-    def _encode(self, text: Any, encoding: Any) -> bytes:
+    def _encode(self, text: object, encoding: object) -> bytes:
         """Return the bytes of an array, which protocol 2 stores as text."""
         if not isinstance(text, str) or encoding != "latin1":
             raise RefusedError("it calls '_codecs.encode' on other data than the bytes of an array")
@@ -185,7 +185,7 @@ class PickleReader(pickle.Unpickler):
             raise ValueError("its arrays are larger than the file")
 
 
-def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
+def _require_bounded(value: object, limit: int, sizes: dict[int, int]) -> int:
     """Raise ValueError if a value has more than ``limit`` entries, counting shared objects at each place.
 
     ``sizes``: number of entries of each container by its id.
@@ -201,7 +201,7 @@ def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
     return sizes[id(value)]
 
 
-def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
+def _finish(value: object, results: dict[int, tuple[Any, Any]]) -> Any:
     """Replace ``_StoredArray`` objects by arrays, and parsed arguments by values; ``results`` are by an object's id."""
     if isinstance(value, _StoredArray):
         return value.numpy()
@@ -223,7 +223,7 @@ def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
     return results[id(value)][1]
 
 
-def expect(value: Any, kinds: Any) -> Any:
+def expect(value: object, kinds: type | tuple[type, ...]) -> Any:
     """Return ``value`` if it is an instance of one of the classes ``kinds``. Raises ValueError if it is not."""
     if not isinstance(value, kinds):
         raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
@@ -238,7 +238,7 @@ class _NumberType(FrozenObject):
 
     __slots__ = ("dtype",)
 
-    def __init__(self, code: Any, align: Any = False, copy: Any = True) -> None:
+    def __init__(self, code: Any, align: object = False, copy: object = True) -> None:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]", expect(code, str)):
             raise RefusedError(f"it holds an array of type {ascii(code[:40])}")
         self.dtype = np.dtype(code)
@@ -258,12 +258,12 @@ class _StoredArray(FrozenObject):
 
     __slots__ = ("array", "spend")
 
-    def __init__(self, spend: Callable[[int], None], subtype: Any, shape: Any, typecode: Any) -> None:
+    def __init__(self, spend: Callable[[int], None], subtype: object, shape: object, typecode: Any) -> None:
         if not isinstance(subtype, GlobalName) or subtype.text != "numpy.ndarray" or shape != (0,):
             raise ValueError("an array in it is not made as numpy makes it")
         self.spend, self.array = spend, None
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         version, shape, number_type, is_fortran, data = expect(state, tuple)
         if version != 1 or self.array is not None:
             raise ValueError("an array in it is not made as numpy makes it")
@@ -278,7 +278,7 @@ class _StoredArray(FrozenObject):
 
 
 def _array(
-    spend: Callable[[int], None], data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None
+    spend: Callable[[int], None], data: object, number_type: object, shape: object, order: object, axes: object = None
 ) -> np.ndarray:
     """Build an array as protocol 5 stores it, which shares the bytes that were read, if in this byte order.
 
@@ -298,14 +298,14 @@ def _array(
     return flat.reshape(shape).transpose(axes) if order == "K" else flat.reshape(shape, order=order)
 
 
-def _scalar(number_type: Any, data: Any) -> Any:
+def _scalar(number_type: object, data: object) -> Any:
     dtype = expect(number_type, _NumberType).dtype
     if not isinstance(data, bytes) or len(data) != dtype.itemsize:
         raise ValueError("a number in it is not made as numpy makes it")
     return np.frombuffer(data, dtype)[0]
 
 
-def unpack_tensor(pair: Any) -> _StoredArray:
+def unpack_tensor(pair: object) -> _StoredArray:
     """Return the array of a tensor in nested containers, which Paddle stores as the tuple (automatic name, array)."""
     if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], (_StoredArray, np.ndarray)):
         raise ValueError("a tensor in it is not a pair of name and array")
@@ -317,12 +317,12 @@ class _PlainDict(dict):
 
     __slots__ = ()
 
-    def __init__(self, pairs: Any = ()) -> None:
+    def __init__(self, pairs: object = ()) -> None:
         """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
         for key, value in expect(pairs, (list, tuple)):
             self[expect(key, (str, int))] = value
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         expect(state, dict)
 
 

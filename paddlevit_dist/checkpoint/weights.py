@@ -150,7 +150,7 @@ def _largest_size(file: Path) -> int:
 
 
 def _weights(
-    content: Any, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
+    content: object, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
 ) -> SourceWeights:
     state, notices = _unwrap(content, name, part, _PADDLE_WRAPPERS if in_paddle_layout else _WRAPPERS)
     needed = sum(map(_bytes_needed, state.values()))
@@ -243,7 +243,7 @@ def _what_is_there(folder: Path, requested: str) -> str:
 
 
 def _unwrap(
-    content: Any, source: str, part: str | None, wrappers: tuple[str, ...]
+    content: object, source: str, part: str | None, wrappers: tuple[str, ...]
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return the mapping of weights inside a file's content, and notices about other mappings in it.
 
@@ -288,7 +288,7 @@ def _bytes_needed(value: Any) -> int:
     return math.prod(value.shape) * (4 if dtype == np.uint16 else dtype.itemsize)
 
 
-def as_array(value: Any) -> np.ndarray | None:
+def as_array(value: object) -> np.ndarray | None:
     """Convert ``value`` to a numpy array, bfloat16 (which numpy lacks, stored as bits in uint16) to float32.
 
     Return None if it is neither an array, nor a tensor, nor a (name, array) pair, as in older files of Paddle.

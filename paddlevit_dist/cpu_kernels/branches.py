@@ -4,7 +4,7 @@ Between Paddle's matrix products, one pass over the rows does the work of severa
 read where the projection wrote them. Inputs are not checked: see ``accelerate.can_use_fast_path``.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import paddle
 from paddle.autograd import PyLayer
@@ -246,7 +246,7 @@ def _attend_to_backward(gradient, q, kv, weights, heads: HeadLayout):
 
 class _AttentionTo(PyLayer):
     @staticmethod
-    def forward(ctx: Any, q, kv, heads):
+    def forward(ctx, q, kv, heads):
         out, weights = _attend_to(q, kv, heads)
         ctx.needs_gradient, ctx.heads = needs_gradients(q, kv), heads
         ctx.save_for_backward(q, kv, weights)
@@ -254,7 +254,7 @@ class _AttentionTo(PyLayer):
 
     @staticmethod
     @with_graph()
-    def backward(ctx: Any, gradient):
+    def backward(ctx, gradient):
         q, kv, weights = ctx.saved_tensor()
         gradients = _attend_to_backward(as_contiguous(gradient), q, kv, weights, ctx.heads)
         return select_gradients(ctx.needs_gradient, *gradients)

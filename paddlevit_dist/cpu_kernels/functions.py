@@ -43,7 +43,7 @@ def select_gradients(needs_gradient: Sequence[bool], *gradients: paddle.Tensor) 
     return tuple(gradient if is_needed else None for is_needed, gradient in zip(needs_gradient, gradients))
 
 
-def differentiable(kind: type[PyLayer], *arguments: Any) -> paddle.Tensor:
+def differentiable(kind: type[PyLayer], *arguments: object) -> paddle.Tensor:
     """Apply a function such that ``paddle.grad`` can request the gradients of some of its tensors.
 
     Paddle rejects unrequested gradients of separate tensors, without saying which they are, but not of one list.

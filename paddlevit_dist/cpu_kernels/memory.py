@@ -4,7 +4,6 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import paddle
@@ -29,7 +28,7 @@ def as_contiguous(tensor: paddle.Tensor) -> paddle.Tensor:
 class MklSgemm:
     """``cblas_sgemm`` of Paddle's MKL library, with its address ``pointer`` for compiled loops."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: "ctypes._NamedFuncPointer") -> None:
         int_type, float_type, pointer_type = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
         function.restype = None
         function.argtypes = [

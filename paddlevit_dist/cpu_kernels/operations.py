@@ -131,7 +131,7 @@ class ImagePlanes(NamedTuple):
         """Convert a gray ("L") or RGB image."""
         return cls(np.array(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1), order="C"))
 
-    def changed(self, name: str, parameter: Any, fill: Fill) -> "ImagePlanes":
+    def changed(self, name: str, parameter: object, fill: Fill) -> "ImagePlanes":
         """Return the image after the operation ``name``, by a loop if it is equal to Pillow's, else by Pillow."""
         if has_equal_operation(name):
             return ImagePlanes(_OPERATIONS[name](self.pixels, parameter, fill))

@@ -30,7 +30,7 @@ class CompiledTrainingTransform(TrainingTransform):
             box = (0, 0, *image.shape[1::-1])
         return resize_box(image, box, self.image_size)
 
-    def augmented(self, image: Any, generator: np.random.Generator) -> Any:
+    def augmented(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> Any:
         """Augment an image or planes; return planes."""
         planes = image if isinstance(image, np.ndarray) else ImagePlanes.from_image(image).pixels
         if len(planes) != self.channels:
@@ -47,7 +47,7 @@ class CompiledTrainingTransform(TrainingTransform):
             has_equal_operation(name)
 
 
-def _list_operations(augment: Any) -> set[str]:
+def _list_operations(augment: object) -> set[str]:
     """Return the names of the operations that an augmentation may apply."""
     match augment:
         case TransformChain():

@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 
@@ -29,11 +29,11 @@ class DamagedCacheError(Exception):
 class ChecksumWriter:
     """Writes to an open binary file and computes the CRC-32 of its content and of the name that it covers."""
 
-    def __init__(self, file: Any, name: str = "") -> None:
+    def __init__(self, file: BinaryIO, name: str = "") -> None:
         self._file = file
         self.checksum = zlib.crc32(os.fsencode(name))
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         """Write bytes and return their number."""
         self.checksum = zlib.crc32(data, self.checksum)
         return self._file.write(data)

@@ -15,8 +15,8 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import paddle
@@ -45,21 +45,28 @@ class SampleFailure(RuntimeError):
     """A sample could not be read or collated; the message has its index, its description and the original traceback."""
 
 
+class _Samples(Protocol):
+    def __len__(self) -> int: ...
+    def sample(self, index: int, generator: np.random.Generator) -> Any: ...
+    def describe(self, index: int) -> str: ...
+
+
 class _ReadingDataset(paddle.io.Dataset):
     """Reads samples in a loader process, each with its own random generator; exceptions are returned as values."""
 
-    def __init__(self, samples: Any, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
+    def __init__(self, samples: _Samples, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
         self.samples = samples
-        self.is_remote = bool(getattr(getattr(samples, "dataset", None), "is_remote", False))
+        dataset = getattr(samples, "dataset", None)
+        self.remote = dataset if getattr(dataset, "is_remote", False) else None
         self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            if key.batch is not None and self.is_remote:
-                self.samples.dataset.prefetch(key.batch)
+            if key.batch is not None and self.remote is not None:
+                self.remote.prefetch(key.batch)
             sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
             if self.check is not None:
                 self.check(sample)
@@ -154,7 +161,7 @@ class DeviceLoader:
 
     def __init__(
         self,
-        samples: Any,
+        samples: _Samples,
         sampler: Any,
         collate: Callable[[Sequence[Any]], dict[str, Any]],
         *,
@@ -186,7 +193,7 @@ class DeviceLoader:
         """Yield all micro-batches of epochs ``first`` to ``last``; the first one starts after ``consumed`` samples."""
         yield from self._batches(_EpochSampler(self.sampler, first, last, consumed))
 
-    def _batches(self, batch_sampler: Any) -> Iterator[dict[str, Any]]:
+    def _batches(self, batch_sampler: Collection[Sequence[SampleKey]]) -> Iterator[dict[str, Any]]:
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,
@@ -338,7 +345,7 @@ class _LoaderWatchdog:
     def __enter__(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
-    def __exit__(self, _: Any, error: Any, __: Any) -> bool:
+    def __exit__(self, _: object, error: object, __: object) -> bool:
         with self._lock:
             self._deadline = None
         return self.has_left and isinstance(error, Exception)  # Paddle may have raised any exception
@@ -395,7 +402,7 @@ class _LoaderWatchdog:
 
 def build_loader(
     config: RunSettings,
-    dataset: Any,
+    dataset: _Samples,
     sampler: Any,
     collate: Callable[[Sequence[Any]], dict[str, Any]],
     *,

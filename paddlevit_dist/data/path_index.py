@@ -112,7 +112,7 @@ class PathIndex:
     def __getstate__(self) -> Any:
         return self.file
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: str) -> None:
         self.file = state
         self._maps = None
 

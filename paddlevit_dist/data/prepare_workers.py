@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -16,7 +16,10 @@ from ..launch.stale_resources import named_semaphores
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 
-_stopping: Any = None  # in a worker: an event that is set to stop at the next item
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Event
+
+_stopping: "Event | None" = None  # in a worker: an event that is set to stop at the next item
 
 
 class PreparationStopped(Exception):
@@ -68,7 +71,7 @@ def work(
             pool.shutdown(wait=True, cancel_futures=not done)
 
 
-def _start(stopping: Any, parent: int) -> None:
+def _start(stopping: "Event", parent: int) -> None:
     global _stopping
     _stopping = stopping
     signals.ignore_all()  # the main process handles them

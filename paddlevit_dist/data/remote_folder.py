@@ -18,7 +18,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
@@ -98,7 +98,7 @@ class RemoteFolder:
     def __getstate__(self) -> Any:
         return {name: value for name, value in self.__dict__.items() if name not in ("_system", "_process", "_told")}
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin()
 
@@ -176,17 +176,17 @@ class RemoteFolder:
         aiohttp = importlib.import_module("aiohttp")
         return aiohttp.ClientTimeout(total=None, sock_connect=self.timeout_seconds, sock_read=self.timeout_seconds)
 
-    def _sync(self, coroutine: Any) -> Any:
+    def _sync(self, coroutine: Awaitable[Any]) -> Any:
         async def run() -> Any:
             return await coroutine
 
         return importlib.import_module("fsspec.asyn").sync(self._system.loop, run)
 
-    def _run(self, coroutines: list[Any]) -> list[Any]:
+    def _run(self, coroutines: list[Awaitable[Any]]) -> list[Any]:
         self._open()
         limit = asyncio.Semaphore(_MOST_REQUESTS)
 
-        async def limited(coroutine: Any) -> Any:
+        async def limited(coroutine: Awaitable[Any]) -> Any:
             async with limit:
                 return await coroutine
 
@@ -274,7 +274,7 @@ class RemoteFolder:
         tag = answer.get("ETag") or str(answer.get("LastModified") or "")
         return RangeAnswer(content, first, last, RemoteFile(size, tag))
 
-    async def _with_retries(self, address: str, verb: str, ask: Any) -> Any:
+    async def _with_retries(self, address: str, verb: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Await ``ask()``, again after a pause for as long as it fails in a way that may pass, then raise UserError.
 
         ``__cause__`` is the last error of the system or a package.
@@ -305,7 +305,7 @@ class RemoteFolder:
             print(f"note: {line} (not shown again)", file=sys.stderr, flush=True)
 
 
-async def _gather(limited: Any, coroutines: list[Any]) -> list[Any]:
+async def _gather(limited: Callable[[Awaitable[Any]], Awaitable[Any]], coroutines: list[Awaitable[Any]]) -> list[Any]:
     """Await coroutines at once; if one fails, the others are ended before its error is raised."""
     tasks = [asyncio.ensure_future(limited(coroutine)) for coroutine in coroutines]
     try:

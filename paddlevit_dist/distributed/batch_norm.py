@@ -130,7 +130,7 @@ class DistributedBatchNorm(_FormattedLayer, paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
-def _has_many_rows(layer: Any, x: paddle.Tensor) -> bool:
+def _has_many_rows(layer: paddle.nn.Layer, x: paddle.Tensor) -> bool:
     """Return whether statistics would lose digits, because the CPU's kernel adds too many values in float32."""
     if not paddle.in_dynamic_mode() or not x.place.is_cpu_place() or x.dtype == paddle.float64:
         return False
@@ -141,7 +141,7 @@ def _has_many_rows(layer: Any, x: paddle.Tensor) -> bool:
     return math.prod(x.shape[2:]) > _MOST_POSITIONS
 
 
-def _normalize_in_double(layer: Any, x: paddle.Tensor) -> paddle.Tensor:
+def _normalize_in_double(layer: paddle.nn.Layer, x: paddle.Tensor) -> paddle.Tensor:
     """Normalize ``x`` by its own rows as Paddle's kernel does, in float64, and update the running statistics."""
     with paddle.amp.auto_cast(enable=False), _kernel_variance(layer, x) as kernel_variance:
         mean, variance = (value.detach().astype("float64") for value in (layer._mean, kernel_variance))
@@ -174,7 +174,7 @@ class _UnbiasedVariance(_FormattedLayer):
         """Run the layer's forward pass with a scaled running variance."""
         parameters = self._parameters  # type: ignore[attr-defined]
         running = parameters["_variance"]
-        layer: Any = self
+        layer: paddle.nn.Layer = self
         if layer.training and not layer._use_global_stats and _has_many_rows(layer, x):
             normalized, act = _normalize_in_double(layer, x), getattr(layer, "_act", None)
             return normalized if act is None else getattr(F, act)(normalized)
@@ -197,7 +197,7 @@ def unbias_running_variance(model: paddle.nn.Layer) -> paddle.nn.Layer:
 
 
 @contextlib.contextmanager
-def _kernel_variance(layer: Any, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
+def _kernel_variance(layer: paddle.nn.Layer, x: paddle.Tensor) -> Iterator[paddle.Tensor]:
     """Give Paddle's kernel a running variance whose update becomes PyTorch's.
 
     A kernel that stores a variance divided by rows gets one scaled by s = (rows - 1) / rows. After the update it is
@@ -306,7 +306,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx,
         x: paddle.Tensor,
         weight: paddle.Tensor | None,
         bias: paddle.Tensor | None,
@@ -330,7 +330,7 @@ class _NormalizeFunction(paddle.autograd.PyLayer):
             return y.reshape(x.shape).astype(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+    def backward(ctx, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, mean, variance, rows, weight = ctx.saved_tensor()
         layer = ctx.layer
         channels = mean.shape[0]

@@ -26,7 +26,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
-def all_gather(data: Any) -> list[Any]:
+def all_gather(data: object) -> list[Any]:
     """Gather the ``data`` of every rank. Every rank must call this.
 
     Args:
@@ -197,7 +197,7 @@ class _ValueSignature(NamedTuple):
     shape: tuple
 
     @classmethod
-    def from_value(cls, name: Any, value: Any) -> "_ValueSignature":
+    def from_value(cls, name: object, value: object) -> "_ValueSignature":
         """Return the signature of a value, or raise TypeError if ``reduce_dict`` does not take it."""
         if isinstance(value, (bool, int, float)):
             return cls("number", "", ())  # one rank may have 0 where another has 0.5
@@ -282,7 +282,7 @@ def _check_signatures(signatures: list[list]) -> None:
         raise ValueError(f"reduce_dict needs the same entries on every rank; {what}")
 
 
-def _pickle(data: Any) -> memoryview:
+def _pickle(data: object) -> memoryview:
     """Pickle ``data`` after room for a signature, because prepending one later would copy a large message."""
     content = io.BytesIO()
     content.write(bytes(secret.SIGNATURE_BYTES))

@@ -73,7 +73,7 @@ class StoreChannel:
             raise UserError(secret.describe_mismatch(self._rank, others))
         secret.begin_session(*(nonce for _, nonce in hellos))
 
-    def _ask_store(self, method: str, *arguments: Any) -> Any:
+    def _ask_store(self, method: str, *arguments: object) -> Any:
         """Call a method of the store with signals blocked: Paddle takes an interrupted call for a lost connection."""
         with signals.blocked():
             return getattr(self.store, method)(*arguments)

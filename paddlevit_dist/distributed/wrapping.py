@@ -90,12 +90,12 @@ class _ZeroOf(paddle.autograd.PyLayer):
     """The constant 0 as a function of tensors, with zero gradients."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: paddle.Tensor) -> paddle.Tensor:
+    def forward(ctx, *tensors: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(*tensors)
         return paddle.zeros([], dtype="float32")
 
     @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+    def backward(ctx, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         saved = ctx.saved_tensor()
         return tuple(None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in saved)
 
@@ -124,7 +124,7 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
     return len(recomputed)
 
 
-def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inputs: Any) -> paddle.Tensor:
+def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inputs: object) -> paddle.Tensor:
     is_frozen = all(p.stop_gradient for p in layer.parameters())
     if not (layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
         return forward(x, *inputs)
@@ -135,7 +135,7 @@ def _recompute(layer: paddle.nn.Layer, forward: Callable, x: paddle.Tensor, *inp
     # is restored here, since Paddle 2.6 does so only on GPUs.
     first: list[Any] = []
 
-    def repeatable(*arguments: Any) -> Any:
+    def repeatable(*arguments: object) -> Any:
         current_state = paddle.get_rng_state()
         if not first:
             first.append(current_state)

@@ -1,16 +1,15 @@
 """Class names of weights that a run starts from or evaluates, and of its data."""
 
-from typing import Any
-
 from ..checkpoint.class_rows import ClassNames, get_class_names, read_class_names
 from ..checkpoint.load import LoadReport
 from ..distributed import broadcast_object, is_main
 from ..runtime.errors import UserError
+from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from .compatibility import CheckpointDiff, report_or_raise, show
 
 
-def find_class_names(task: Task, samples: Any, source: str) -> ClassNames | None:
+def find_class_names(task: Task, samples: TransformedDataset, source: str) -> ClassNames | None:
     """Return the class names of the weights and of the samples, read by the main process; None if the data have none.
 
     Raises UserError if the names cannot be read; on every rank.
@@ -28,7 +27,9 @@ def find_class_names(task: Task, samples: Any, source: str) -> ClassNames | None
     return None if names is None or ours is None else ClassNames(names[0], ours, names[1])
 
 
-def compare_classes(diff: CheckpointDiff, samples: Any, names: ClassNames | None, report: LoadReport) -> list[str]:
+def compare_classes(
+    diff: CheckpointDiff, samples: TransformedDataset, names: ClassNames | None, report: LoadReport
+) -> list[str]:
     """Compare the classes of evaluated weights with the classes of the data; return log lines.
 
     Raises UserError if the data have classes that the weights do not have, or the outputs of the data's classes are

@@ -20,6 +20,7 @@ from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import effects, index_removed_keys, is_as_removed, leaves, public_leaves
 from ..tasks.aspects import get_aspect
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ..tasks.task import Task
 from .run_command import format_command
@@ -45,15 +46,15 @@ class RunFact(NamedTuple):
     """A property of a run or a checkpoint: a kind of ``USES``, such as "files", and a plain YAML value or a digest."""
 
     kind: str
-    value: Any
+    value: object
 
 
 class FactDifference(NamedTuple):
     """A fact, such as a key, that differs between a checkpoint, or a recorded run, and this run."""
 
     name: str
-    before: Any
-    now: Any
+    before: object
+    now: object
     kind: str
 
     @property
@@ -185,7 +186,7 @@ def _other_names(theirs: list[Any], ours: list[Any]) -> str:
     return "" if len(theirs) == len(ours) else f"{len(theirs)} classes there, {len(ours)} here"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Convert tuples to lists, as a round trip through YAML does."""
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
@@ -227,7 +228,7 @@ def altering(changes: list[FactDifference]) -> str:
     return "; ".join(f"{c.name} {show(c.before)} -> {show(c.now)}" for c in changes if c.alters)
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Format a value as at most 60 printable characters on one line."""
     return shorten(value, 60)
 
@@ -290,7 +291,7 @@ class CheckpointDiff:
         matching = get_aspect(self.task, CheckpointMatching)
         return matching.mismatch_hint(change.name, change.before) if matching else SAME_SETTINGS
 
-    def classes(self, samples: Any) -> list[str]:
+    def classes(self, samples: TransformedDataset) -> list[str]:
         """Compare the classes, which must be equal and in the same order, by names, or else by their number.
 
         Weights to evaluate that name fewer or more classes than the data get a line.
@@ -324,7 +325,7 @@ class CheckpointDiff:
         signatures = self._get_section("data").values()
         return next((signature[name] for signature in signatures if signature and signature.get(name)), None)
 
-    def files(self, split: str, samples: Any) -> list[str]:
+    def files(self, split: str, samples: TransformedDataset) -> list[str]:
         """Compare held-out samples with the samples that the checkpoint was trained on and those it held out."""
         if split == _TRAIN:
             return []
@@ -351,7 +352,7 @@ class CheckpointDiff:
         division = ", DATA.VAL_FRACTION and DATA.VAL_SEED" if samples.is_random_split else ""
         return report_or_raise(self.use, kind, message, self.config, f"give the run's files{division}")
 
-    def log_unlisted(self, samples: Any) -> list[str]:
+    def log_unlisted(self, samples: TransformedDataset) -> list[str]:
         """Return a line if the checkpoint does not list its training samples and the split was drawn at random."""
         if not samples.is_random_split or self.lists is not None:
             return []

@@ -15,7 +15,8 @@ from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..registry.features import find_function
 from ..settings.every_run import RunSettings
-from ..tasks.metrics import PerSampleMetrics
+from ..tasks.dataset import TransformedDataset
+from ..tasks.metrics import Metrics, PerSampleMetrics
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.step_types import EvaluationStep
@@ -55,7 +56,7 @@ class Evaluator:
         config: RunSettings,
         task: Task,
         model: paddle.nn.Layer,
-        samples: Any,
+        samples: TransformedDataset,
         precision: EvaluationPrecision,
         at: Heartbeat,
     ) -> None:
@@ -177,6 +178,6 @@ class Evaluator:
             write(run_log.folder / name, self, facts)
 
 
-def _line(metrics: Any, values: dict[str, float], facts: dict[str, Any]) -> str:
+def _line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:
     remarks = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
     return " ".join([metrics.summary(values), *remarks])

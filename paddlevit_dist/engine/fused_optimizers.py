@@ -29,7 +29,7 @@ class UpdateRule(NamedTuple):
         options: its numeric options by name, apart from learning rate, parameters and decay.
     """
 
-    kind: Any
+    kind: type[paddle.optimizer.Optimizer]
     columns: tuple[str, ...]
     options: tuple[tuple[str, float], ...]
 

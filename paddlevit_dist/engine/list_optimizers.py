@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 
 from .fused_optimizers import FusedStep
-from .multi_tensor import ForeachStep, MultiTensorStep, Optimizer, Update, flatten, subtract
+from .multi_tensor import Columns, ForeachStep, MultiTensorStep, Optimizer, Scalar, Tensors, Update, flatten, subtract
 
 # Coefficients of the iteration that makes singular values 1 (K. Jordan, "Muon", kellerjordan.github.io/posts/muon).
 _NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
@@ -23,7 +23,9 @@ def lion(beta1: float, beta2: float) -> Update:
     Source: X. Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675, algorithm 2.
     """
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         gradient = flatten(gradients)
         difference = flatten(columns[0]) - gradient
         direction = paddle.sign(gradient + beta1 * difference)  # of beta1 * momentum + (1 - beta1) * gradient
@@ -46,7 +48,9 @@ def muon(momentum: Callable[[], float]) -> Update:
     ``0.2*sqrt(longer side)`` of J. Liu et al., arXiv 2502.16982, equation 4.
     """
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         kept = momentum()
         for numbers in _alike(parameters):
             own, earlier = [parameters[n] for n in numbers], [columns[0][n] for n in numbers]
@@ -94,7 +98,7 @@ class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):
         super().__init__(decays, **options)
         self._update = update
 
-    def _create_accumulators(self, block: Any, parameters: Any) -> None:
+    def _create_accumulators(self, block: object, parameters: dict[str, Any] | Sequence[paddle.Tensor]) -> None:
         for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
             for name in self.COLUMNS:
                 self._add_accumulator(name, parameter)

@@ -82,7 +82,7 @@ def _require_called(model: paddle.nn.Layer, chosen: Mapping[str, Any], wanted: s
             )
 
 
-def _get_widths(layer: Any) -> tuple[int, int] | None:
+def _get_widths(layer: paddle.nn.Layer) -> tuple[int, int] | None:
     """Return the lengths (in, out) of a linear layer's input and output; None for another layer."""
     if isinstance(layer, paddle.nn.Linear):
         return tuple(layer.weight.shape)
@@ -91,7 +91,7 @@ def _get_widths(layer: Any) -> tuple[int, int] | None:
     return (layer.in_features, layer.out_features) if is_linear else None
 
 
-def _add_term(layer: Any, rank: int, scale: float) -> None:
+def _add_term(layer: paddle.nn.Layer, rank: int, scale: float) -> None:
     kind, widths = type(layer), _get_widths(layer)
     assert widths is not None
     bound = 1.0 / math.sqrt(widths[0])

@@ -7,7 +7,7 @@ kernels, too, whose results tests compare with Paddle's own optimizers.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import paddle
@@ -15,7 +15,9 @@ import paddle
 from ..registry.features import find_function
 from ..runtime import paddle_versions
 
-Columns = Sequence[Sequence[paddle.Tensor]]  # one list per accumulator name, each in the parameters' order
+Tensors = list[paddle.Tensor]
+Scalar: TypeAlias = paddle.Tensor  # float32 (1,), on the device
+Columns = Sequence[Tensors]  # one list per accumulator name, each in the parameters' order
 _ALIGNED_BYTES = 16  # GPU kernels read four float32 values at once
 
 
@@ -167,14 +169,16 @@ class Update(NamedTuple):
             to it, so that only a copy made before can undo it.
     """
 
-    apply: Callable[[list[paddle.Tensor], list[paddle.Tensor], paddle.Tensor, paddle.Tensor, float, Any], None]
+    apply: Callable[[Tensors, Tensors, Scalar, Scalar, float, Columns], None]
     shrink: Callable[[float], tuple[float | None, ...]]
 
 
 def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
     """Return AdamW's update. Its accumulators are both moments and both powers of the betas, equal for all."""
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         paddle_versions.fused_adamw(parameters, gradients, rate, columns, (beta1, beta2), epsilon, decay)
 
     return Update(apply, lambda decay: (beta1, beta2))
@@ -191,7 +195,9 @@ def momentum(factor: float | Callable[[], float], is_nesterov: bool = False) -> 
     def get_kept() -> float:
         return factor() if callable(factor) else factor
 
-    def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
+    def apply(
+        parameters: Tensors, gradients: Tensors, rate: Scalar, share: Scalar, decay: float, columns: Columns
+    ) -> None:
         n = len(parameters) if decay else 0
         methods, decays = ["l2_decay"] * n, [decay] * n
         paddle._C_ops.merged_momentum_(
@@ -362,7 +368,7 @@ def _grow(moments: Sequence[paddle.Tensor], factor: float) -> None:
             paddle.assign(moment / divisor, output=moment)
 
 
-def _align(gradient: Any) -> paddle.Tensor:
+def _align(gradient: paddle.Tensor) -> paddle.Tensor:
     """Return the gradient, or a copy if strided or not aligned, which Paddle's vectorizing kernel does not check."""
     if not gradient.is_contiguous():
         return gradient.contiguous()

@@ -68,7 +68,7 @@ class NonFiniteGuard:
         self._explain = explain
         self._log = log
 
-    def count(self, is_finite: bool, step: StepPosition, batches: Sequence[Any] = (), counts: Any = None) -> None:
+    def count(self, is_finite: bool, step: StepPosition, batches: Sequence[Any] = (), counts: object = None) -> None:
         """Count a step. Every rank must call this; after a skipped step, once the earlier state is restored.
 
         Raises UserError if it is one skipped step too many in a row.

@@ -124,12 +124,12 @@ class DampedMomentum(PerParameterStep, paddle.optimizer.Momentum):
         self._dampening = dampening
         self._started: set[str] = set()  # copy on the host, so that each flag is read from the device once
 
-    def _create_accumulators(self, block: Any, parameters: Any) -> None:
+    def _create_accumulators(self, block: object, parameters: dict[str, Any] | Sequence[paddle.Tensor]) -> None:
         super()._create_accumulators(block, parameters)
         for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
             self._add_accumulator(self._STARTED, parameter, shape=[1])
 
-    def _append_optimize_op(self, block: Any, param_and_grad: dict[str, Any]) -> Any:
+    def _append_optimize_op(self, block: object, param_and_grad: dict[str, Any]) -> Any:
         parameter, gradient = param_and_grad["params"]
         share = 1.0 - self._dampening if self._has_started(parameter) else 1.0
         # The CPU kernel ignores rescale_grad, so the gradient is scaled here.
@@ -280,7 +280,7 @@ def block_matrices(model: paddle.nn.Layer) -> list[str]:
     return [name for name in inner if len(parameters[name].shape) == 2 and name not in tables]
 
 
-def _restore_names(optimizer: Any) -> None:
+def _restore_names(optimizer: object) -> None:
     for each in getattr(optimizer, "optimizers", ()):
         _restore_names(each)
     if isinstance(optimizer, KeptNames):
@@ -294,7 +294,7 @@ class OptimizerState:
     updates; None: all. ``load_state_dict`` ignores the others' state.
     """
 
-    def __init__(self, optimizer: Any, model: paddle.nn.Layer, shards: Shards | None = None) -> None:
+    def __init__(self, optimizer: Optimizer, model: paddle.nn.Layer, shards: Shards | None = None) -> None:
         self._optimizer, self._model, self._shards = optimizer, model, shards
 
     def tensors(self) -> dict[str, paddle.Tensor]:

@@ -217,7 +217,7 @@ def _updates_statistics() -> bool:
     """Try whether the running variance of a compiled batch norm is that of one that is not compiled."""
     variances = []
     for is_compiled in (False, True):
-        norm: Any = paddle.nn.BatchNorm2D(1)
+        norm: paddle.nn.Layer = paddle.nn.BatchNorm2D(1)
         model = unbias_running_variance(paddle.nn.Sequential(norm))
         if is_compiled:
             compile_passes(model)

@@ -60,7 +60,7 @@ def assert_same_on_all_ranks(config: RunSettings, task: Task, datasets: dict[str
             )
 
 
-def _format_difference(name: str, value: Any, expected: Any) -> str:
+def _format_difference(name: str, value: object, expected: object) -> str:
     if isinstance(value, bytes) or isinstance(expected, bytes):  # digests
         return f"its {name} are different"
     return f"{name} {show(value)} instead of {show(expected)}"

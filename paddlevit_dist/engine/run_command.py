@@ -2,7 +2,6 @@
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 from ..checkpoint.content import find_directory, is_run_checkpoint, read_about
 from ..runtime.environment import program
@@ -39,5 +38,5 @@ def format_command(use: str, source: str, config: RunSettings) -> str:
     return program("evaluate" if use == "evaluate" else "train") + " " + shlex.join(arguments)
 
 
-def _is_same(path: Any, other: Path) -> bool:
+def _is_same(path: object, other: Path) -> bool:
     return isinstance(path, str) and Path(path).expanduser().resolve() == other.expanduser().resolve()

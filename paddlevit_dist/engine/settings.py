@@ -298,7 +298,7 @@ def _is_later(name: str, other: str, all_settings: Sequence[KeySetting]) -> bool
     return number > other_number and source != other_source
 
 
-def _report_override(name: str, value: Any, winner: KeySetting) -> list[str]:
+def _report_override(name: str, value: object, winner: KeySetting) -> list[str]:
     return [] if value is None else [f"{winner.name} {winner.value} ({winner.origin}) replaces {name} {value}"]
 
 

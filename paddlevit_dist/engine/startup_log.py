@@ -6,7 +6,7 @@ from typing import Any
 import paddle
 
 from ..checkpoint.weights import statistics_in
-from ..data.sampler import MOST_IN_MEMORY
+from ..data.sampler import MOST_IN_MEMORY, TrainingSampler
 from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog
@@ -16,6 +16,7 @@ from ..runtime.compiled import has_numba
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import describe_samples
 from ..tasks.task import Task
 from .schedule import describe_rates
@@ -69,7 +70,7 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
     run_log.start(dump_yaml(config), facts, config.EVAL)
 
 
-def _facts(task: Task, samples: Any) -> dict[str, Any]:
+def _facts(task: Task, samples: TransformedDataset) -> dict[str, Any]:
     """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
     classes = task.signature(samples).get("number of classes")
     return {"holds": describe_samples(task, samples), "classes": classes, "notes": list(samples.notices)}
@@ -97,7 +98,7 @@ def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
     return f"batch norm: {text}{separate}"
 
 
-def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
+def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: TrainingSampler) -> str:
     """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips."""
     named = dict(model.named_parameters())
     sizes = {name: math.prod(named[name].shape) for name in set(named).difference(statistics_in(named))}

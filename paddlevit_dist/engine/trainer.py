@@ -77,7 +77,7 @@ class Trainer:
         hooks: called at each step, epoch and evaluation; set when the training starts, as is ``logger``.
     """
 
-    eval_dataset: Any
+    eval_dataset: TransformedDataset
     evaluator: Evaluator
     logger: TrainingLogger
 

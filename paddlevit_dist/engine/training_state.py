@@ -1,7 +1,7 @@
 """The parts of a training run that a checkpoint saves and restores, and how they are built."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import paddle
 
@@ -10,10 +10,12 @@ from ..distributed import rank, recompute_layers, world_size
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
+from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import ParameterGrouping, Recomputable
 from ..tasks.task import Task
 from .low_rank_layers import add_low_rank_terms
 from .model_ema import ModelEma
+from .multi_tensor import Optimizer
 from .nan_guard import NonFiniteGuard
 from .optimizer import (
     OptimizerState,
@@ -40,7 +42,7 @@ class TrainingState(NamedTuple):
     """
 
     model: paddle.nn.Layer
-    optimizer: Any
+    optimizer: Optimizer
     ema: ModelEma | None
     precision: TrainingPrecision
     nan_guard: NonFiniteGuard
@@ -64,7 +66,7 @@ class TrainingState(NamedTuple):
         self.schedule.load_state_dict({"update": self.sampler.updates_made})
 
 
-def build_sampler(config: RunSettings, samples: Any) -> TrainingSampler:
+def build_sampler(config: RunSettings, samples: TransformedDataset) -> TrainingSampler:
     """Build the sampler of this rank over the training samples."""
     return TrainingSampler(
         samples,

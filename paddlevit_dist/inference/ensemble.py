@@ -8,10 +8,12 @@ from typing import Any
 import paddle
 
 from ..checkpoint.content import ABOUT
+from ..engine.precision import EvaluationPrecision
 from ..runtime.errors import UserError
 from ..tasks.aspects import has_aspect
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import EnsembleMember, Ensembling
+from ..tasks.task import Task
 from .trained import TrainedWeights
 
 _HOST = "cpu"
@@ -29,7 +31,7 @@ def _is_run(path: str) -> bool:
     return path.endswith(".pdparams")
 
 
-def require_ensemble(task: Any, sources: Sequence[TrainedWeights]) -> None:
+def require_ensemble(task: Task, sources: Sequence[TrainedWeights]) -> None:
     """Raise UserError unless the task predicts with several models, and the weights have one input and classes."""
     first = sources[0]
     if len(sources) > 1 and not has_aspect(task, Ensembling):
@@ -84,7 +86,7 @@ class ModelEnsemble:
             member.model.to(device=device)
 
     @contextlib.contextmanager
-    def patch_forward(self, precision: Any) -> Iterator[None]:
+    def patch_forward(self, precision: EvaluationPrecision) -> Iterator[None]:
         """Run the models' forward passes in a precision, see ``EvaluationPrecision``."""
         with contextlib.ExitStack() as stack:
             for member in self._members:

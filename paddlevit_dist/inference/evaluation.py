@@ -7,6 +7,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
+import paddle
+
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import is_run_checkpoint
 from ..checkpoint.load import load_weights
@@ -110,7 +112,7 @@ def _find_source(run: Trainer) -> str | Path:
     return evaluated_weights(source)
 
 
-def load_evaluated_weights(run: Trainer, model: Any) -> tuple[str | Path, list[str]]:
+def load_evaluated_weights(run: Trainer, model: paddle.nn.Layer) -> tuple[str | Path, list[str]]:
     """Load the configured weights; return their path and log lines, and write ``eval_load_report.json``.
 
     Raises UserError if they do not exist or do not fit the model or the data.

@@ -54,7 +54,7 @@ class FigureRecorder(EvaluationObserver):
 
     def gather(self) -> tuple[IndexedRecords, list[str]]:
         """Gather all ranks' records, sorted by index, and tracebacks on the main process. Every rank must call this."""
-        message: Any = None
+        message: bytes | None = None
         try:
             if self._problem is None:
                 message = pickle.dumps(self._index_records(), pickle.HIGHEST_PROTOCOL)

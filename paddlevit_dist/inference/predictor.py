@@ -203,7 +203,7 @@ class _SharedProgress:
         self._heartbeat.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._heartbeat.__exit__(*error)
         self._bar.close()
 
@@ -251,7 +251,7 @@ class Predictor:
 
     def __init__(
         self,
-        source: Any,
+        source: str | os.PathLike[str],
         *,
         recipe: str | None = None,
         class_names: Sequence[str] | None = None,
@@ -313,7 +313,7 @@ class Predictor:
             yield from entries
 
 
-def _to_text(source: Any) -> Any:
+def _to_text(source: object) -> object:
     return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 

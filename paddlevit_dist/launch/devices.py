@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,7 +193,7 @@ def _load_driver() -> Any:
     return driver if driver.cuInit(0) == 0 else None
 
 
-def _ask_driver(function: Any, *arguments: int) -> int:
+def _ask_driver(function: Callable[..., int], *arguments: int) -> int:
     """Return the number that a function of CUDA's driver writes; 0 if it fails."""
     number = ctypes.c_int(0)
     return number.value if function(ctypes.byref(number), *arguments) == 0 else 0

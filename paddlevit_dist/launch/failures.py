@@ -98,7 +98,7 @@ def record_interruption(number: int, again: bool) -> None:
     _record(INTERRUPTED, "interrupted", number=number, again=again)
 
 
-def _record(kind: str, message: str, **more: Any) -> None:
+def _record(kind: str, message: str, **more: object) -> None:
     assert _own_records is not None, "call keep_records first"
     folder, rank = _own_records
     record = {"kind": kind, "message": message, "rank": rank, "time": time.time(), **more}

@@ -85,7 +85,7 @@ class GroupWatch:
     def __enter__(self) -> "GroupWatch":
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None or isinstance(error, Stopped):
                 status.note(_FINISHED)
@@ -120,7 +120,7 @@ class GroupWatch:
 
     # ---- both threads ------------------------------------------------------------------------------------------
 
-    def _send(self, **message: Any) -> None:
+    def _send(self, **message: object) -> None:
         with self._sending:
             for peer in self._peers.values():
                 peer.send(**message)

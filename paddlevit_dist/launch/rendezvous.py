@@ -51,7 +51,7 @@ class RankConnection:
         self._rest = b""
         self.unread: list[dict[str, Any]] = []  # received together with an earlier message
 
-    def send(self, **message: Any) -> None:
+    def send(self, **message: object) -> None:
         """Send one message; do nothing if the other side is gone, as ``receive`` reports that."""
         with contextlib.suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")

@@ -14,7 +14,6 @@ import secrets
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from ..runtime.errors import UserError
 
@@ -103,7 +102,7 @@ def proof(*parts: str) -> str:
     return "" if secret is None else hmac.digest(secret, text, "sha256").hex()
 
 
-def is_proof(shown: Any, *parts: str) -> bool:
+def is_proof(shown: object, *parts: str) -> bool:
     """Return whether ``shown`` is the ``proof`` of these parts."""
     shown = str(shown).encode("utf-8", "surrogatepass")
     return hmac.compare_digest(shown, proof(*parts).encode())
@@ -191,7 +190,7 @@ def _key() -> bytes | None:
     return _session_key or get_run_secret()
 
 
-def _mac(kind: str, *parts: Any) -> bytes:
+def _mac(kind: str, *parts: bytes | memoryview) -> bytes:
     """Return the HMAC-SHA256 of the parts; each except the last is preceded by its length."""
     digest = hmac.new(_key() or b"", kind.encode() + b"\0", hashlib.sha256)
     for part in parts[:-1]:

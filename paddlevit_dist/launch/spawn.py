@@ -129,7 +129,7 @@ def _run_in_place(
 
 @stale_resources.named_semaphores()
 def _start(
-    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, status_pages: Any
+    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, folder: Path, status_pages: status.Pages
 ) -> Any:
     import paddle.distributed as dist
 
@@ -192,7 +192,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, status_pages: Any
+    payload: "WorkerPayload", folder: str, parent: int, device: str, run_secret: bytes, status_pages: status.Pages
 ) -> None:
     """Run a spawned process: join the group, work, record how it ended."""
     printing.ignore_broken_pipe()
@@ -374,7 +374,7 @@ class WorkerPayload(NamedTuple):
             raise UserError(_explain_undefined(str(error).split(" on <")[0], self.program)) from error
 
 
-def _pickle(registration: Any) -> bytes | None:
+def _pickle(registration: object) -> bytes | None:
     try:
         return pickle.dumps(registration)
     except (AttributeError, TypeError, pickle.PicklingError):  # a lambda or local class: a module may register it again

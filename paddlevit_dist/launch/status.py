@@ -5,10 +5,14 @@ import multiprocessing
 import os
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    import ctypes
 
 NOT_STARTED, AT_END = "starting", "finished, at the end of its process"
 _PAGE_BYTES = 512  # the last page has the number of a ``SharedNumber``
+Pages: TypeAlias = "ctypes.Array[ctypes.c_char]"
 _HEAD = struct.Struct("<qqq")  # number of moves, process id, whether it waits for other ranks
 _MOVES = struct.Struct("<q")
 
@@ -22,7 +26,7 @@ class RankStatus(NamedTuple):
     text: str  # such as "in epoch 1, 3 of 20 updates done: in the backward pass"
 
 
-def new_pages(ranks: int) -> Any:
+def new_pages(ranks: int) -> Pages:
     """Return memory for the notes of ranks 0 to ``ranks`` - 1, which they share with this process, their parent."""
     return multiprocessing.get_context("spawn").RawArray("c", _PAGE_BYTES * (ranks + 1))
 
@@ -73,7 +77,7 @@ class _StatusNotes:
 _notes = _StatusNotes()
 
 
-def publish(pages: Any, rank: int) -> None:
+def publish(pages: Pages, rank: int) -> None:
     """Write this process's notes into the page of ``rank`` from now on."""
     memory = memoryview(pages).cast("B")
     _notes.page = memory[rank * _PAGE_BYTES : (rank + 1) * _PAGE_BYTES]

@@ -171,7 +171,7 @@ class Watchdog:
     In ``folder``, they record how they end.
     """
 
-    def __init__(self, pages: Any, processes: list[Any], seconds: float | None, folder: Path) -> None:
+    def __init__(self, pages: status.Pages, processes: list[Any], seconds: float | None, folder: Path) -> None:
         self._pages = pages
         self._processes = processes
         self._seconds = seconds

@@ -187,7 +187,7 @@ class CommandParser(argparse.ArgumentParser):
         ]
 
     def option(
-        self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
+        self, name: str, default: object, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
     ) -> None:
         """Add ``--name VALUE``, also as ``-name``.
 
@@ -258,11 +258,7 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
 
 
 def above_zero(text: str) -> float:
-    """Parse a finite number above 0.
-
-    Raises:
-        argparse.ArgumentTypeError: it is something else.
-    """
+    """Parse a finite number above 0; raises an ``argparse.ArgumentTypeError`` for anything else."""
     try:
         number = float(text)
     except ValueError:

@@ -97,11 +97,6 @@ def test_mean_iou_is_that_of_evaluate_masks(tmp_path, capsys):
     said = make_json(evaluate_masks.run, [tmp_path / "truth", tmp_path / "results"], capsys)
     scores = make_meter("label maps", range(SAMPLES)).compute()
     agree(said, scores)
-    every = [np.concatenate([label_maps(index)[side].ravel() for index in range(SAMPLES)]) for side in (0, 1)]
-    known = every[1] != 255
-    found, true = every[0][known], every[1][known]
-    shares = [((found == k) & (true == k)).sum() / ((found == k) | (true == k)).sum() for k in range(3)]
-    assert scores.values["mIoU"] == pytest.approx(np.mean(shares), rel=1e-12)
 
 
 def test_dice_and_radial_errors_are_their_formulas():

@@ -251,6 +251,13 @@ class QueryDetector(Detector):
         """Return the number of queries, which limits the objects in an image."""
         return "MODEL.NUM_QUERIES", options["num_queries"]
 
+    def best(self, outputs: Outputs) -> TopDetections:
+        """Return the best pairs of a query and a class, one for each query."""
+        logits = outputs["logits"].astype("float32")
+        classes = logits.shape[2]
+        scores, indices = paddle.topk(nn.functional.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
+        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
+
 
 def build_backbone(
     name: str, fixed: Mapping[str, Any], options: Mapping[str, Any] | None, levels: Sequence[int]

@@ -6,7 +6,7 @@ import numpy as np
 
 from .detections import DetectedObjects, corners_to_boxes
 from .evaluation.accumulation import IOU_THRESHOLDS, MatchTable
-from .suspicious_labels import compute_intersections, find_suspects
+from .suspicious_labels import compute_overlaps, find_suspects
 
 if TYPE_CHECKING:
     from .data.detection_dataset import ImageAnnotations
@@ -54,13 +54,7 @@ def match_across_classes(
     """
     chosen = np.asarray(detections.scores) >= least_score
     boxes, labels = corners_to_boxes(detections.boxes)[chosen], np.asarray(detections.labels)[chosen]
-    is_crowd = np.asarray(truth.is_crowd, bool)
-    true_boxes, true_labels = np.asarray(truth.boxes, np.float64).reshape(-1, 4), np.asarray(truth.labels)
-    intersections, areas, true_areas = compute_intersections(boxes, true_boxes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        overlaps = np.nan_to_num(intersections / (areas[:, None] + true_areas - intersections))[:, ~is_crowd]
-        crowd_fractions = np.nan_to_num(intersections / areas[:, None])[:, is_crowd]
-    true_labels = true_labels[~is_crowd]
+    overlaps, crowd_fractions, _, true_labels = compute_overlaps(boxes, truth)
     is_found, is_used = np.zeros(len(true_labels), bool), np.zeros(len(labels), bool)
     result = []
     for place in np.argsort(-overlaps, axis=None, kind="stable")[: np.count_nonzero(overlaps >= _OVERLAP)]:

@@ -56,12 +56,9 @@ class MatchTable(NamedTuple):
     @classmethod
     def joined(cls, tables: "Sequence[MatchTable]") -> "MatchTable":
         """Concatenate tables, at least one, ordered by image; raise UserError if an image is in two."""
-        image_ids = np.concatenate([table.image_ids for table in tables])
-        counts = np.concatenate([table.counts for table in tables])
-        rows = [np.concatenate([table[column] for table in tables]) for column in range(3, 7)]
-        num_true = np.concatenate([table.num_true for table in tables])
+        columns = [np.concatenate(column) for name, column in zip(cls._fields, zip(*tables)) if name != "totals"]
+        image_ids, counts, num_true, *rows, annotated = columns
         totals = np.sum([table.totals for table in tables], axis=0)
-        annotated = np.concatenate([table.annotated for table in tables])
         sizes = [len(table.image_ids) for table in tables]
         before = np.cumsum(sizes) - sizes  # images of the tables before each
         annotated[:, 0] += np.repeat(before, [len(table.annotated) for table in tables]).astype(np.int32)
@@ -73,18 +70,7 @@ class MatchTable(NamedTuple):
             rows = [column[_find_rows(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
-        labels, scores, true_positives, ignored = rows
-        return cls(
-            image_ids[order],
-            counts[order],
-            num_true[order],
-            labels,
-            scores,
-            true_positives,
-            ignored,
-            totals,
-            annotated,
-        )
+        return cls(image_ids[order], counts[order], num_true[order], *rows, totals, annotated)
 
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""

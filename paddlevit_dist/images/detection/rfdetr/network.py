@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import paddle
 from paddle import nn
-from paddle.nn import functional as F
 
 from ....runtime.errors import UserError
 from ....runtime.transfers import constant
@@ -22,10 +21,8 @@ from ..detector import (
     DetectionTargets,
     Outputs,
     QueryDetector,
-    TopDetections,
     build_backbone,
     normal,
-    select_corners,
     single_or_double,
     without_gradient,
     zeros,
@@ -237,13 +234,6 @@ class RfDetr(QueryDetector):
         deltas = single_or_double(self.enc_out_bbox_embed[group](content))
         chosen = paddle.gather(anchors.astype(deltas.dtype), best.flatten()).reshape([*shape, 4])
         return scores, apply_deltas(chosen, deltas)
-
-    def best(self, outputs: Outputs) -> TopDetections:
-        """Return the best pairs of a query and a class, as many as queries."""
-        logits = outputs["logits"].astype("float32")
-        scores, indices = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        classes = logits.shape[2]
-        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""

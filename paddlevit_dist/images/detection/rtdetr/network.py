@@ -22,9 +22,7 @@ from ..detector import (
     DetectionTargets,
     Outputs,
     QueryDetector,
-    TopDetections,
     build_backbone,
-    select_corners,
     single_or_double,
     without_gradient,
 )
@@ -264,13 +262,6 @@ class RtDetr(QueryDetector):
         anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.flatten())
         starts = deltas + anchors.reshape([*best.shape, 4])
         return starts, gather_best(logits), F.sigmoid(starts), content
-
-    def best(self, outputs: Outputs) -> TopDetections:
-        """Return the best pairs of a query and a class, one for each query."""
-        logits = outputs["logits"].astype("float32")
-        classes = logits.shape[2]
-        scores, indices = paddle.topk(F.sigmoid(logits).flatten(1), logits.shape[1], axis=1)  # (N, Q)
-        return TopDetections(indices % classes, select_corners(outputs["boxes"], indices // classes), scores)
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""

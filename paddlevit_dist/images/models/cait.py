@@ -124,8 +124,7 @@ class CaiT(Classifier):
     """CaiT classifier.
 
     Args, in addition to the arguments of ``Classifier``:
-        embed_dim, num_heads: dimensions of all blocks.
-        depth: blocks of the patches; ``class_depth`` blocks of the class token follow.
+        depth, class_depth: blocks of the patches, and blocks of the class token, which follow.
         init_values: initial scale of the residual branches.
         drop_path: one rate for all blocks of the patches; blocks of the class token have 0.
     """
@@ -190,8 +189,8 @@ class CaiT(Classifier):
     def layer_groups(self) -> list[list[str]]:
         """Group the names of parameters from the input to the head, as timm does.
 
-        The last blocks of the patches share groups with the blocks of the class token: the last block of each is one
-        step from the head.
+        The last block of the patches and the last one of the class token are each one step from the head, and share
+        groups.
         """
         groups, last = super().layer_groups(), len(self.blocks)
         token_names = [key for key in groups[last] if key.startswith("blocks_token_only.")]

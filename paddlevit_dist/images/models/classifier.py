@@ -61,18 +61,12 @@ class Classifier(Model):
         return to_synset(super().plain_class(name))
 
     def new_classifier(self, num_classes: int) -> nn.Layer:
-        """Make a last layer with small weights.
-
-        They are not zero: with zeros no gradient would reach the layers before it in the first step.
-        """
+        """Make a last layer with small weights: with zeros no gradient would reach earlier layers in the first step."""
         return linear(self.embed_dim, num_classes)
 
 
 class PyramidClassifier(Classifier):
-    """Base class of classifiers with stages that map (batch, height, width, channels) to fewer positions.
-
-    Each stage has ``blocks``.
-    """
+    """Base class of classifiers whose stages of ``blocks`` map (batch, height, width, channels) to fewer positions."""
 
     def parts(self) -> tuple[Sequence[nn.Layer], Sequence[nn.Layer]]:
         """Return the layers before the stages, and the stages."""

@@ -124,12 +124,7 @@ KEY_MAPS: dict[str, KeyMap] = {
 
 
 class ConvNeXt(PyramidClassifier):
-    """ConvNeXt classifier.
-
-    Args, in addition to the arguments of ``Classifier``:
-        depths, dims: blocks and channels of each stage.
-        init_values: initial scale of the residual branches.
-    """
+    """ConvNeXt classifier: ``depths`` blocks of ``dims`` channels in each stage, scaled by ``init_values`` at first."""
 
     variants = VARIANTS
     expected_inputs = list_inputs(

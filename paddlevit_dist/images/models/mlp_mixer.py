@@ -82,7 +82,6 @@ class MlpMixer(Classifier):
 
     Args, in addition to the arguments of ``Classifier``:
         image_size: the weights of the MLPs over the patches depend on it: weights for another size do not fit.
-        embed_dim, depth: width of a token, number of blocks.
         token_ratio, mlp_ratio: hidden widths of the MLPs over the patches and over the channels, to ``embed_dim``.
     """
 

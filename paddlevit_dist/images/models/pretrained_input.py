@@ -37,11 +37,7 @@ def list_inputs(
     """Return the input that the weights of each variant expect: ``usual`` at the variant's own image size.
 
     Weights for more pixels than the usual were fine-tuned at that size, and are evaluated without a margin.
-
-    Args:
-        variants: arguments by name of the variant.
-        usual: what most of them expect.
-        exceptions: the fields in which a variant differs, by name.
+    ``exceptions`` are the fields in which a variant differs, by name.
     """
     inputs = {}
     for name, options in variants.items():
@@ -53,10 +49,7 @@ def list_inputs(
 
 
 def find_variant_input(model: str) -> ExpectedInput | None:
-    """Return what the published weights of a registered classifier expect of images.
-
-    None for other models, and for "vit", which names no variant.
-    """
+    """Return what published weights of a registered classifier expect of images; None for "vit" and other models."""
     if model.startswith(("paddle:", "paddleclas:")):
         return ExpectedInput(**get_expected_input(model))
     fields = find_input_fields(model)

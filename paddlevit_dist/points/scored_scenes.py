@@ -22,7 +22,7 @@ class SceneGroundTruth(NamedTuple):
     names: Sequence[str]  # names of the scenes, as their files are called
     read: Iterator[Scene]  # yields the scenes, in this order
     identities: Sequence[str]  # identities of the scenes in a run's table
-    class_names: list[str]  # names of all classes
+    class_names: list[str]
     # returns the numbers of the classes that have instances; an error if they are unknown
     find_instance_classes: Callable[[], list[int]]
     source: str  # origin of the truth for messages

@@ -56,7 +56,7 @@ class SceneHeader(NamedTuple):
     """Header of a scene file."""
 
     label_bytes: int  # bytes of a semantic label, 1 or 2; 0 for a scene without labels
-    num_points: int  # points in the file
+    num_points: int
     num_labeled: int  # points with a class
     num_instances: int  # instances, numbered from 0
     highest_class: int  # -1 if there is none

@@ -96,7 +96,7 @@ def match_scene(
 class _CandidateMatch(NamedTuple):
     """A prediction compared with the true instances of its class."""
 
-    confidence: float  # confidence of the prediction
+    confidence: float
     iou: np.ndarray  # float64 (instances of the class,)
     ignored: float  # fraction of its points on void or on instances of its class that are too small
 

@@ -160,7 +160,7 @@ class SceneFormat(NamedTuple):
     """A format of scenes."""
 
     meaning: str  # a short description
-    reader: type[SceneReader]  # the class that reads it
+    reader: type[SceneReader]
     options: tuple[str, ...]  # names of the ``SceneChoices`` that apply to it
 
 

@@ -39,7 +39,7 @@ class StoreSummary(NamedTuple):
     points: int  # points of all scenes
     num_bytes: int  # bytes of all scenes
     kept: int  # number of scenes that already existed
-    remarks: list[str]  # remarks on the scenes
+    remarks: list[str]
 
 
 def prepare_store(
@@ -75,9 +75,7 @@ def prepare_store(
     _raise_failures(failures, len(sources))
     _remove_abandoned(output, start_time)
     headers = [read_header(scene_file(output, scene)) for scene in sources]
-    write_lines(output / CLASSES_FILE, _class_names(reader, headers))
-    for split, members in splits.items():
-        write_lines(Path(list_file(output, split)), [source.name for source in members])
+    _write_lists(output, _class_names(reader, headers), splits)
     is_centered = all(header.is_centered for header in headers)
     _write_record(output, {**record, "remarks": remarks_by_scene, "centered": is_centered})
     remarks = [line for scene in sources for line in remarks_by_scene.get(scene, [])]
@@ -88,6 +86,12 @@ def prepare_store(
         len(sources) - len(missing),
         remarks + find_remarks(reader.kind, list(sources), headers),
     )
+
+
+def _write_lists(output: Path, class_names: list[str], splits: dict[str, list[RawScene]]) -> None:
+    write_lines(output / CLASSES_FILE, class_names)
+    for split, scenes in splits.items():
+        write_lines(Path(list_file(output, split)), [source.name for source in scenes])
 
 
 def _remove_abandoned(output: Path, start_time: float) -> None:

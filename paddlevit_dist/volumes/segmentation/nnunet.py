@@ -247,7 +247,7 @@ def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
 
 def _listed_folds(file: str) -> list[dict[str, list[str]]]:
     try:
-        folds: Any = read_json(Path(file))
+        folds = read_json(Path(file))
         return [{part: list(map(str, fold[part])) for part in ("train", "val")} for fold in folds]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]') from error

@@ -363,7 +363,6 @@ def _report_rest(
     fitting: Mapping[str, np.ndarray],
     report: LoadReport,
 ) -> None:
-    """Report missing and unexpected tensors, the loaded fraction, and values that are not finite."""
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
     report.unexpected = [name for name in state if name not in targets and not name.endswith(_IGNORED_SUFFIXES)]
     report.shapes.update({name: (state[name].shape, None) for name in report.unexpected})
@@ -499,7 +498,6 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
 
 
 def _suggest_model(source: str) -> str:
-    """Format which model the weights belong to, from their metadata or their file name."""
     file = Path(source)
     model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):

@@ -235,7 +235,6 @@ def _attend_to(q, kv, heads: HeadLayout):
 
 
 def _attend_to_backward(gradient, q, kv, weights, heads: HeadLayout):
-    """Compute the gradients by ``q`` and ``kv``."""
     q_gradient, kv_gradient = empty(*q.shape), empty(*kv.shape)
     addresses = [address(tensor) for tensor in (gradient, q, kv, weights, q_gradient, kv_gradient)]
     (items, queries, _), tokens = q.shape, kv.shape[1]

@@ -231,7 +231,6 @@ def layer_norm(x, weight, bias, epsilon: float) -> paddle.Tensor:
 
 
 def _compute_gelu(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute the GELU and its derivative."""
     share = 0.5 * (1.0 + paddle.erf(x * math.sqrt(0.5)))
     return x * share, share + x * paddle.exp(-0.5 * x * x) * (1.0 / math.sqrt(2.0 * math.pi))
 

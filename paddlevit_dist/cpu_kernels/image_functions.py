@@ -186,7 +186,6 @@ def convolution(x, weight, bias, stride: int, padding: int) -> paddle.Tensor:
 
 
 def _sizes(x):
-    """Return batch, rows of an image, and channels."""
     return x.shape[0], x.size // (x.shape[0] * x.shape[-1]), x.shape[-1]
 
 

@@ -48,7 +48,6 @@ class CompiledTrainingTransform(TrainingTransform):
 
 
 def _list_operations(augment: object) -> set[str]:
-    """Return the names of the operations that an augmentation may apply."""
     match augment:
         case TransformChain():
             return set().union(*map(_list_operations, augment.steps))

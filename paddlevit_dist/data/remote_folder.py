@@ -351,7 +351,6 @@ def _is_final(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return an error's reason in one line."""
     status = _find_status(error)
     if status is not None:
         meaning = "it does not exist: " if status == 404 else ""

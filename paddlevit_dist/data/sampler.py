@@ -289,7 +289,6 @@ class TrainingSampler(DistributedBatchSampler):
                 yield SampleKeys(epoch, indices, positions % self.repeats + self.repeats * occurrences)
 
     def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
-        """Draw the indices of an epoch."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
         return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
 

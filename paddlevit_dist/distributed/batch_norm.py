@@ -32,8 +32,6 @@ _MOST_ROWS, _MOST_POINTS, _MOST_POSITIONS = 2048, 65_536, 16_384
 
 
 class _FormattedLayer:
-    """Mixin for layers with a data format."""
-
     _data_format: str
 
     @property
@@ -302,8 +300,6 @@ def moments_by_sums(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
 
 
 class _NormalizeFunction(paddle.autograd.PyLayer):
-    """Normalizes with the statistics of all rows and updates the layer's running statistics."""
-
     @staticmethod
     def forward(
         ctx,

@@ -213,7 +213,6 @@ class _ValueSignature(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Number of bytes at 8 bytes per element."""
         return 8 * math.prod(self.shape)
 
     def result(self, total: Any, count: int, average: bool) -> Any:

@@ -130,7 +130,6 @@ def describe_rates(config, processes: int) -> str:
 
 
 def _course(train, rates: ScaledRates) -> str:
-    """Format the schedule of this run."""
     constants = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     if train.LR_SCHEDULER.NAME == "onecycle":
         start = rates.base / _START_DIVISOR

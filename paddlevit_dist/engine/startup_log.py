@@ -25,7 +25,6 @@ from .training_state import TrainingState
 
 
 def _data(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
-    """Format name and path of the dataset, and the number of samples of each split, by class if known."""
     data = config.DATA
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
@@ -71,7 +70,6 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
 
 
 def _facts(task: Task, samples: TransformedDataset) -> dict[str, Any]:
-    """Return what a report shows of a split: number of samples, classes, and notes from opening it."""
     classes = task.signature(samples).get("number of classes")
     return {"holds": describe_samples(task, samples), "classes": classes, "notes": list(samples.notices)}
 

@@ -185,7 +185,6 @@ class Trainer:
             caching.on_weights_loaded(self.model, self.datasets, features)
 
     def _add_hooks(self) -> None:
-        """Build the hooks, in the order in which they are called."""
         train, epochs_left = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)
         self.logger = TrainingLogger(
             self.config,

@@ -102,7 +102,6 @@ def _finish_observers(
 
 
 def _find_source(run: Trainer) -> str | Path:
-    """Return the path of the weights of -pretrained or -resume."""
     model = run.config.MODEL
     source: str | Path | None = model.PRETRAINED
     if source is None:

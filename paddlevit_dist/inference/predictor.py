@@ -167,7 +167,6 @@ def predict_share(
 
 
 def _build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
-    """Build the model of one source, or a ``ModelEnsemble`` of several, and log how the weights were loaded."""
 
     def build() -> Iterator[EnsembleMember]:
         for source in sources:
@@ -208,7 +207,6 @@ class _SharedProgress:
         self._bar.close()
 
     def count(self, inputs: int) -> None:
-        """Add inputs that this rank has predicted."""
         before = self._done()
         self._num_done += inputs
         self._bar.step(self._done() - before)

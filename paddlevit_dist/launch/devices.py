@@ -104,7 +104,6 @@ def drop_stale_variables() -> list[str]:
 
 
 def _has_launcher() -> bool:
-    """Return whether a parent of this process is Paddle's launcher."""
     pid = os.getppid()
     for _ in range(16):
         try:

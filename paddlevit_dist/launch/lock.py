@@ -167,7 +167,6 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
 
 
 def _remove_half_written(folder: Path, previous: LockOwner | None) -> None:
-    """Remove the half-written files of killed runs, inside the folder and outside."""
     half = [file for place in (folder, folder / "predictions") for file in place.glob("*.tmp")]
     if previous is not None:
         stale_resources.remove(previous.token, previous.temporary)
@@ -216,7 +215,6 @@ def _started(process: int) -> int | None:
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
-    """Return whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:

@@ -201,7 +201,6 @@ class _ArrivedRanks:
         self._others: dict[int, tuple[int, float]] = {}  # rank -> another secret's fingerprint, and its time
 
     def admit(self, connection: RankConnection, hello: dict[str, Any]) -> None:
-        """Record the rank that a greeting is from, if it is valid."""
         rank, nonce, failure, shown = (hello.get(name) for name in ("rank", "nonce", "failure", "fingerprint"))
         if not (isinstance(rank, int) and 0 < rank < self.size):
             return
@@ -217,7 +216,6 @@ class _ArrivedRanks:
         self.peers[rank], self.nonces[rank] = connection, str(nonce)
 
     def missing(self) -> list[int]:
-        """Return the ranks that have not connected."""
         return [rank for rank in range(1, self.size) if rank not in self.peers]
 
     def other_secrets(self) -> dict[int, int]:

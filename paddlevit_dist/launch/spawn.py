@@ -237,7 +237,6 @@ def _worker_entry(
 
 
 def _exit_now(number: int, again: bool) -> None:
-    """End a worker from any thread."""
     failures.record_interruption(number, again)
     os._exit(128 + number)
 

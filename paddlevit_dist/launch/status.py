@@ -55,8 +55,6 @@ class SharedNumber:
 
 
 class _StatusNotes:
-    """The notes of this process."""
-
     def __init__(self) -> None:
         self.page: memoryview | None = None  # the page of this rank; None: notes stay in this process
         self.number: SharedNumber | None = None

@@ -131,10 +131,8 @@ def with_our_names(weights: SourceWeights) -> ConvertedWeights:
     """Return the weights with timm's names and Paddle's layout.
 
     The family and naming scheme with the most matching names are chosen. All Linear weights are transposed or none: a
-    non-square weight shows its layout by its bias, whose length is the number of outputs.
-
-    Raises:
-        UserError: no family contains at least half of the names.
+    non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no family
+    contains at least half of the names.
     """
     candidates = []
     for family in build_families():

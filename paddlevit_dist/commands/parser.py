@@ -80,10 +80,7 @@ class CommandParser(argparse.ArgumentParser):
         return options
 
     def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the words of this command, and the flags and keys of the main job among them.
-
-        The first word that is the name of a key ends the positional arguments; after "--" all words are positional.
-        """
+        """Return the words of this command, up to the first key (all after "--"), and the main job's flags and keys."""
         from ..settings import command_line  # with packages that some commands run without
 
         own: list[str] = []

@@ -250,11 +250,7 @@ def _write_partial_tables(folder: Path, dataset: "InputSamples") -> None:
 
 
 def _report_outcome(counts: "PredictionCounts", folder: Path, inputs: list[str]) -> None:
-    """Report the numbers of predicted and unreadable inputs.
-
-    Raises:
-        UserError: nothing was predicted, or an input on the command line could not be read.
-    """
+    """Report the numbers of predicted and unreadable inputs; a UserError if an input that was named is unreadable."""
     from ..inference.rows import ROWS_CSV, UNREADABLE, read_unreadable
     from ..logging.progress import write_line
 

@@ -186,10 +186,8 @@ def _find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], N
     """Check that local weights exist, or download weights named by a URL or a published name.
 
     Local weights are checked before data are read. Downloads start after the data were read, and before the worker
-    processes start, which would all wait for them.
-
-    Raises:
-        UserError: the weights do not exist or cannot be downloaded, or the recipe requires weights and none are named.
+    processes start, which would all wait for them. Raises UserError: the weights do not exist or cannot be downloaded,
+    or the recipe requires weights and none are named.
     """
     from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched

@@ -293,10 +293,7 @@ def _test_significance(pair: TablePair) -> tuple[float, str]:
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:
-    """List the samples whose prediction became right ("fixed") or wrong ("broken").
-
-    Tasks without right and wrong predictions have samples with a better or worse score, the largest change first.
-    """
+    """List the samples that became right ("fixed") or wrong ("broken"), or else better or worse, most changed first."""
     names = pair.first.names
     if pair.kind.right_rate:
         before, after = pair.find_correct()

@@ -33,11 +33,7 @@ class PerSampleWriter(EvaluationObserver):
             raise UserError(self._format_unsupported())
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
-        """Write the table.
-
-        Raises:
-            UserError: if the file cannot be written, or the metrics have no row for each sample.
-        """
+        """Write the table. Raises UserError: the file cannot be written, or the metrics have no row for each sample."""
         if not is_main():
             return
         table, samples = self._run.evaluator.table, self._run.eval_dataset

@@ -50,10 +50,8 @@ def plan_seeds(deviation: float, difference: float) -> int:
 
     It is the smallest n with ``t(97.5 %, 2 n - 2) s sqrt(2 / n) <= difference``; ``deviation`` is the standard
     deviation s of the scores of the seeds. Source: Student's interval for two groups of equal size and variance, as in
-    G. W. Snedecor and W. G. Cochran, "Statistical Methods", 8th edition, 1989, section 6.9.
-
-    Raises:
-        UserError: the difference is far below the noise.
+    G. W. Snedecor and W. G. Cochran, "Statistical Methods", 8th edition, 1989, section 6.9. Raises UserError: the
+    difference is far below the noise.
     """
     _require_plausible(deviation, difference)
 

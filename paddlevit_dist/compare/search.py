@@ -137,11 +137,7 @@ def _make_plan(words: list[str], ranges: list[SearchRange], output: str | None) 
 
 
 def _open_study(optuna: ModuleType, plan: SearchPlan) -> "Study":
-    """Open or create the study in the folder.
-
-    Raises:
-        UserError: its file cannot be read, it has other ranges, or its trials were trained with other settings.
-    """
+    """Open or create the study in the folder; raise a UserError if it is damaged or of another search."""
     file = Path(plan.folder, DATABASE).absolute()
     direction = "maximize" if plan.more_is_better else "minimize"
     # A connection instead of a URL, which gives a meaning to some characters of a path.
@@ -199,11 +195,7 @@ def _find_interrupted(optuna: ModuleType, study: "Study") -> "FrozenTrial | None
 
 
 def _add_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trials: int) -> "FrozenTrial | None":
-    """Store a new trial with settings that no other has; None if there are enough trials, or no other settings.
-
-    Raises:
-        UserError: its folder exists.
-    """
+    """Store a new trial with settings that no other has; None if there are enough trials, or no other settings."""
     known = study.get_trials(deepcopy=False)
     number, tried = len(known), [earlier.user_attrs["configuration"] for earlier in known]
     if number >= trials:
@@ -247,12 +239,7 @@ def _propose(
 
 
 def _run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "FrozenTrial") -> None:
-    """Train one trial to its end, or until it is worse than the best; record its score.
-
-    Raises:
-        UserError: the first trial has failed.
-        Stopped: the user has requested a stop.
-    """
+    """Train one trial to its end, or until it is worse than the best; record its score."""
     state, folder = optuna.trial.TrialState, get_folder(plan, trial.number)
     values = format_words(plan, trial.params)
     ranked = [other.number for other in _complete(optuna, study)]

@@ -73,12 +73,7 @@ def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
 
 
 def _train(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence[str], gpus: list[str | None]) -> None:
-    """Train these seeds.
-
-    Raises:
-        UserError: if the first seed does not start.
-        Stopped: if the user has requested a stop.
-    """
+    """Train these seeds; raise a UserError if the first does not start, and ``Stopped`` on request."""
     waiting, gpus = list(waiting), gpus[: max(len(waiting), 1)]
     running: dict[str | None, tuple[subprocess.Popen, dict[str, Any]]] = {}
     stop_reason: str | None = None
@@ -154,11 +149,7 @@ def _record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: bo
 
 
 def _begin_group(config: CompareSettings, folder: str) -> SeedGroup:
-    """Build the group of the requested seeds from its folder, without writing anything.
-
-    Raises:
-        UserError: if the folder contains something else, or a group with other settings.
-    """
+    """Build the group of the requested seeds from its folder, unless that contains something else."""
     from ..checkpoint.finding import existing_run_error, holds_any
     from ..engine.compatibility import altering, compare, facts_from_settings, to_plain_settings
     from ..tasks.task_factory import make_task

@@ -371,10 +371,7 @@ def _write_model(
 
 @contextlib.contextmanager
 def _explain_truncated_files(folder: Path) -> Iterator[None]:
-    """Replace Paddle's errors on truncated files by an OSError if the disk of the folder is full.
-
-    Paddle does not check its writes, and fails later when it reads the files.
-    """
+    """Replace Paddle's late errors on truncated files, which it writes unchecked, by an OSError if the disk is full."""
     try:
         yield
     except Exception:

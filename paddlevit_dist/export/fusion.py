@@ -158,10 +158,7 @@ def _heads(graph: OnnxGraph, name: str) -> _HeadColumns:
 
 
 def _sum_before_norm(graph: OnnxGraph, norm: "NodeProto", ranks: dict[str, int]) -> None:
-    """Replace LayerNormalization of a residual sum (batch, tokens, channels) by SkipLayerNormalization.
-
-    That operator also returns the sum.
-    """
+    """Replace LayerNormalization of a residual sum (batch, tokens, channels) by SkipLayerNormalization."""
     add = graph.producer(norm.input[0], "Add")
     require(len(norm.input) >= 3 and len(norm.output) == 1)
     require(ranks.get(add.output[0]) == 3 and attributes(norm).get("axis", -1) in (-1, 2))
@@ -253,10 +250,7 @@ def _insert_product(
 
 
 def _multiply_patches(graph: OnnxGraph, conv: "NodeProto") -> None:
-    """Replace a convolution of adjacent patches by one product of patches.
-
-    Its input (batch, height, width, channels) is transposed before, and its output after the convolution.
-    """
+    """Replace a convolution of adjacent patches, (batch, height, width, channels), by one product of patches."""
     before = graph.producer(conv.input[0], order=_CHANNELS_FIRST)
     after = graph.reader(conv.output[0], order=_CHANNELS_LAST)
     source = graph.producer(before.input[0], "Reshape")
@@ -340,10 +334,7 @@ def _map_of_constant(weight: np.ndarray, bias: np.ndarray, height: int, width: i
 
 
 def _pad_with_tokens(graph: OnnxGraph, concat: "NodeProto") -> None:
-    """Replace learned tokens in front of the patches by zeros, and add the tokens to the constant positions.
-
-    This avoids the computation of shapes.
-    """
+    """Replace learned tokens before the patches by zeros and larger positions, without a computation of shapes."""
     add, (*fronts, patches) = graph.reader(concat.output[0], "Add"), concat.input
     require(attributes(concat)["axis"] == 1 and len(fronts) > 0)
     tokens = [graph.constant(graph.producer(name, "Expand").input[0]) for name in fronts]
@@ -366,10 +357,7 @@ _ELEMENTWISE = ("Add", "Mul", "Div", "Erf", "Gelu")
 
 
 def _move_slices_up(graph: OnnxGraph) -> None:
-    """Compute only the tokens that are read.
-
-    A slice of tokens moves in front of all nodes that compute tokens independently, and in attention to the queries.
-    """
+    """Compute only the tokens that are read: slices move before nodes that compute tokens independently."""
     _merge_slices(graph)
     while graph.apply("Slice", _move_slice_up):
         _merge_slices(graph)

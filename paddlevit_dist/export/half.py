@@ -23,10 +23,7 @@ def to_float16(model: "ModelProto", types: Mapping[str, int]) -> Any:
     Sums in products, norms and softmax are float32 in onnxruntime's GPU kernels. A network that selects its best
     objects computes boxes, scores and sampling points in float32, from the last product on: in float16 half of the
     boxes would be pixels away, and too many scores equal. ``types`` are the element types by name, at least of values
-    that are not floating-point numbers; see ``value_types``.
-
-    Raises:
-        UserError: a weight is too large for float16.
+    that are not floating-point numbers; see ``value_types``. Raises UserError: a weight is too large for float16.
     """
     from onnx import TensorProto
     from onnx.helper import np_dtype_to_tensor_dtype
@@ -98,10 +95,7 @@ def value_types(model: "ModelProto") -> dict[str, int]:
 
 
 def _find_float32_nodes(graph: OnnxGraph) -> dict[int, Any]:
-    """Find the nodes that stay float32, by id, in a network that selects objects.
-
-    These are sampling nodes, and all nodes between a product and sampling points, integers, selections or outputs.
-    """
+    """Find the float32 nodes, by id, of a network that selects objects: from a product to points, integers, outputs."""
     from onnx import TensorProto
 
     selections = [op for op in graph.nodes if op.op_type == _SELECTION]

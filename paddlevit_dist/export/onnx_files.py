@@ -72,10 +72,8 @@ def to_onnx(
 def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Compute all outputs of a model on the CPU, and return them by name.
 
-    The inputs are arrays (batch, ...) by name; floats are converted to the input type of the model.
-
-    Raises:
-        UserError: onnxruntime cannot load or compute the model.
+    The inputs are arrays (batch, ...) by name; floats are converted to the input type of the model. Raises UserError:
+    onnxruntime cannot load or compute the model.
     """
     import onnxruntime
 
@@ -129,10 +127,7 @@ def _convert(prefix: Path) -> Any:
 
 
 def _readable_program(prefix: Path, folder: Path) -> Path:
-    """Rewrite the program for paddle2onnx 2.1, which does not support the 64-bit float attributes of Paddle 3.3.
-
-    It rejects them in lists, and reads arbitrary memory elsewhere (Paddle2ONNX issue 1646).
-    """
+    """Rewrite the 64-bit float attributes of Paddle 3.3, which paddle2onnx 2.1 misreads (Paddle2ONNX issue 1646)."""
     program = folder / "program.json"
     text = prefix.with_name(f"{prefix.name}.json").read_text(encoding="utf-8")
     program.write_text(text.replace('"0.a_f64"', '"0.a_f32"'), encoding="utf-8")

@@ -122,11 +122,7 @@ class ExportedLayer(paddle.nn.Layer):
 def _find_input(
     source: str, function: ExportedFunction, expected: tuple[int | None, ...], parts: ExportParts
 ) -> TensorSpec:
-    """Return the image input of an exported model.
-
-    Raises:
-        UserError: the inputs do not fit the task, or the image input does not fit the configuration.
-    """
+    """Return the image input of an exported model; raise a UserError if it does not fit task and configuration."""
     listed, required = "; ".join(map(str, function.inputs)), "one"
     if parts.sizes_name is not None:
         required = f"two, images and {parts.sizes_name} (batch, 2)"
@@ -169,10 +165,8 @@ def _choose_output(
     """Return the index of the output to score: the one of this ``name``, else the only one that fits.
 
     ``source`` is the path that the user gave, ``shapes`` are of computed outputs, and ``expected`` is the required
-    shape without the batch (None: any).
-
-    Raises:
-        UserError: no output or several outputs fit, or the named one does not exist.
+    shape without the batch (None: any). Raises UserError: no output or several outputs fit, or the named one does not
+    exist.
     """
     names = [slot.name for slot in function.outputs]
     listed = ", ".join(f"{show(output)} {format_shape((None, *shape[1:]))}" for output, shape in zip(names, shapes))
@@ -224,10 +218,8 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
 def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | Path, list[str]]:
     """Load the trained weights that an exported model is compared with, and evaluate the exported model in ``run``.
 
-    Every rank must call this. Returns the name of the evaluated model and lines for the log.
-
-    Raises:
-        UserError: the model expects other preprocessing, or the weights do not exist.
+    Every rank must call this. Returns the name of the evaluated model and lines for the log. Raises UserError: the
+    model expects other preprocessing, or the weights do not exist.
     """
     function, task, config = model.function, run.task, run.config
     exportable = require_exportable(task)
@@ -248,11 +240,7 @@ def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | P
 
 
 def _compare_descriptions(model: ExportedLayer, task_facts: Mapping[str, Any], config: RunSettings) -> list[str]:
-    """Compare the preprocessing of the exported model with the configuration's.
-
-    Raises:
-        UserError: they differ, and -allow_changes was not given.
-    """
+    """Compare preprocessing with the configuration's; if it differs without -allow_changes, raise a UserError."""
     about, here = model.function.about, task_facts.get("preprocessing")
     there = about.get("preprocessing")
     if isinstance(here, str):  # a task of a user describes it as one text
@@ -276,11 +264,7 @@ def format_steps(steps: Mapping[str, Any]) -> str:
 
 
 def _compare_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSettings) -> list[str]:
-    """Compare the classes or landmarks of the exported model with the dataset's.
-
-    Raises:
-        UserError: they differ, and -allow_changes was not given.
-    """
+    """Compare classes or landmarks with the dataset's; if they differ without -allow_changes, raise a UserError."""
     exported_names = model.function.about.get("landmarks") or model.function.about.get("classes")
     if not isinstance(exported_names, list) or not names or list(map(str, exported_names)) == list(map(str, names)):
         return []

@@ -20,10 +20,8 @@ _NAMING = "add TRAIN_DATA PATH, where PATH is as in -data_path"
 def find_in_training(config: RunSettings, datasets: dict[str, Any], folder: Path) -> None:
     """Search the training set for the evaluated samples, and list the matches in ``leaks.json``.
 
-    Runs in the main process, before workers start.
-
-    Raises:
-        UserError: if the training set is not known or the data cannot be compared.
+    Runs in the main process, before workers start. Raises UserError: the training set is not known or the data cannot
+    be compared.
     """
     ((split, evaluated),) = datasets.items()
     try:

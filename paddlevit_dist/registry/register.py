@@ -94,10 +94,8 @@ def register_score_kind(name: str, target: Target, replace: bool = False) -> Non
     """Register a kind of scores, so that ``compare``, ``search`` and ``-plan`` read tables of samples of this kind.
 
     ``name`` is the ``kind`` of the ``SampleTable`` that the metrics return, ``target`` a class derived from
-    ``tasks.ScoreKind``, or its location, "module:attribute".
-
-    Raises:
-        UserError: the name is in use, and ``replace`` was not given.
+    ``tasks.ScoreKind``, or its location, "module:attribute". Raises UserError: the name is in use, and ``replace`` was
+    not given.
     """
     _register("score_kind", name, target, None, replace)
 
@@ -105,10 +103,8 @@ def register_score_kind(name: str, target: Target, replace: bool = False) -> Non
 def register_feature(manifest: Manifest) -> None:
     """Register all that a ``Manifest`` names; a second call with the same manifest changes nothing.
 
-    Its ``key_tables`` may also be lists of ``Key``.
-
-    Raises:
-        UserError: a name or a key is in use, or a default is not a valid value of its key.
+    Its ``key_tables`` may also be lists of ``Key``. Raises UserError: a name or a key is in use, or a default is not a
+    valid value of its key.
     """
     origin = _caller()
     if not isinstance(manifest, Manifest):

@@ -190,11 +190,7 @@ def _read_quarantine(content: bytes) -> list[str]:
 
 
 def _make_relative(folder: Any, data_path: Any) -> Callable[[Any], Any]:
-    """Return a function that makes the paths in plain values relative.
-
-    They become relative to the working folder of the run, its data, or the package. Other paths in a home folder begin
-    with "~".
-    """
+    """Return a function that makes paths in plain values relative to working folder, data, package, or home."""
     here = str(folder) if isinstance(folder, str) else os.getcwd()
     places = {os.path.join(here, data_path or ""), here, str(Path(__file__).parents[2])}
     longest_first = sorted((place.rstrip("/") for place in places), key=len, reverse=True)

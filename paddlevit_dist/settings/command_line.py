@@ -263,10 +263,7 @@ def is_flag(word: str) -> bool:
 def parse_value(name: str, value: str, task: str | None) -> Any:
     """Return a text or number unchanged, for its key to parse; parse any other value (true, a list) as YAML.
 
-    The keys of ``task`` are searched first.
-
-    Raises:
-        UserError: the value is empty, where a path is expected.
+    The keys of ``task`` are searched first. Raises UserError: the value is empty, where a path is expected.
     """
     key = table.find_key(name, task)
     if key and key.kind == "path" and key.optional and not value.strip():

@@ -24,10 +24,8 @@ def read_declared(target: object) -> Any:
 def as_tables(declared: object, owner: str, others: Sequence[KeyTable]) -> list[KeyTable]:
     """Return tables of the declared keys: a ``Key``, a ``KeyTable``, a list of them, or "module:attribute" of one.
 
-    ``owner`` declares them, for messages; ``others`` are all other tables.
-
-    Raises:
-        UserError: it is something else, a name, kind or default is invalid, or a name is in use.
+    ``owner`` declares them, for messages; ``others`` are all other tables. Raises UserError: it is something else, a
+    name, kind or default is invalid, or a name is in use.
     """
     if isinstance(declared, str):
         module, _, attribute = declared.partition(":")

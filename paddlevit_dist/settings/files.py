@@ -44,10 +44,8 @@ class StoredSettings(NamedTuple):
 def read(path: str, task: str | None = None) -> list[KeySetting]:
     """Return every setting of the file, or recipe, and of its BASE files, in order; later ones win.
 
-    ``task`` is the task of the run; None: the one that the files name.
-
-    Raises:
-        UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
+    ``task`` is the task of the run; None: the one that the files name. Raises UserError: a file is missing, unreadable,
+    not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
     return _list_files(_read(find_file(path), ()), task)
 

@@ -218,10 +218,7 @@ def split_by_file(settings: Sequence[KeySetting], task: str) -> list[dict[str, K
 def _find_implied(
     named_files: list[dict[str, KeySetting]], accepted: dict[str, KeySetting], task: str
 ) -> list[KeySetting]:
-    """Return the settings that the named files imply, except those that the command line sets.
-
-    They override the values in the file, but the file stays their source.
-    """
+    """Return settings that the named files imply and the command line does not set; the file stays their source."""
     origin = next((setting.source for file in named_files for setting in file.values()), "")
     user_files = [file for file in named_files if file and not files.is_recipe_file(next(iter(file.values())).source)]
     return [
@@ -337,11 +334,7 @@ def _unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
 
 
 def _check(config: ConfigView[RunSettings]) -> list[str]:
-    """Check the merged values and return notices.
-
-    Raises:
-        UserError: a key was set that the task does not read, or two values contradict each other.
-    """
+    """Check the merged values and return notices; raise a UserError for unread or contradicting keys."""
     task = config.values.TASK
     tables = find_tables(config.values)
     if task not in lookup.TABLES:  # a user's task, which may read keys of any table
@@ -402,11 +395,7 @@ def _format_readers(settings: list[KeySetting]) -> str:
 
 
 def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable]) -> Iterator[str]:
-    """Yield one line per key that was set and that this run does not read.
-
-    Training keys of a recipe in an evaluation, and keys of a BASE file that another file overrides, are not reported:
-    recipes and BASE are made for that.
-    """
+    """Yield a line per key that was set and not read, but not for recipes' training keys or overridden BASE files."""
     whole = _find_saved_files(config)
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:

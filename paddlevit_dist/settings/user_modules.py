@@ -19,9 +19,7 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
 
     A module that the command line names replaces one of the same name in a file, which may come from another machine.
     ``should_print``: print on stderr what is imported, before it is: users of -show_config do not expect code to run.
-
-    Raises:
-        UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
+    Raises UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
     """
     modules = _list_modules(settings)
     on_command_line = {plugins.last_part(key) for key, other in modules if other.source == COMMAND_LINE}

@@ -63,10 +63,8 @@ class SampleChecking(Protocol):
     def check_sample(self, sample: Any) -> None:
         """Check a sample of ``TransformedDataset.sample`` before it is used, in training and in evaluation.
 
-        Called in the loader process. The caller adds the sample's index, description and rank to the message.
-
-        Raises:
-            BadSample: the sample must not be used; the message says why.
+        Called in the loader process. The caller adds the sample's index, description and rank to the message. Raises
+        BadSample: the sample must not be used; the message says why.
         """
 
 
@@ -163,10 +161,7 @@ class ModelChecking(ABC):
     def check_model(self) -> list[str]:
         """Check the configured model without data, weights or memory; return log lines about what a run still lacks.
 
-        Called by -show_config.
-
-        Raises:
-            UserError: ``build_model`` would reject the configuration.
+        Called by -show_config. Raises UserError: ``build_model`` would reject the configuration.
         """
 
 
@@ -222,10 +217,7 @@ class Predictable(ABC):
         """Convert the prediction of one input to rows of the output tables, usually one.
 
         All rows of a task have the same names, and values that JSON and CSV can hold. The input's name is added in
-        front.
-
-        Raises:
-            BadSample: the outputs are not finite; the input is then listed as unreadable.
+        front. Raises BadSample: the outputs are not finite; the input is then listed as unreadable.
         """
 
     def prediction_writer(self, folder: Path, dataset: TransformedDataset) -> PredictionWriter:
@@ -262,10 +254,8 @@ class AnnotationMatching(Predictable):
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:
         """Read the ids of images and classes, matched by name, from a file of annotations, for ``prediction_writer``.
 
-        Called in the parent process, after ``open_inputs``. Returns lines for the user.
-
-        Raises:
-            UserError: the file cannot be read or lacks ids.
+        Called in the parent process, after ``open_inputs``. Returns lines for the user. Raises UserError: the file
+        cannot be read or lacks ids.
         """
 
 

@@ -21,10 +21,8 @@ class BadSample(UserError):
 def require_finite(value: Any, name: str = "", depth: int = 0) -> None:
     """Check that all floating-point numbers in a sample are finite.
 
-    ``value`` are numbers, arrays, and tuples, lists and dictionaries of them; other values are ignored.
-
-    Raises:
-        BadSample: names the first number that is NaN or infinite.
+    ``value`` are numbers, arrays, and tuples, lists and dictionaries of them; other values are ignored. Raises
+    BadSample: names the first number that is NaN or infinite.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "fc" and value.size and not _is_finite(value):

@@ -70,10 +70,8 @@ class Task:
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model, usually a ``Model``, with its initial weights, equal on every rank.
 
-        If no data are open, as for an export, ``num_classes`` is given; otherwise it follows from the data.
-
-        Raises:
-            UserError: the configuration does not describe a model.
+        If no data are open, as for an export, ``num_classes`` is given; otherwise it follows from the data. Raises
+        UserError: the configuration does not describe a model.
         """
         raise NotImplementedError
 

@@ -16,13 +16,13 @@ from paddlevit_dist.tasks.task import Task
 
 
 class Small(Model):
-    """A bias and a token without weight decay, and a batch norm without trained parameters."""
+    """Two layers, a token without weight decay, and a batch norm."""
 
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(6, 2), nn.Linear(2, 3)
         self.token = self.create_parameter([2, 3])
-        self.norm = nn.BatchNorm1D(3, weight_attr=False, bias_attr=False)
+        self.norm = nn.BatchNorm1D(3)
 
     def no_weight_decay(self):
         return {"token"}
@@ -71,17 +71,17 @@ def build(*words, model=None, task=None, **options):
     return state, printed
 
 
-def test_each_part_gets_its_settings(given):
+def test_each_part_gets_its_settings(given, monkeypatch):
+    monkeypatch.setattr(training_state, "build_optimizer", lambda *words: words)
     explain = [lambda *words: []]
     words = ["TRAIN.WEIGHT_DECAY", "0.03", "TRAIN.LAYER_DECAY", "0.7", "TRAIN.MODEL_EMA", "True"]
     words += ["TRAIN.MODEL_EMA_DECAY", "0.9", "TRAIN.MODEL_EMA_WARMUP", "17", "TRAIN.MAX_SKIPPED_UPDATES", "6"]
     words += ["AMP_DTYPE", "bfloat16", "AMP_LEVEL", "O2"]
     state, printed = build(*words, explain_not_finite=explain)
-    optimizer = given["build_optimizer"]
-    values = list(optimizer.values())
-    assert values[1] is state.model and values[3:5] == [0.03, 0.7] and values[5] == printed.append
-    assert values[6:] == [None, None]  # neither a warm-up of the momentum nor shards
-    assert [(group["weight_decay"], len(group["params"])) for group in values[2]] == [(0.03, 2), (0.0, 3)]
+    optimizer, model, groups, *values = state.optimizer
+    assert optimizer.NAME == config_of().TRAIN.OPTIMIZER.NAME and model is state.model
+    assert values == [0.03, 0.7, printed.append, None, None]  # neither a warm-up of the momentum nor shards
+    assert [group["names"] for group in groups][0] == ["first.weight", "second.weight"] and len(groups) == 2
     assert state.undecayed == ["token"]
     average = list(given["ModelEma"].values())
     assert average[0] is state.model and average[1:3] == [0.9, 17] and average[4] is None
@@ -89,7 +89,7 @@ def test_each_part_gets_its_settings(given):
     guard = given["NonFiniteGuard"]
     assert list(guard.values()) == [6, False, explain, printed.append]
     assert list(given["TrainingPrecision"].values()) == [False, "bfloat16", "O2"]
-    assert printed == ["1 batch norms without trained parameters keep their running statistics"]
+    assert printed == []
     assert state.shards is None and state.schedule.total_updates == 25
 
 
@@ -124,7 +124,6 @@ def test_a_warmup_has_to_end_before_the_run(steps, is_refused):
 
 def test_a_position_moves_sampler_and_schedule_together():
     state, _ = build()
-    assert state.position() == {"epoch": 0, "consumed": 0, "update": 0}
     state.begin_after(2)
     assert state.position() == {"epoch": 2, "consumed": 0, "update": 10}
     state.begin_after(3, 16)
@@ -150,20 +149,24 @@ class Recomputed(Task):
 
 
 def test_frozen_and_recomputed_layers_are_counted(monkeypatch):
-    words = ["TRAIN.FREEZE", "['first','token']"]
-    frozen = "3 parameters are frozen (TRAIN.FREEZE first, token)"
+    words = ["TRAIN.FREEZE", "['first.*','norm.*']"]
+    frozen = "4 parameters are frozen (TRAIN.FREEZE first.*, norm.*)"
     kept = "1 batch norms without trained parameters keep their running statistics"
     assert build(*words)[1] == [f"{frozen}; {kept}"]
     plain = Small()
     plain.norm = nn.Linear(3, 3)
-    assert build(*words, model=plain)[1] == [frozen]
+    assert build(*words, model=plain)[1] == [frozen] and build()[1] == []
+    still = Small()
+    for parameter in still.norm.parameters():
+        parameter.stop_gradient = True
+    assert build(model=still)[1] == [kept]
     with pytest.raises(UserError, match="^TRAIN.RECOMPUTE: task .* cannot recompute; remove TRAIN.RECOMPUTE$"):
         build("TRAIN.RECOMPUTE", "True")
     monkeypatch.setattr(
         training_state, "get_aspect", lambda task, kind: task if kind.__name__ == "Recomputable" else None
     )
     printed = build("TRAIN.RECOMPUTE", "True", task=Recomputed(config_of()))[1]
-    assert printed[1:] == ["2 blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)"]
+    assert printed == ["2 blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)"]
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -173,11 +176,11 @@ def test_sharding_needs_several_processes(monkeypatch, given, number):
     monkeypatch.setattr(training_state, "Shards", lambda model: shards)
     monkeypatch.setattr(training_state, "build_optimizer", lambda *words: words)
     printed = []
-    config = config_of("TRAIN.SHARDING", "True", "TRAIN.MODEL_EMA", "False")
+    config = config_of("TRAIN.SHARDING", "optimizer", "TRAIN.MODEL_EMA", "False")
     sampler = TrainingSampler(range(SAMPLES), BATCH, rank=0, world_size=number, seed=0)
     state = build_training_state(config, Task(config), nn.Linear(2, 2), sampler, printed.append)
     assert state.shards is state.optimizer[-1] is (None if number == 1 else shards)
-    assert printed == ["TRAIN.SHARDING True has no effect on one process" if number == 1 else "in two parts"]
+    assert printed == ["TRAIN.SHARDING optimizer has no effect on one process" if number == 1 else "in two parts"]
 
 
 def test_a_line_of_the_device_or_the_compiler_is_logged(monkeypatch):

@@ -54,6 +54,8 @@ class Watch:
 def state(monkeypatch):
     """The requests that this process has received: none."""
     monkeypatch.setattr(signals, "_state", signals._SignalState())
+    monkeypatch.setattr(signals.atexit, "register", lambda function: None)
+    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} 1.0")
     monkeypatch.setattr(spawn, "_GRACE_SECONDS", 0.05)
     return signals._state
 

@@ -1,0 +1,109 @@
+"""The line, the event and the files of an evaluation: values, facts and intervals, each once and in order."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.engine import evaluation
+from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults
+from paddlevit_dist.engine.evaluation import Evaluator
+from paddlevit_dist.intervals import ConfidenceInterval
+from paddlevit_dist.tasks.metrics import PerSampleMetrics
+from paddlevit_dist.tasks.sample_groups import SampleGroups
+
+
+class Means(PerSampleMetrics):
+    """The mean of each of two columns, and their number, which is not computed for chosen samples."""
+
+    def per_sample(self):
+        return []
+
+    def bootstrap_values(self, table, weights):
+        return {name: (weights * column).sum(1) / weights.sum(1) for name, column in zip(("b", "a", "hidden"), table)}
+
+    def summary(self, values):
+        shown = " ".join(f"{name} {values[name]:g}{self.format_interval(name, 1)}" for name in ("a", "b"))
+        return f"{shown} of {values['number']:g}" if "number" in values else shown
+
+
+GROUPS = SampleGroups("video", np.array(list("xyxzy")), "videos.csv")
+INTERVALS = {
+    "b": ConfidenceInterval(2.0, 1.0, 3.0),
+    "hidden": ConfidenceInterval(1.0, 1.0, 1.0),
+    "a": ConfidenceInterval(1.0, 0.5, 1.5),
+}
+VALUES = {"b": 2.0, "a": 1.0, "number": 5.0}
+FACTS = {"precision": "float16", "without": "without 3 images"}
+
+
+def evaluator_of(intervals=INTERVALS, groups=GROUPS, **attributes):
+    evaluator = Evaluator.__new__(Evaluator)
+    evaluator.task = SimpleNamespace(best_metric=("a", True))
+    evaluator.confidence, evaluator.facts = IntervalConfig(90, 50), dict(FACTS)
+    evaluator.values, evaluator.intervals, evaluator.groups = dict(VALUES), intervals, groups
+    vars(evaluator).update(attributes)
+    return evaluator
+
+
+def test_an_event_has_facts_values_and_intervals_of_the_main_value_first():
+    event = evaluator_of().build_event(VALUES)
+    interval = {"percent": 90, "a": [0.5, 1.5], "b": [1.0, 3.0]}
+    assert event == {"groups": "by 3 groups (video)", **FACTS, **VALUES, "interval": interval}
+    assert list(event)[0] == "groups" and list(event["interval"]) == ["percent", "a", "b"]
+    assert evaluator_of(intervals={}).build_event(VALUES) == {**FACTS, **VALUES}
+    assert evaluator_of(groups=None).build_event(VALUES) == {**FACTS, **VALUES, "interval": interval}
+
+
+def test_a_line_ends_with_the_facts_in_parentheses():
+    line = evaluation._line(Means(), VALUES, {"groups": "by 3 groups (video)", **FACTS})
+    assert line == "a 1 b 2 of 5 by 3 groups (video) (float16) (without 3 images)"
+    assert evaluation._line(Means(), VALUES, {}) == "a 1 b 2 of 5"
+
+
+def test_some_samples_are_scored_as_if_they_were_all():
+    rng = np.random.default_rng(5)
+    columns = [rng.normal(size=5) for _ in range(3)]
+    table = PerSampleResults(Means(), np.arange(5) * 2, columns, GROUPS)
+    part = table.without([2, 8])
+    event, line = evaluator_of().scored(part, {"part": "clean"})
+    rows = [0, 2, 3]
+    means = {name: column[rows].mean() for name, column in zip(("b", "a"), columns)}
+    assert {name: event[name] for name in means} == pytest.approx(means) and "hidden" not in event
+    assert list(event)[:4] == ["groups", "precision", "without", "part"] and event["groups"] == "by 2 groups (video)"
+    assert set(event["interval"]) == {"percent", "a", "b"} and event["interval"]["percent"] == 90
+    low, high = event["interval"]["a"]
+    assert low < event["a"] < high and f"a {means['a']:g} [{low:.1f}, {high:.1f}]" in line
+    assert line.endswith(" by 2 groups (video) (float16) (without 3 images) (clean)")
+
+
+def test_files_are_written_if_there_are_intervals(tmp_path, monkeypatch):
+    written, calls = [], []
+    log = SimpleNamespace(file=lambda *words: written.append(words), writes=True, folder=tmp_path)
+    evaluator_of().write_intervals(log, "intervals.json", {"epoch": 3, "precision": "other"})
+    ((name, text),) = written
+    content = json.loads(text)
+    assert name == "intervals.json" and set(content.pop("values")) == {"a", "b", "hidden"}
+    groups = {"by": "video", "number": 3, "source": "videos.csv"}
+    assert content == {"epoch": 3, **FACTS, "groups": groups, "percent": 90, "resamples": 50}
+    evaluator_of(groups=None).write_intervals(log, "x", {})
+    assert "groups" not in json.loads(written[1][1])
+    evaluator_of(intervals={}).write_intervals(log, "x", {})
+    assert len(written) == 2
+    monkeypatch.setattr(evaluation, "find_function", lambda name: calls.append if name == "never" else write)
+
+    def write(*words):
+        calls.append(words)
+
+    evaluator = evaluator_of(table="table")
+    evaluator.write_sample_table(log, "name", {"epoch": 3})
+    assert calls == [(tmp_path / "name", evaluator, {"epoch": 3})]
+    for other in (evaluator_of(table=None), evaluator_of(intervals={}, table="table")):
+        other.write_sample_table(log, "name", {})
+    log.writes = False
+    evaluator.write_sample_table(log, "name", {})
+    log.writes = True
+    monkeypatch.setattr(evaluation, "find_function", lambda name: None)
+    evaluator.write_sample_table(log, "name", {})
+    assert len(calls) == 1

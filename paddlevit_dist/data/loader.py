@@ -30,7 +30,7 @@ from ..launch.watchdog import ProcessInfo
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import describe_sample
+from ..tasks.dataset import DescribedSamples, describe_sample
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -45,10 +45,8 @@ class SampleFailure(RuntimeError):
     """A sample could not be read or collated; the message has its index, its description and the original traceback."""
 
 
-class _Samples(Protocol):
-    def __len__(self) -> int: ...
+class _Samples(DescribedSamples, Protocol):
     def sample(self, index: int, generator: np.random.Generator) -> Any: ...
-    def describe(self, index: int) -> str: ...
 
 
 class _ReadingDataset(paddle.io.Dataset):

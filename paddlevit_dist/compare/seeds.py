@@ -1,7 +1,4 @@
-"""``-seeds=N``: train with several seeds, one after another, or one on each visible GPU.
-
-Each seed is trained by a separate ``train`` command in its own folder.
-"""
+"""``-seeds=N``: train with several seeds, one after another or one on each visible GPU, each by a ``train`` command."""
 
 import os
 import subprocess
@@ -63,10 +60,9 @@ def run(configuration: Configuration) -> None:
 
 
 def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:
-    """Return CUDA_VISIBLE_DEVICES for each concurrent training run.
+    """Return CUDA_VISIBLE_DEVICES for each concurrent training run: a visible GPU for each run of one process.
 
-    Runs of one process get one visible GPU each. Otherwise there is one run at a time, with an unchanged environment
-    (None).
+    Otherwise there is one run at a time, with an unchanged environment (None).
     """
     visible = devices.count_gpus() if plan.uses_gpu else 0
     if plan.processes > 1 or visible < 2:

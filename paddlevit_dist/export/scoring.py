@@ -152,11 +152,7 @@ def _find_input(
 
 
 def _find_outputs(source: str, function: ExportedFunction, expected: Sequence[str]) -> list[int]:
-    """Return the indices of the outputs with these names.
-
-    Raises:
-        UserError: an output is missing.
-    """
+    """Return the indices of the outputs with these names; raises a UserError if one is missing."""
     names = [slot.name for slot in function.outputs]
     if not set(expected) <= set(names):
         raise UserError(f"{source}: gives {', '.join(names)}: expected {', '.join(expected)}; export it again")
@@ -170,14 +166,10 @@ def _choose_output(
     expected: tuple[int | None, ...] | None,
     name: str | None,
 ) -> int:
-    """Return the index of the output to score.
+    """Return the index of the output to score: the one of this ``name``, else the only one that fits.
 
-    Args:
-        source: the path that the user gave.
-        function: the loaded model.
-        shapes: shapes of computed outputs.
-        expected: required shape without the batch; None: any.
-        name: name of the output; None: the only one that fits.
+    ``source`` is the path that the user gave, ``shapes`` are of computed outputs, and ``expected`` is the required
+    shape without the batch (None: any).
 
     Raises:
         UserError: no output or several outputs fit, or the named one does not exist.
@@ -232,14 +224,7 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
 def load_comparison_weights(run: Trainer, model: ExportedLayer) -> tuple[str | Path, list[str]]:
     """Load the trained weights that an exported model is compared with, and evaluate the exported model in ``run``.
 
-    Every rank must call this.
-
-    Args:
-        run: an evaluation.
-        model: the model of the run.
-
-    Returns:
-        Name of the evaluated model and lines for the log.
+    Every rank must call this. Returns the name of the evaluated model and lines for the log.
 
     Raises:
         UserError: the model expects other preprocessing, or the weights do not exist.
@@ -317,11 +302,7 @@ class _ReplayLayer(paddle.nn.Layer):
 
 
 class ExportComparison(EvaluationObserver):
-    """Scores the trained weights on the same batches, and logs the difference.
-
-    Args:
-        run: evaluation of an exported model.
-    """
+    """Scores the trained weights on the same batches, and logs the difference."""
 
     def __init__(self, run: Trainer) -> None:
         self._run = run
@@ -340,7 +321,7 @@ class ExportComparison(EvaluationObserver):
         if self._exported.compared_with is not None:
             self._exported.pairs = []  # of outputs of both models, recorded from now on
 
-    def after_batch(self, batch: dict[str, Any], records: Any) -> None:
+    def after_batch(self, batch: dict[str, Any], records: object) -> None:
         """Score the trained model's outputs of a batch, and compare them with the exported model's."""
         pairs = self._exported.pairs
         if pairs is None:
@@ -353,7 +334,7 @@ class ExportComparison(EvaluationObserver):
             self._compare(actual, expected)
         self._exported.pairs = []
 
-    def _compare(self, actual: Any, expected: Any) -> None:
+    def _compare(self, actual: paddle.Tensor, expected: paddle.Tensor) -> None:
         if self._exported.parts.difference is not None:
             difference = compare(read(*expected), read(*actual), self._exported.parts.difference)
             self._of, new = difference.of, paddle.to_tensor(difference[:2], dtype="float32")

@@ -28,10 +28,6 @@ class TableRow(NamedTuple):
 def iterate_rows(path: str, separator: str) -> Iterator[TableRow]:
     """Yield the rows of a table that are not empty, with text in composed Unicode form.
 
-    Args:
-        path: of the file.
-        separator: between columns.
-
     Raises:
         UserError: the file cannot be read, or is not a table.
     """

@@ -18,7 +18,8 @@ USUAL_EPSILONS = frozenset({1e-12, 1e-6, 1e-5})
 class Classifier(Model):
     """Base class of classifiers: ``head`` on ``forward_features``, which are (batch, embed_dim).
 
-    A subclass sets ``embed_dim`` and calls ``reset_classifier`` to make its last layers.
+    A subclass sets ``embed_dim`` and calls ``reset_classifier`` to make its last layers. Parameter names are timm's;
+    Linear weights are (in, out) as Paddle stores them.
 
     Args, of every family that has them:
         num_classes: outputs; 0 for the features alone.

@@ -1,7 +1,6 @@
 """ConvNeXt: a convolutional network built from what made transformers good.
 
-Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A). Parameter names are timm's; Linear weights
-are (in, out) as Paddle stores them.
+Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A).
 """
 
 from collections.abc import Mapping, Sequence

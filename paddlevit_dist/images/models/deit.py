@@ -1,7 +1,7 @@
 """DeiT: a ViT trained with little data, and its distilled form with a second token that learns from a teacher.
 
 Source: Touvron et al., Training data-efficient image transformers & distillation through attention, 2021 (section 4,
-table 1). Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+table 1).
 """
 
 from ...tasks.model import Variants

@@ -13,12 +13,9 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class ExpectedInput(NamedTuple):
     """The input that weights of a classifier were trained and evaluated on.
 
-    Attributes:
-        mean, std: per channel, of pixels from 0 to 1.
-        crop_pct: share of the resized image that is kept.
-        interpolation: of that resize, "bicubic" or "bilinear".
-        image_size: height and width in pixels.
-        crop_mode: "center" keeps the proportions in that resize, "squash" makes a square.
+    ``mean`` and ``std`` are per channel, of pixels from 0 to 1; ``crop_pct`` is the share of the resized image that is
+    kept, after a resize with ``interpolation``, "bicubic" or "bilinear", that keeps the proportions if ``crop_mode`` is
+    "center" and makes a square if it is "squash". ``image_size`` is in pixels.
     """
 
     mean: tuple[float, ...] = IMAGENET_MEAN

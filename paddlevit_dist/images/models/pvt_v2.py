@@ -1,7 +1,6 @@
 """PVTv2: a pyramid of four stages with overlapping patches; keys and values come from a smaller feature map.
 
 Source: Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022 (section 3, table 1).
-Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import math
@@ -182,7 +181,6 @@ class PvtStage(nn.Layer):
         return self.norm(x).reshape([-1, *grid, self.dim])
 
 
-# Wang et al., PVT v2, 2022, table 1.
 _WIDE = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8)}
 
 VARIANTS: Variants = {

@@ -43,12 +43,8 @@ def resize_position_embedding(
 def resize_relative_position_bias(table: np.ndarray, window: tuple[int, int]) -> np.ndarray | None:
     """Resample a Swin Transformer's biases of relative positions to another window, as ``resize_position_embedding``.
 
-    Args:
-        table: (offsets down * offsets across, heads) of a square window, which has 2 * side - 1 offsets each way.
-        window: new (height, width) in tokens.
-
-    Returns:
-        float32 ((2 * height - 1) * (2 * width - 1), heads), or None if the table is not that of a square window.
+    A square window's (offsets down * offsets across, heads), with 2 * side - 1 offsets each way, become float32 ((2 *
+    height - 1) * (2 * width - 1), heads) of ``window`` in tokens; None if the table is another one's.
     """
     if table.ndim != 2:
         return None

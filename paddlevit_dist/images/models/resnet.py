@@ -1,9 +1,8 @@
 """ResNet: residual blocks of convolutions at four resolutions.
 
 Source: He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv 1512.03385, table 1), with the stride of a
-bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. Parameter names are theirs; Linear
-weights are (in, out) as Paddle stores them. ResNet-vd: He et al., Bag of Tricks for Image Classification with
-Convolutional Neural Networks, 2019 (arXiv 1812.01187, figure 2, C and D), with timm's names.
+bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. ResNet-vd: He et al., Bag of Tricks for
+Image Classification with Convolutional Neural Networks, 2019 (arXiv 1812.01187, figure 2, C and D), with timm's names.
 """
 
 import functools
@@ -69,12 +68,7 @@ def _mask(x, mask: paddle.Tensor | None):
 
 
 class ShortcutConfig(NamedTuple):
-    """Describe the shortcut of a block.
-
-    Attributes:
-        pools: a mean of 2 x 2 comes before its convolution, as in ResNet-vd.
-        is_always: there is a convolution even if nothing changes the size.
-    """
+    """Describe a shortcut: a mean of 2 x 2 before it, as in ResNet-vd, and a convolution that no size requires."""
 
     pools: bool = False
     is_always: bool = False
@@ -163,7 +157,6 @@ class Bottleneck(_BottleneckBase):
         return self.bn3(self.conv3(x))
 
 
-# He et al., Deep Residual Learning for Image Recognition, 2016, table 1.
 VARIANTS: Variants = {
     "resnet18": {"depths": (2, 2, 2, 2), "is_bottleneck": False},
     "resnet34": {"depths": (3, 4, 6, 3), "is_bottleneck": False},
@@ -331,12 +324,10 @@ class ResNet(Classifier):
         return self.features(x)[-1].mean(axis=[2, 3])
 
     def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
-        """Return the output of each stage.
+        """Return the output of each stage for images (batch, in_channels, height, width), padded at right and bottom.
 
-        Args:
-            x: (batch, in_channels, height, width), padded at the right and the bottom.
-            sizes: int64 (batch, 2), height and width of each image without its padding; read with ``mask_padding``. A
-                map then holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
+        With ``mask_padding`` and ``sizes``, int64 (batch, 2), height and width of each image without its padding, a map
+        holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
         """
         masks = self._masks(x, sizes)
         x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, width of the stem, height / 2, width / 2)
@@ -382,10 +373,8 @@ class ResNet(Classifier):
 def padding_mask(sizes: paddle.Tensor, grid: tuple[int, int], stride: int) -> paddle.Tensor:
     """Return 1.0 where the maps of padded images hold an image, and 0.0 elsewhere; (batch, 1, height, width).
 
-    Args:
-        sizes: int64 (batch, 2), height and width of each image in pixels.
-        grid: (height, width) of the maps.
-        stride: pixels to a position; an image has ceil(pixels / stride) of them.
+    ``sizes`` are int64 (batch, 2), height and width of each image in pixels, ``grid`` of the maps. An image has
+    ceil(pixels / stride) positions.
     """
     covered = (sizes + (stride - 1)) // stride  # (batch, 2)
     rows = paddle.arange(grid[0], dtype=covered.dtype) < covered[:, :1]  # (batch, height)

@@ -17,11 +17,9 @@ _EVA_GRID = 16  # patches along a side in pretraining, to which every grid is sc
 def angles(kind: str, grid: tuple[int, int], head_dim: int) -> np.ndarray:
     """Compute the angles of a grid of patches, float64 (patches, head_dim / 2), row by row.
 
-    A quarter of the channels turn with the row, the next with the column.
-
-    Args:
-        kind: "axial", DINOv3's: patch centers from -1 to 1 along each side, one turn in 100 ** (4 j / head_dim) of it.
-            "grid", EVA-02's: a patch's number, scaled to a grid of 16, times 10000 ** (-4 j / head_dim).
+    A quarter of the channels turn with the row, the next with the column. "axial" is DINOv3's: patch centers from -1 to
+    1 along each side, one turn in 100 ** (4 j / head_dim) of it. "grid" is EVA-02's: a patch's number, scaled to a grid
+    of 16, times 10000 ** (-4 j / head_dim).
     """
     powers = np.arange(head_dim // 4) / (head_dim / 4)
     turned = []

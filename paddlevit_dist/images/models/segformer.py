@@ -92,7 +92,6 @@ class MmsegmentationsHead(nn.Layer):
 
 
 _SIZES = ("b0", "b1", "b2", "b3", "b4", "b5")  # of its MiT
-# Xie et al., SegFormer, 2021, table 6.
 VARIANTS: Variants = {
     f"segformer_{size}": {"backbone": f"mit_{size}", "channels": 256 if size in ("b0", "b1") else 768}
     for size in _SIZES

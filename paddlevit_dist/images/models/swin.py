@@ -1,7 +1,6 @@
 """Swin Transformer: attention inside windows that shift from block to block, at four resolutions.
 
 Source: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, 2021 (section 3, table 7).
-Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 """
 
 import functools
@@ -208,7 +207,8 @@ class PatchMerging(nn.Layer):
     def forward(self, x):
         """Map (batch, rows, columns, dim) to half the rows and columns and twice the channels."""
         height, width = self.grid or (x.shape[1], x.shape[2])
-        x = pad_to_multiples(x, (2, 2), (height, width))
+        if height % 2 or width % 2:
+            x = nn.functional.pad(x, [0, width % 2, 0, height % 2], data_format="NHWC")
         rows, columns = (height + 1) // 2, (width + 1) // 2
         x = x.reshape([-1, rows, 2, columns, 2, self.dim]).transpose([0, 1, 3, 4, 2, 5])
         x = x.reshape([-1, rows, columns, 4 * self.dim])  # upper left, lower left, upper right, lower right

@@ -1,7 +1,7 @@
 """Vision Transformer: an image as a sequence of patches, a class token, and a pre-norm transformer encoder.
 
-Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, tables 1 and 5); Ti and S from
-Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, tables 1 and 5); Ti and S from Touvron et
+al., DeiT, 2021.
 """
 
 import re
@@ -73,7 +73,6 @@ class ViTBlock(nn.Layer):
         return x if count is None else x[:, :count]
 
 
-# Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
 TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
 SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
 BASE = {"embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}

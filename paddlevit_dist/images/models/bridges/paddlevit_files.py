@@ -118,19 +118,11 @@ def is_taken(name: str) -> bool:
 
 
 def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
-    """Turn the settings of a clone's YAML file whose model is not here into ours.
+    """Turn the settings of a clone's YAML file whose model is not here into ours; also return lines for the log.
 
-    MODEL.NAME names the file; its own build function reads the rest.
-
-    Args:
-        settings: ``settings.table.KeySetting`` in the order in which later ones win.
-        known: the names of our keys and of the keys that are renamed or dropped.
-
-    Returns:
-        The settings, and lines for the log.
-
-    Raises:
-        UserError: the file pre-trains, or its model is not here and it is not in a clone.
+    MODEL.NAME names the file; its own build function reads the rest. ``settings`` are ``settings.table.KeySetting`` in
+    the order in which later ones win, ``known`` the names of our keys and of renamed or dropped ones. A ``UserError``
+    says that the file pre-trains, or that its model is not here and it is not in a clone.
     """
     last = {setting.name: setting for setting in settings}
     name, pretrains = last.get("MODEL.NAME"), last.get(_PRETRAINING)

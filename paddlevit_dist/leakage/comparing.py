@@ -48,10 +48,10 @@ def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, n
     distances = np.full((len(queries), NEAREST), 255, np.uint8)
     starts = range(0, len(queries), _CHUNK)
     bar = ProgressBar(len(starts), "comparing hashes", shown=True)
-    is_stopped = threading.Event()
+    stopped = threading.Event()
 
     def compare(start: int) -> None:
-        if not is_stopped.is_set():
+        if not stopped.is_set():
             part = slice(start, start + _CHUNK)
             _compare(queries[part], others, matches[part], distances[part])
 
@@ -62,7 +62,7 @@ def find_nearest(queries: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, n
         for _ in pool.map(compare, starts[1:]):
             bar.step()
     finally:
-        is_stopped.set()
+        stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
         bar.close()
     return matches, distances

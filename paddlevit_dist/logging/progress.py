@@ -155,7 +155,7 @@ class Heartbeat:
         self._shown = shown
         self._quiet_seconds = quiet_seconds
         self._poll_seconds = poll_seconds
-        self._stop = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._place = ("", time.monotonic())
 
@@ -168,18 +168,18 @@ class Heartbeat:
     def __enter__(self) -> "Heartbeat":
         if self._shown:
             note_output()
-            self._stop.clear()
+            self._stopped.clear()
             self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
             self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stop.set()
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._poll_seconds):
+        while not self._stopped.wait(self._poll_seconds):
             if seconds_since_output() < self._quiet_seconds:
                 continue
             place, since = self._place

@@ -41,7 +41,7 @@ def test_long_lists_of_absent_classes_are_cut(monkeypatch):
     monkeypatch.setattr(tables, "_LONGEST_LIST", 30)
     names = [f"class {number:02}" for number in range(20)]
     note = class_tables(np.diag([1] + [0] * 19), names, "points")[0].note
-    assert note.startswith("Neither labeled nor predicted: class 01, class 02") and len(note) < 70 and "…" in note
+    assert note.startswith("Neither labeled nor predicted: class 01, class 02") and len(note) < 70 and "..." in note
 
 
 def test_samples_stand_from_the_worst_to_the_best_and_those_without_labels_first(monkeypatch):

@@ -207,3 +207,41 @@ def test_handlers_of_a_program_are_put_back():
     with signals.child_handler_kept():
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGCHLD) is child
+
+
+def test_the_watching_thread_records_and_gives_a_start_ten_seconds(state, monkeypatch):
+    timers = []
+
+    class Timer:
+        def __init__(self, *words):
+            self.words, self.daemon = words, False
+
+        def start(self):
+            timers.append((*self.words, self.daemon))
+
+    monkeypatch.setattr(signals.threading, "Timer", Timer)
+    for numbers, only_records in (([SAVE, TERM, HUP], False), ([TERM], False), ([INT], True)):
+        state.only_records = only_records
+        reading, writing = os.pipe()
+        messages = iter([bytes(numbers), b"\0"])
+        monkeypatch.setattr(os, "read", lambda descriptor, size, messages=messages: next(messages))
+        signals._watch(reading)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(reading)
+        os.close(writing)
+    assert timers == [(10.0, signals._exit_if_stuck, (TERM,), True)]
+    assert signals.stop_reason() == "SIGTERM" and signals.save_requested()
+
+
+def test_a_forked_process_forgets_its_parents_requests(state):
+    signals._begin_child()
+    with signals.installed():
+        state.number, state.interrupts = TERM, 1
+        signals._begin_child()
+        assert (signals.stop_reason(), signals.interrupts(), state.installed) == (None, 0, False)
+        handlers = [signal.getsignal(number) for number in (INT, TERM, HUP, SAVE)]
+        assert handlers == [signal.default_int_handler, *[signal.SIG_DFL] * 3]
+        state.installed = True
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    signals.block()
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, before) >= {INT, TERM, HUP, SAVE}

@@ -70,9 +70,8 @@ class MatchTable(NamedTuple):
             rows = [column[_find_rows(order, counts)] for column in rows]
             annotated[:, 0] = np.argsort(order)[annotated[:, 0]]
             annotated = annotated[np.argsort(annotated[:, 0], kind="stable")]
-        labels, scores, true_positives, ignored = rows
-        images = image_ids[order], counts[order], num_true[order]
-        return cls(*images, labels, scores, true_positives, ignored, totals, annotated)
+        columns = [image_ids[order], counts[order], num_true[order], *rows, totals, annotated]
+        return cls(*columns)
 
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""

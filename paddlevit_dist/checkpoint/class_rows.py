@@ -212,13 +212,11 @@ def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> li
 
     ``data`` and ``described``: ``Task.signature`` of each split's samples and of the preprocessing.
     """
-    classes = next((facts["classes"] for facts in data.values() if _has_classes(facts)), None)
+    classes = next(
+        (facts["classes"] for facts in data.values() if isinstance(facts, Mapping) and facts.get("classes")), None
+    )
     names = described.get(_LANDMARKS) or classes
     return list(map(str, names)) if names else None
-
-
-def _has_classes(facts: object) -> bool:
-    return isinstance(facts, Mapping) and bool(facts.get("classes"))
 
 
 def read_class_names(source: str) -> tuple[list[str] | None, bool]:

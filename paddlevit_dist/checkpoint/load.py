@@ -108,7 +108,9 @@ class LoadReport:
         if self.reinitialized:
             parts.append(f"re-initialized {_some(self.reinitialized, 4)}")
         if self.resized:
-            parts.append("resized " + ", ".join(self._with_shapes(name) for name in self.resized))
+            parts.append(
+                "resized " + ", ".join("{} {} -> {}".format(name, *self.shapes[name]) for name in self.resized)
+            )
         if self.missing:
             parts.append(f"{len(self.missing)} missing, which stay random: {_describe(self, self.missing)}")
         if self.unexpected:
@@ -143,10 +145,6 @@ class LoadReport:
         names = ("source", "origin", "loaded_fraction", "loaded", "classes_by_name", *kinds, "notices")
         content = {name: entries(vars(self)[name]) if name in kinds else vars(self)[name] for name in names}
         return json.dumps(content, indent=1)
-
-    def _with_shapes(self, name: str) -> str:
-        source_shape, model_shape = self.shapes[name]
-        return f"{name} {source_shape} -> {model_shape}"
 
 
 def load_weights(
@@ -241,7 +239,8 @@ def _list_targets(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> di
 def _assign_all(model: paddle.nn.Layer, values: Mapping[str, np.ndarray]) -> None:
     targets = model.state_dict()
     for name, value in values.items():
-        _assign(targets[name], value)
+        tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace())
+        targets[name].set_value(tensor.astype(targets[name].dtype).numpy())
 
 
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
@@ -404,11 +403,6 @@ def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarr
     if channels == 1:
         return colors.sum(axis=1, keepdims=True)
     return colors[:, np.arange(shape[1]) % 3] * np.float32(3 / shape[1])
-
-
-def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
-    tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace()).astype(target.dtype)
-    target.set_value(tensor.numpy())
 
 
 def _require_everything(report: LoadReport, interface: Model) -> None:

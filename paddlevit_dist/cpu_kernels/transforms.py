@@ -84,10 +84,6 @@ def _resize_crop(*arguments: Any) -> np.ndarray:
     return resize_crop(*arguments)
 
 
-def _always_rows_first(width: int, height: int, size: int) -> bool:
-    return False
-
-
 def _columns_first_by_size(width: int, height: int, size: int) -> bool:
     """Return whether columns are scaled first: if the height shrinks by more than twice as many pixels as the width."""
     return height - size > max(0, 2 * (width - size))
@@ -108,7 +104,7 @@ _TRIAL_BOXES = (
 def find_pass_order() -> Callable[[int, int, int], bool] | None:
     """Find the rule by which the installed Pillow scales columns first; None if no known rule fits its results."""
     image = trial_image()
-    for order in (_columns_first_by_size, _always_rows_first):
+    for order in (_columns_first_by_size, lambda width, height, size: False):
         if all(_resizes_equally(view, box, order) for box in _TRIAL_BOXES for view in (image, image.getchannel(1))):
             return order
     return None

@@ -226,7 +226,8 @@ class DeviceLoader:
                     return
                 watchdog.batches_due -= 1
                 if _FAILURE in batch:
-                    _raise(batch[_FAILURE])
+                    is_user_error, message = pickle.loads(batch[_FAILURE].numpy().tobytes())
+                    raise UserError(message) if is_user_error else SampleFailure(message)
                 if is_first and self._prefix is not None:
                     tensors = [value for value in batch.values() if isinstance(value, paddle.Tensor)]
                     require_room(tensors, self.prefetch * self.num_workers, self._prefix)
@@ -313,11 +314,6 @@ def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
         meaning = f"a negative code is a signal; -9: {explain_kill()}; -7: /dev/shm may be full"
     processes = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
     return f"loader {processes} ended while batches were due ({meaning})"
-
-
-def _raise(failure: paddle.Tensor) -> None:
-    is_user_error, message = pickle.loads(failure.numpy().tobytes())
-    raise UserError(message) if is_user_error else SampleFailure(message)
 
 
 class _LoaderWatchdog:

@@ -290,7 +290,8 @@ class Predictor:
         """
         is_single = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence)
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-            paths = [_to_text(each) for each in ([inputs] if is_single else inputs)]
+            listed = [inputs] if is_single else inputs
+            paths = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
             samples = self._aspect.open_inputs(paths, Path(folder))
             self.unreadable = list(samples.unreadable)
             rows: list[Row] = []
@@ -309,10 +310,6 @@ class Predictor:
             with self._precision.patch_forward(self.model):
                 entries = predict_batch(self._aspect, self.model, batch, PredictionWriter())
             yield from entries
-
-
-def _to_text(source: object) -> object:
-    return os.fspath(source) if isinstance(source, os.PathLike) else source
 
 
 def prepare_task(source: TrainedWeights) -> Task:

@@ -154,7 +154,7 @@ def test_categories_without_a_name_or_with_that_of_another_are_told(read):
         ({"annotations": [thing(bbox=[1, 2, True, 4])]}, ": expected four finite numbers: x, y, width, height"),
         ({"annotations": [thing(bbox=[1, 2, 3, 1e300])]}, ": expected four finite numbers: x, y, width, height"),
         ({"annotations": [thing(area=1e300)]}, ": annotations[0] (id 1) has area 1e+300: expected a finite number"),
-        ({"annotations": [thing(area="nan")]}, ": annotations[0] (id 1) has area nan: expected a finite number"),
+        ({"annotations": [thing(area="nan")]}, ": annotations[0] (id 1) has area 'nan': expected a finite number"),
         ({"annotations": [thing(iscrowd=[1])]}, ": annotations[0] (id 1) has iscrowd [1]: expected a finite number"),
     ],
 )
@@ -265,7 +265,7 @@ def test_boxes_that_are_fractions_or_corners_are_refused():
     for boxes in (
         [*corners, [5, 5, 9, 9]],  # a fifth of them
         [*corners[:3], [5, 5, 4, 9]],  # no corner lies before the other
-        [*corners[:3], [5, 5, 4 + 201, 9]],  # inside of the image and its border of 2 % and a pixel
+        [*corners[:3], [5, 5, 206, 9]],  # beyond the image and a border of 2 % and a pixel
         [[150, 60, 190, 104], [5, 5, 9, 9]],
         [[100, 50, 120, 60]],  # as sides exactly 1.1 times the image
     ):

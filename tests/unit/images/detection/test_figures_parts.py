@@ -80,12 +80,11 @@ def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
     # AP by its definition: an ant of two is right; bees: right at 0.95, wrong at 0.8, right at 0.7, of three.
     ant, bee = 100 * 51 / 101, 100 * (34 * 1 + 33 * 2 / 3) / 101
     dog = 100 / 3  # two wrong boxes come first
-    rows = [(row[0], *(None if part is None else round(part, 1) for part in row[1:4]), *row[4:]) for row in figure.rows]
-    assert rows == [
-        ("ant", *[round(ant, 1)] * 3, 2, 1, 1, "bee"),
-        ("bee", *[round(bee, 1)] * 3, 3, 3, 2, "nothing"),
+    assert figure.rows == [
+        ("ant", *[round(ant, 2)] * 3, 2, 1, 1, "bee"),
+        ("bee", *[round(bee, 2)] * 3, 3, 3, 2, "nothing"),
         ("cat", None, None, None, 0, 0, 0, None),
-        ("dog", *[round(dog, 1)] * 3, 1, 2, 0, "nothing"),
+        ("dog", *[round(dog, 2)] * 3, 1, 2, 0, "nothing"),
     ]
     assert "with a score of at least 0.5; correct: at an IoU of 0.5" in figure.note
     assert all(len(row) == len(figure.columns) for row in figure.rows)
@@ -122,7 +121,7 @@ def test_a_threshold_is_chosen_by_f1(table):
     boxes = [(0.95, 1), (0.9, 1), (0.8, 0), (0.75, 0), (0.7, 1), (0.65, 0), (0.3, 1)]
     precision, recall, f1 = [], [], []
     for score in figures._THRESHOLDS:
-        hits = [is_right for value, is_right in boxes if np.float32(value) >= score]
+        hits = [is_right for value, is_right in boxes if np.float32(value) >= np.float32(score)]
         precision.append(sum(hits) / len(hits) if hits else 1.0)
         recall.append(sum(hits) / 6)
         f1.append(2 * sum(hits) / (len(hits) + 6))
@@ -167,10 +166,16 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
     def gallery(dataset, chosen, draw, note):
         image, boxes = IMAGES[chosen[0][0] - 10]
         drawn.append((dataset, list(chosen), note, draw(chosen[0][0], "pixels", image), boxes))
-        return ["gallery"]
+        return [SimpleNamespace(title="gallery")]
 
     def cell(pixels, boxes, labels, names, scores=None):
-        return pixels, len(boxes), labels.tolist(), names, None if scores is None else scores.round(2).tolist()
+        return (
+            pixels,
+            len(boxes),
+            labels.tolist(),
+            names,
+            None if scores is None else [round(float(score), 2) for score in scores],
+        )
 
     monkeypatch.setattr(figures, "build_gallery", gallery)
     monkeypatch.setattr(figures, "fit_in_cell", cell)
@@ -181,7 +186,7 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
         0.5,
         lambda n: IMAGES[n - 10][1],
     )
-    assert [getattr(figure, "title", figure) for figure in all_figures] == [
+    assert [figure.title for figure in all_figures] == [
         *("gallery", "Precision and recall", "Categories", "Confusion", "Choice of the score threshold")
     ]
     ((dataset, chosen, note, cells, _),) = drawn
@@ -205,3 +210,17 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
         lambda n: IMAGES[2][1],
     )
     assert crowd == [("p", 4, [1, 1, 3, -1], NAMES, None), ("p", 2, [1, 1], NAMES, [0.95, 0.6])]
+
+
+def test_the_last_categories_may_be_absent_and_a_score_at_the_limit_counts(records, monkeypatch):
+    ants = figures.join_tables([records[0]._replace(true_labels=np.array([0, 0], np.uint16))], 4)
+    assert ants.totals[:, 0].tolist() == [2, 0, 0, 0]
+    limit = float(np.float32(0.7))
+    seen = []
+    monkeypatch.setattr(
+        figures, "build_gallery", lambda data, chosen, draw, note: seen.extend(draw(0, "p", IMAGES[0][0]))
+    )
+    monkeypatch.setattr(figures, "fit_in_cell", lambda pixels, boxes, *_, **__: len(boxes))
+    quality = figures.compute_image_quality(figures.join_tables(records, 4), limit)
+    figures._hardest(None, [(0, 0)], quality, NAMES, limit, lambda n: IMAGES[0][1])
+    assert seen == [3, 4]

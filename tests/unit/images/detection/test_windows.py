@@ -209,3 +209,27 @@ def test_masks_are_kept_only_if_all_passes_have_them_and_equal_scores_stay_in_or
         assert decode(mask, 60, 60)[top, left] == 1
     results[1] = results[1]._replace(masks=None)
     assert merge_parts(results, parts, (60, 60), 0.5).masks is None
+
+
+@pytest.mark.parametrize(
+    ("part", "box", "is_cut"),
+    [
+        (ImagePart(1, 0, 30, 40), [5, 0.9, 20, 20], True),  # a pixel, where 2 % of the window are less
+        (ImagePart(1, 0, 30, 40), [5, 1, 20, 20], False),
+        (ImagePart(0, 0, 30, 40), [5, 0, 20, 20], False),
+        (ImagePart(0, 1, 30, 40), [0.9, 5, 20, 20], True),
+        (ImagePart(0, 1, 30, 40), [1, 5, 20, 20], False),
+        (ImagePart(0, 0, 30, 40), [5, 5, 20, 29.1], True),
+        (ImagePart(0, 0, 30, 40), [5, 5, 20, 29], False),
+        (ImagePart(0, 0, 30, 40), [5, 5, 39.1, 20], True),
+        (ImagePart(0, 0, 30, 40), [5, 5, 39, 20], False),
+        (ImagePart(70, 60, 30, 40), [5, 5, 40, 30], False),
+        (ImagePart(0, 1, 30, 40, True), [20, 5, 39.1, 20], True),  # seen mirrored, it lies at the left
+        (ImagePart(0, 1, 30, 40, True), [0.5, 5, 20, 20], True),
+        (ImagePart(0, 60, 30, 40, True), [0.5, 5, 20, 20], False),
+    ],
+)
+def test_a_box_is_cut_where_it_ends_near_the_border_of_a_window_inside_of_the_image(part, box, is_cut):
+    result = DetectedObjects(np.array([box], np.float32), np.array([0.5], np.float32), np.array([0]))
+    placed, cut = windows._place(result, part, (100, 100))
+    assert cut.tolist() == [is_cut] and placed.boxes.shape == (1, 4)

@@ -1,9 +1,11 @@
 """Keys of ``export`` change what is stored with the weights, as its options do."""
 
+import paddle
 import pytest
 from support.trainings.trained import write_weights
 
 from paddlevit_dist.export.command import load_trained_model
+from paddlevit_dist.inference.trained import open_source
 from paddlevit_dist.runtime.errors import UserError
 
 
@@ -51,3 +53,28 @@ def test_keys_that_the_weights_do_not_fit_are_refused_in_one_line(source, option
     with pytest.raises(UserError) as refusal:
         load_trained_model(source, words=words, **options)
     assert said in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_weights_of_a_run_are_described_with_the_classes_that_they_name(source, tmp_path):
+    trained = load_trained_model(source)
+    about = trained.about
+    assert (about["task"], about["model"], about["weights"]) == ("classification", "vit", source)
+    assert (about["num_classes"], about["input_shape"]) == (len(about["classes"]), [None, 3, 16, 16])
+    assert about["classes"] == list(open_source(source, "export").learned.class_names)
+    assert about["report"].startswith("loaded ") and not trained.model.training and trained.parts is not None
+    more = str(write_weights(tmp_path / "more", ["ant", "bee"], "MODEL.NUM_CLASSES=3", num_classes=3))
+    described = load_trained_model(more).about
+    assert described["num_classes"] == 3 and "classes" not in described  # of which two would be named
+
+
+def test_weights_of_others_are_described_without_a_run(source, tmp_path):
+    state = paddle.load(source)
+    file = str(tmp_path / "own.pdparams")
+    paddle.save({"student": state, "teacher": {name: 2 * value for name, value in state.items()}}, file)
+    variant = "vit_small_patch16_224"
+    with pytest.raises(
+        UserError, match="^export: -data_path=x: -model=vit_small.* builds a network without a run's keys"
+    ):
+        load_trained_model(file, variant, words=["-data_path=x"])
+    with pytest.raises(UserError, match="own.pdparams has no classifier for resnet18: is it a checkpoint of another"):
+        load_trained_model(file, "resnet18", part="teacher")

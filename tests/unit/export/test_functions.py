@@ -1,5 +1,8 @@
 """Exported functions have the names and numbers of the network they were made from."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -105,3 +108,90 @@ def test_inputs_and_outputs_of_an_onnx_file_keep_their_types(tmp_path):
     file.write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"m.onnx: onnxruntime .* cannot load it: \[ONNXRuntimeError\]"):
         functions.load(ExportedModel(file, {}))
+
+
+class Session:
+    """What stands for a session of onnxruntime: it notes what it is given, and starts on the CPU unless told."""
+
+    used = "CPUExecutionProvider"
+
+    def __init__(self, file, options, providers):
+        self.given = file, vars(options), providers
+        Session.last = self
+
+    def get_inputs(self):
+        return [SimpleNamespace(name="x", shape=["n", 0, 4], type="tensor(float)")]
+
+    def get_outputs(self):
+        return [SimpleNamespace(name="y", shape=None, type="sequence(float)")]
+
+    def get_modelmeta(self):
+        return SimpleNamespace(custom_metadata_map={})
+
+    def get_providers(self):
+        return [self.used, "CPUExecutionProvider"]
+
+
+class Options(SimpleNamespace):
+    def add_session_config_entry(self, name, value):
+        setattr(self, name, value)
+
+
+CPU, GPU = "CPUExecutionProvider", "CUDAExecutionProvider"
+
+
+@pytest.mark.parametrize(
+    "on_gpu, available, used, providers",
+    [
+        (False, [GPU, CPU], CPU, [CPU]),
+        (True, [CPU], CPU, [CPU]),
+        (True, [GPU, CPU], GPU, [(GPU, {"device_id": "3", "use_tf32": "1"}), CPU]),
+        (True, [GPU, CPU], CPU, [(GPU, {"device_id": "3", "use_tf32": "1"}), CPU]),
+    ],
+)
+def test_a_session_is_on_the_device_of_the_process_or_says_so(monkeypatch, on_gpu, available, used, providers):
+    runtime = SimpleNamespace(
+        __version__="1.2", SessionOptions=Options, InferenceSession=Session, get_available_providers=lambda: available
+    )
+    monkeypatch.setattr(functions.importlib, "import_module", {"onnxruntime": runtime}.__getitem__)
+    monkeypatch.setattr(functions, "is_on_gpu", lambda: on_gpu)
+    monkeypatch.setattr(functions.gpu, "rounds_to_tf32", lambda: True)
+    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:3")
+    monkeypatch.setattr(paddle, "get_flags", lambda names: {names[0]: 5})
+    monkeypatch.setattr(Session, "used", used)
+    loaded = functions.load(ExportedModel(Path("net.onnx"), {"weights": "w"}))
+    file, options, given = Session.last.given
+    assert (file, given, loaded.computed_by) == ("net.onnx", providers, f"onnxruntime 1.2, {used}")
+    spinning = {"session.intra_op.allow_spinning": "0"}
+    assert options == {"log_severity_level": 4, "intra_op_num_threads": 5, **spinning}
+    runs_on_cpu = (
+        f"note: net.onnx runs on the CPU: {GPU} of onnxruntime cannot start here (pip install onnxruntime-gpu)"
+    )
+    assert loaded.note == (runs_on_cpu if on_gpu and used == CPU else "")
+    assert loaded.inputs == [("x", (None, None, 4), "float32")] and loaded.outputs == [("y", None, "sequence(float)")]
+    assert loaded.about == {"weights": "w"}
+
+
+def test_files_of_onnx_need_its_runtime(monkeypatch):
+    def import_module(name):
+        raise ImportError("no module")
+
+    monkeypatch.setattr(functions.importlib, "import_module", import_module)
+    with pytest.raises(
+        UserError, match=r"^net.onnx: ONNX files need onnxruntime, .* \(no module\): pip install onnxru"
+    ):
+        functions.load(ExportedModel(Path("net.onnx"), {}))
+
+
+def test_one_output_is_a_list_of_one_and_damaged_files_are_told(tmp_path):
+    specification = [paddle.static.InputSpec([2, 3], "float32", "x")]
+    paddle.jit.save(paddle.nn.PReLU(init=0.5), str(tmp_path / "m"), input_spec=specification)
+    model = ExportedModel(tmp_path / "m.pdiparams", {"outputs": ["positive"]})
+    loaded = functions.load(model)
+    assert loaded.inputs == [("x", (2, 3), "float32")] and loaded.outputs[0].name == "positive"
+    (found,) = loaded.run([paddle.to_tensor([[-1.0, 2.0, 3.0]] * 2, "float64")], [0])
+    assert found.tolist() == [[-0.5, 2.0, 3.0]] * 2 and found.dtype == paddle.float32
+    for path in tmp_path.glob("m.*"):
+        path.write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"m.pdiparams: Paddle cannot load it: .+"):
+        functions.load(model)

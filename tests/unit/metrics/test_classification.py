@@ -153,6 +153,7 @@ def test_a_row_has_the_five_best_classes_and_the_first_of_equal_ones_first():
         with pytest.raises(BadSample, match="^the model's outputs for it are not finite$"):
             best_classes(np.array([0.5, bad]), None)
     large = probabilities(np.array([[1e4, 1e4 - 1], [3, 3]], np.float32))
+    assert probabilities(np.array([[2000, 0]], np.float32)).tolist() == [[1.0, 0.0]]
     np.testing.assert_allclose(large, [[1 / (1 + np.exp(-1)), 1 / (1 + np.e)], [0.5, 0.5]], rtol=1e-12)
 
 

@@ -309,3 +309,146 @@ def test_a_checkpoint_of_paddlevit_gives_moments_by_name(tmp_path, monkeypatch):
     assert (
         loader._state.ema.calls[1:] == [{"a": [1.0], "b": [2.0]}] and "2 of 2, moments, its average; the" in printed[2]
     )
+
+
+class Diff:
+    """A stand-in for the comparison with weights."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    def settings(self):
+        return ["settings"]
+
+    def input(self):
+        return ["input"]
+
+    def files(self, split, samples):
+        return [f"files {split} {samples}"]
+
+    def classes(self, samples):
+        return [f"classes {samples}"]
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """Calls of ``load_weights``, which returns ``report``."""
+    calls = SimpleNamespace(calls=[], trained=[])
+    calls.report = SimpleNamespace(
+        base="base", summary=lambda: "5 of 6", json=lambda: "{}", reinitialized=[], classes_by_name=None
+    )
+    monkeypatch.setattr(
+        resume, "load_weights", lambda *words, **more: calls.calls.append((words, more)) or calls.report
+    )
+    monkeypatch.setattr(resume, "evaluated_weights", lambda source: f"best of {source}")
+    monkeypatch.setattr(resume, "find_class_names", lambda *words: ("names", *words))
+    monkeypatch.setattr(resume, "require_trained", calls.trained.append)
+    monkeypatch.setattr(resume, "CheckpointDiff", Diff)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "reinitialized, by_name, has_classes", [([], None, True), (["head"], None, False), ([], (3, 3), False)]
+)
+@pytest.mark.parametrize("allows", [False, True])
+def test_pretrained_weights_are_loaded_with_their_settings_and_compared(
+    tmp_path, loads, reinitialized, by_name, has_classes, allows
+):
+    words = ["-pretrained=w", "MODEL.MIN_LOADED_FRACTION", "0.25", "MODEL.PRETRAINED_PART", "encoder."]
+    loader, printed = loader_of(tmp_path, *words, *(["-allow_changes"] if allows else []), begin_after=print)
+    loader._datasets = {"train": "T", "val": "V"}
+    loads.report.reinitialized, loads.report.classes_by_name = reinitialized, by_name
+    files = []
+    loader._run_log.file = lambda *words: files.append(words)
+    assert loader.load().base == "base"
+    ((given, options),) = loads.calls
+    assert given == (loader._state.model, "best of w")
+    names = ("names", None, "T", "best of w")
+    assert options == {"minimum_loaded": 0.25, "part": "encoder.", "class_names": names}
+    assert loads.trained == ([] if allows else [loads.report]) and files == [("load_report.json", "{}")]
+    classes = ["classes T"] if has_classes else []
+    lines = ["pretrained weights best of w: 5 of 6", "settings", "input", "files train T", "files val V", *classes]
+    assert printed == lines
+
+
+def test_a_file_of_weights_alone_restarts_the_moments(tmp_path, loads, monkeypatch):
+    begun = []
+    loader, printed = loader_of(tmp_path, "-resume=w.npz", "TRAIN.LAST_EPOCH", "4", begin_after=begun.append)
+    monkeypatch.setattr(resume.checkpoint_store, "resolve", lambda source, folder, log: folder.parent / source)
+    monkeypatch.setattr(resume, "read_training", lambda path: None)
+    assert loader.load() == ResumeState({"epoch": 0, "consumed": 0, "update": 0}, base="base")
+    path = str(tmp_path / "w.npz")
+    assert loads.calls == [((loader._state.model, path), {"strict": True})] and begun == [4]
+    assert printed == [
+        f"resumed weights only from {path} (5 of 6): no optimizer state is read from such a file, so moments restart "
+        "at epoch 5 (-last_epoch)"
+    ]
+
+
+@pytest.mark.parametrize("sent", [(None, "rank 0 finds nothing"), ("a path", None)])
+def test_other_ranks_follow_the_main_process(tmp_path, monkeypatch, sent):
+    monkeypatch.setattr(resume, "is_main", lambda: False)
+    monkeypatch.setattr(resume, "broadcast_object", lambda own: sent if own == (None, None) else True)
+    loader, _ = loader_of(tmp_path, "-resume=auto")
+    if sent[1]:
+        with pytest.raises(UserError, match="^rank 0 finds nothing$"):
+            loader._find_checkpoint()
+    else:
+        assert loader._find_checkpoint() == "a path"
+    with pytest.raises(UserError, match="already holds"):  # rank 0 sees a run there
+        loader_of(tmp_path)[0].load()
+
+
+EXTRA = {"scaler": {"scale": 4.0}, "skipped_updates": {"total": 3}, "best": {"epoch": 2}, "evaluation_due": True}
+EXTRA |= {"training_means": None, "undecayed": ["a", "x"], "global_batch_size": 64}
+
+
+@pytest.mark.parametrize("last_epoch, is_told", [(0, False), (3, False), (2, True)])
+@pytest.mark.parametrize("consumed", [0, 16])
+def test_a_checkpoint_restores_every_part(tmp_path, loads, monkeypatch, last_epoch, is_told, consumed):
+    taken = []
+
+    def part(name):
+        return SimpleNamespace(load_state_dict=lambda values: taken.append((name, values)))
+
+    directory = checkpoint(tmp_path, None)
+    best = checkpoint(tmp_path, None, "epoch_0002")
+    position = {"epoch": 3, "consumed": consumed, "update": 33}
+    content = SimpleNamespace(position=position, optimizer=BOTH, extra=EXTRA)
+    monkeypatch.setattr(resume.checkpoint_store, "read", lambda path: content)
+    monkeypatch.setattr(Diff, "lists", "lists", raising=False)
+    monkeypatch.setattr(StateLoader, "_require_same_run", lambda self, diff, size: [size])
+    loader, printed = loader_of(
+        tmp_path,
+        "TRAIN.LAST_EPOCH",
+        str(last_epoch),
+        undecayed=["a"],
+        optimizer_state=part("moments"),
+        precision=part("precision"),
+        nan_guard=part("guard"),
+        begin_after=lambda **words: taken.append(words),
+        sampler=SimpleNamespace(consumed=consumed, epoch=4),
+    )
+    state = loader._load_checkpoint(directory)
+    assert state == ResumeState(position, directory, [64], True, "lists", None, {"epoch": 2}, "base")
+    expected = [("moments", BOTH), ("precision", {"scale": 4.0}), ("guard", {"total": 3})]
+    assert taken == [*expected, {"epoch": 3, "consumed": consumed}]
+    assert loads.calls == [((loader._state.model, str(directory)), {"strict": True})]
+    assert (tmp_path / "checkpoints" / "best").resolve() == best.resolve()
+    place = "update 33, 16 samples into epoch 4" if consumed else "epoch 3"
+    lines = [f"resumed from {directory} after {place}: 5 of 6"]
+    lines += [f"TRAIN.LAST_EPOCH 2: no effect: {directory} knows its epoch"] if is_told else []
+    lines += resume._changed_decay(directory, ["a", "x"], ["a"])
+    rest = f"note: {directory} has no training means: the means of epoch 4 cover the rest of it only"
+    assert printed == [*lines, *([rest] if consumed else [])]
+
+
+def test_an_average_that_is_off_now_is_kept_in_its_file(tmp_path, loads):
+    directory = checkpoint(tmp_path, None)
+    (directory / resume.AVERAGED).write_bytes(b"x")
+    none = SimpleNamespace(load_state_dict=lambda values: None)
+    parts = {"optimizer_state": none, "precision": none, "nan_guard": none, "begin_after": lambda **words: None}
+    loader, printed = loader_of(tmp_path, **parts)
+    content = SimpleNamespace(position={"epoch": 3, "consumed": 0}, optimizer={}, extra={**EXTRA, "best": None})
+    loader._restore(directory, content)
+    assert printed == [f"note: {directory / resume.AVERAGED} is kept unchanged: TRAIN.MODEL_EMA is now off"]

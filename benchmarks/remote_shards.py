@@ -44,7 +44,7 @@ def write_folder(target: Path, number: int) -> None:
 def serve(folder: str, pause_seconds: float, pipe: Any) -> None:
     """Serve a folder until the pipe is closed."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-    from support.range_server import RangeServer
+    from support.hosts.range_server import RangeServer
 
     with RangeServer(Path(folder)) as server:
         server.pause_seconds = pause_seconds

@@ -86,11 +86,11 @@ def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
 
 def draw_and_pretrain(folder: Path) -> str | None:
     """Six drawn classes with 30 images each to train on, and a run of a small ViT on seventeen others."""
-    from support.drawn_images import NEW, OLD, write_drawn
+    from support.samples.drawn_images import NEW, OLD, write_drawn
 
     write_drawn(folder / "data", NEW, train=30, val=50, seed=1)
     write_drawn(folder / "others", OLD, train=250, val=20)
-    recipe = ROOT / "tests" / "support" / "drawn_pretraining.yaml"
+    recipe = ROOT / "tests" / "support" / "samples" / "drawn_pretraining.yaml"
     ended = train([f"-cfg={recipe}", f"-data_path={folder / 'others'}"], folder / "weights")
     return None if ended.code == 0 else f"the pretraining failed with exit code {ended.code}"
 

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from acceptance import table_line  # noqa: E402
-from support.gpu_jobs import Place, events, job, largest_difference, losses, make_command  # noqa: E402
-from support.gpu_networks import (  # noqa: E402
+from support.networks.gpu_jobs import Place, events, job, largest_difference, losses, make_command  # noqa: E402
+from support.networks.gpu_networks import (  # noqa: E402
     FIRST,
     TASKS,
     UPDATES,
@@ -256,7 +256,7 @@ def trained_network(name: str, place: Place, dtype: str = "float32") -> list[flo
     Raises AssertionError: the first ones are not those of a CPU.
     """
     if place.queues:
-        from support import queued_steps  # noqa: F401
+        from support.trainings import queued_steps  # noqa: F401
     expected = wait_for(name, place.folder / "on_a_cpu")  # its weights are complete, too
     reset_peak()
     weights = place.folder / "on_a_cpu" / f"{name}.npz"

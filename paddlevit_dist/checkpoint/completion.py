@@ -20,14 +20,9 @@ def complete(
 ) -> tuple[SourceWeights, LowRankBase]:
     """Return a low-rank checkpoint with all that it leaves to its base, by the model's names, and the base.
 
-    Args:
-        model: the model to load into.
-        weights: the checkpoint's.
-        read: reads whole weights of a source and its part, and returns them also in the model's names and layout.
-        keep: keep the factors apart, for a model that has them; False: merge them into the matrices.
-
-    Raises:
-        UserError: the base cannot be read or is another one, or the factors do not fit the model.
+    ``read`` returns whole weights of a source and its part, also in the model's names and layout. ``keep`` the factors
+    for a model that has them, or merge them into the matrices. Raises UserError if the base cannot be read or is
+    another one, or the factors do not fit the model.
     """
     file, held, record = weights.name, weights.state, low_rank.read_record(weights.name)
     source, part, scale = record["source"], record["part"], float(record["scale"])

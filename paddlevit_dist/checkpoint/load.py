@@ -64,8 +64,7 @@ class LoadReport:
         origin: the naming scheme and the layout of Linear weights that were recognized.
         loaded: names of parameters that were copied, including resized ones.
         resized: names of parameters that were resized, such as a position embedding for another grid.
-        reinitialized: names of the classifier's parameters if the source has none or one for other classes: they keep
-            their initial values.
+        reinitialized: names of the classifier's initial parameters, if the source has none or one for other classes.
         missing: names of parameters that the source lacks or has in another shape: they keep their initial values.
         unexpected: names in the source that the model does not have.
         shapes: (shape in the source, shape in the model) by name; None where it does not exist.
@@ -257,10 +256,7 @@ def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
 
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
-    """Return the entries that the model has, with its names and its layout of Linear weights.
-
-    Entries of another shape, such as scalars that an optimizer keeps for each weight, keep their shape.
-    """
+    """Return the entries that the model has, with its names and its layout of Linear weights; other shapes are kept."""
     state, _, _ = _in_our_names_and_layout(model, weights)
     return {name: state[name] for name in model.state_dict() if name in state}
 
@@ -343,12 +339,7 @@ def _fit(
 ) -> dict[str, np.ndarray]:
     """Report the shapes, and return the values that have the shape of their target or can be resized to it.
 
-    Args:
-        interface: the model.
-        targets: its tensors.
-        state: the weights under the model's names.
-        report: receives the shapes of both sides.
-        matched_names: tensors whose rows follow the names of classes, which are skipped.
+    ``matched_names``: tensors whose rows follow the names of classes, which are skipped.
     """
     fitting = {}
     for name, target in targets.items():
@@ -386,10 +377,7 @@ def _report_rest(
 def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.nn.Layer) -> list[str]:
     """Return the layers of a model without ``classifier_layers`` that only differ from the source's in their classes.
 
-    Args:
-        report: has the shapes.
-        unfit: names of the model's tensors that the source has no values for.
-        model: the model, with the number of outputs that it was built with as ``num_classes``.
+    ``unfit`` are the tensors without values. ``model`` has the number of outputs it was built with as ``num_classes``.
     """
     interface, num_classes, layers = as_model(model), getattr(model, "num_classes", None), set()
     for name in unfit:
@@ -403,10 +391,9 @@ def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.n
 
 
 def _fit_channels(value: np.ndarray, shape: Shape, interface: Model) -> np.ndarray:
-    """Fit a first convolution's weights for colors, (out, 3, height, width), to a model with other channels, as timm.
+    """Fit a first convolution for colors, (out, 3, height, width), to a model with other channels, as timm.
 
-    One channel gets the sum of the three; more channels get them in turn, times 3 / channels. Other weights are
-    returned unchanged.
+    One channel gets the sum of the three; more channels get them in turn, times 3 / channels.
     """
     channels = getattr(interface, "in_channels", None)
     is_first = value.ndim == 4 and value.shape[1] == 3 and shape == (value.shape[0], channels, *value.shape[2:])
@@ -451,15 +438,9 @@ def _require_everything(report: LoadReport, interface: Model) -> None:
 def require_trained(
     report: LoadReport, own_parts: Sequence[str] = (), remedy: str = "add -allow_changes to train them anew"
 ) -> None:
-    """Check that no parameter outside of the classifier keeps its random values.
+    """Raise UserError if a parameter outside of the classifier keeps its random values.
 
-    Args:
-        report: the result of loading.
-        own_parts: beginnings of names that the source cannot have.
-        remedy: for the message: what to do if this is intended.
-
-    Raises:
-        UserError: a parameter does.
+    ``own_parts``: beginnings of names that the source cannot have; ``remedy``: what to do if this is intended.
     """
     random = [name for name in report.missing if not name.startswith(tuple(own_parts))]
     if random:

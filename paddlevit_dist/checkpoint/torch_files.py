@@ -1,8 +1,8 @@
-"""Reads files of ``torch.save`` without torch and without executing code that they name.
+"""Reads files of ``torch.save`` without torch, a dependency of a GB, and without executing code that they name.
 
-There are two formats. Since PyTorch 1.6: a zip archive with one pickle and a file for each storage (the memory of one
-or more tensors). Before: several pickles, followed by the storages. The pickles are read as in ``unpickling``, with a
-few more names for tensors; torch itself would be a dependency of a GB.
+Since PyTorch 1.6, they are a zip archive with one pickle and a file for each storage (the memory of one or more
+tensors); before, several pickles, followed by the storages. The pickles are read as in ``unpickling``, with a few more
+names for tensors.
 
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """
@@ -42,9 +42,8 @@ _DTYPES = {
 def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
     """Read an object that ``torch.save`` wrote, with a ``StoredTensor`` for each tensor, valid inside the block.
 
-    Raises:
-        UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
-            Also raised for errors while tensors are read inside the block.
+    Raises UserError, also for tensors inside the block, if the file is unreadable, damaged, or names functions that
+    weights do not need; no code was executed.
     """
     with reading(str(path), KIND, ADVICE), open(path, "rb") as stream:
         start = stream.read(4)
@@ -57,13 +56,7 @@ def open_torch_file(path: str | os.PathLike) -> Iterator[Any]:
 
 
 class TensorStorage(FrozenObject):
-    """The memory of one or more tensors, read on first use.
-
-    Args:
-        dtype: dtype of the elements.
-        count: number of elements.
-        load: returns the bytes; called once.
-    """
+    """The memory of one or more tensors, read on first use. ``load``: returns the bytes; called once."""
 
     def __init__(self, dtype: np.dtype, count: int, load: Callable[[], bytes]) -> None:
         self.dtype = dtype
@@ -82,14 +75,7 @@ class TensorStorage(FrozenObject):
 
 
 class StoredTensor(FrozenObject):
-    """A tensor as the file describes it: a shape over a storage.
-
-    Args:
-        storage: the memory.
-        offset: index of the first element in the storage.
-        shape: lengths of the axes.
-        strides: steps of the axes in elements.
-    """
+    """A tensor as the file describes it: a shape over a storage, with offset and strides in elements."""
 
     def __init__(self, storage: TensorStorage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.storage = storage
@@ -128,14 +114,9 @@ def _rebuild_parameter(data: Any, *rest: Any) -> StoredTensor:
 
 
 class TorchReader(PickleReader):
-    """Reads the pickle of a PyTorch file.
+    """Reads the pickle of a PyTorch file at a stream's position.
 
-    Args:
-        stream: a stream at the position of the pickle.
-        read_storage: returns the bytes of the storage with a key; called when they are needed.
-
-    Attributes:
-        storages: storages by key.
+    ``read_storage``: returns the bytes of the storage with a key; called when they are needed.
     """
 
     calls = {

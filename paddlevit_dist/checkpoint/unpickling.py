@@ -3,11 +3,10 @@
 A pickle is a program: it names functions and calls them. Here, a name is only a key into the table ``calls`` of
 functions of this package, which check their arguments. Nothing is imported, and the file cannot change the objects that
 calls return. ``pickle_instructions`` checks the instructions before they are executed. Strings of Python 2 are decoded
-as Latin-1, so that published datasets of that age can be read.
+as Latin-1, as in published datasets of that age.
 
 The result contains numbers, strings, None, lists, tuples, sets, dictionaries and numeric numpy arrays only. Parsed
-arguments (``argparse.Namespace``), which many training programs save with their weights, become None; files of PyTorch
-keep those that are plain values.
+arguments (``argparse.Namespace``) become None; files of PyTorch keep those that are plain values.
 """
 
 import functools
@@ -33,14 +32,9 @@ def restricted_load(file: str | os.PathLike | BinaryIO, reader: "type[PickleRead
     """Return an object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
 
     Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are joined. Paddle's table of automatic
-    parameter names is dropped.
-
-    Args:
-        file: a path, or a seekable binary file, which is read from its current position.
-        reader: reads the pickle; None: ``PickleReader``.
-
-    Raises:
-        UserError: the file is unreadable, damaged, or names functions that weights do not need; no code was executed.
+    parameter names is dropped. Raises UserError if the file is unreadable, damaged, or names functions that weights do
+    not need; no code was executed. ``file``: a path, or a seekable binary file, which is read from its current
+    position.
     """
     if isinstance(file, (str, os.PathLike)):
         with reading(str(file), "paddle.save file"), open(file, "rb") as stream:
@@ -71,12 +65,7 @@ class FrozenObject:
 
 
 class GlobalName(FrozenObject):
-    """A class or function that the file names.
-
-    Args:
-        text: its name.
-        function: called when the file calls it; None: it may only be an argument.
-    """
+    """A class or function that the file names; without ``function`` to call, it may only be an argument."""
 
     __slots__ = ("function", "text")
 
@@ -84,21 +73,16 @@ class GlobalName(FrozenObject):
         self.text, self.function = text, function
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call the function.
-
-        Raises:
-            RefusedError: there is none.
-        """
+        """Call the function. Raises RefusedError if there is none."""
         if self.function is None:
             raise RefusedError(f"it calls '{self.text}'")
         return self.function(*arguments)
 
 
 class DroppedArguments(FrozenObject):
-    """Stands for the parsed arguments that a training program saved with its weights; their values are dropped.
+    """Stands for a training program's parsed arguments, whose values are dropped.
 
-    ``pickle`` makes the object from a class, not from the result of a call, so this class is in its hands: it has no
-    attribute that a file could use, and takes no arguments.
+    ``pickle`` makes the object from a class: it has no attribute that a file could use, and takes no arguments.
     """
 
     __slots__ = ()
@@ -144,14 +128,9 @@ def _is_number_or_text(value: Any) -> bool:
 
 
 class PickleReader(pickle.Unpickler):
-    """Reads the pickle at a stream's position; afterwards, the stream is at its end.
+    """Reads the pickle at a seekable binary stream's position; afterwards, the stream is at its end.
 
-    Args:
-        stream: a seekable binary stream.
-
-    Attributes:
-        calls: functions by module and attribute that a call of that name runs.
-        arguments_class: stands for parsed arguments.
+    ``calls``: functions by module and attribute that a call of that name runs.
     """
 
     calls: Mapping[tuple[str, str], Callable[..., Any] | None]
@@ -164,20 +143,15 @@ class PickleReader(pickle.Unpickler):
     def load(self) -> Any:
         """Return the object.
 
-        Raises:
-            ValueError: the file is damaged; other built-in exceptions are possible, too.
-            RefusedError: the file names functions that weights do not need.
+        Raises ValueError, or another built-in exception, if the file is damaged, and RefusedError if it names functions
+        that weights do not need.
         """
         value = super().load()
         _require_bounded(value, _MIN_ENTRIES + _ENTRIES_PER_BYTE * self._bytes_left, {})
         return _finish(value, {})
 
     def find_class(self, module: str, attribute: str) -> Any:
-        """Return a ``GlobalName`` for a name in the file, or ``arguments_class`` for the class of parsed arguments.
-
-        Raises:
-            RefusedError: the name is not in ``calls``.
-        """
+        """Return a ``GlobalName`` in ``calls``, or ``arguments_class`` for parsed arguments, or raise RefusedError."""
         text = f"{module}.{attribute}"
         if (module, attribute) == ("argparse", "Namespace"):
             return self.arguments_class
@@ -204,8 +178,7 @@ class PickleReader(pickle.Unpickler):
     def spend(self, num_bytes: int) -> None:
         """Count copied bytes, so that the file cannot make many arrays from one stored string.
 
-        Raises:
-            ValueError: the sum exceeds twice the file's size.
+        Raises ValueError if the sum exceeds twice the file's size.
         """
         self._bytes_left -= num_bytes
         if self._bytes_left < 0:
@@ -213,15 +186,9 @@ class PickleReader(pickle.Unpickler):
 
 
 def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
-    """Count the entries of a value, with shared objects counted at each place.
+    """Raise ValueError if a value has more than ``limit`` entries, counting shared objects at each place.
 
-    Args:
-        value: the value.
-        limit: largest allowed number.
-        sizes: number of entries of each container by its id.
-
-    Raises:
-        ValueError: there are more than ``limit`` entries, which would take very long to traverse.
+    ``sizes``: number of entries of each container by its id.
     """
     if not isinstance(value, (list, tuple, dict)):
         return 1
@@ -235,12 +202,7 @@ def _require_bounded(value: Any, limit: int, sizes: dict[int, int]) -> int:
 
 
 def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
-    """Replace ``_StoredArray`` objects in ``value`` by arrays, and parsed arguments by their values.
-
-    Args:
-        value: the value.
-        results: each object and its result by id.
-    """
+    """Replace ``_StoredArray`` objects by arrays, and parsed arguments by values; ``results`` are by an object's id."""
     if isinstance(value, _StoredArray):
         return value.numpy()
     if isinstance(value, DroppedArguments):
@@ -262,11 +224,7 @@ def _finish(value: Any, results: dict[int, tuple[Any, Any]]) -> Any:
 
 
 def expect(value: Any, kinds: Any) -> Any:
-    """Return ``value`` if it is an instance of one of the classes ``kinds``.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Return ``value`` if it is an instance of one of the classes ``kinds``. Raises ValueError if it is not."""
     if not isinstance(value, kinds):
         raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
     return value
@@ -295,11 +253,7 @@ class _NumberType(FrozenObject):
 class _StoredArray(FrozenObject):
     """An array under construction: empty until its state is set, once.
 
-    Args:
-        spend: called with the number of bytes before they are copied.
-        subtype: the class that the file names, ``numpy.ndarray``.
-        shape: ``(0,)``, as numpy writes it.
-        typecode: ignored.
+    ``spend`` is called with the number of bytes before they are copied; ``shape`` is ``(0,)``, as numpy writes it.
     """
 
     __slots__ = ("array", "spend")
@@ -326,17 +280,10 @@ class _StoredArray(FrozenObject):
 def _array(
     spend: Callable[[int], None], data: Any, number_type: Any, shape: Any, order: Any, axes: Any = None
 ) -> np.ndarray:
-    """Build an array as protocol 5 stores it.
+    """Build an array as protocol 5 stores it, which shares the bytes that were read, if in this byte order.
 
-    It shares memory with the bytes that were read, unless they are in the other byte order.
-
-    Args:
-        spend: called with the number of bytes before they are copied.
-        data: the bytes.
-        number_type: a ``_NumberType``.
-        shape: lengths of the axes.
-        order: "C", "F", or "K" with ``axes``.
-        axes: order of the axes in memory if it is neither C's nor Fortran's.
+    ``spend`` is called with the number of bytes before they are copied. ``axes`` is the order of the axes in memory if
+    ``order`` is "K", neither "C" nor "F".
     """
     if not isinstance(number_type, _NumberType) or not isinstance(data, (bytes, bytearray)):
         raise RefusedError("it holds an array of objects")

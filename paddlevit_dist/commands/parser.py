@@ -81,7 +81,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def _split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the words of this command, up to the first key (all after "--"), and the main job's flags and keys."""
-        from ..settings import command_line, table  # with packages that some commands run without
+        from ..settings import command_line  # with packages that some commands run without
 
         own: list[str] = []
         settings: list[str] = []
@@ -99,16 +99,23 @@ class CommandParser(argparse.ArgumentParser):
             elif has_keys or is_key(rest[0]):
                 self._require_key(rest[0])
                 has_keys = True
-                name, value = command_line.take_override(rest)
-                key = table.find_key(name)
-                option = f"-{key.flag.name}" if key and key.flag else ""
-                is_own = option in self._option_string_actions and option not in _BY_TASK
-                if key is not None and option == "-import":
-                    value = ",".join(key.parse(value))
-                (own if is_own else settings).append(f"{option if is_own else name}={value}")
+                word, is_own = self._take_key(rest)
+                (own if is_own else settings).append(word)
             else:
                 own.append(rest.pop(0))
         return [*own, *rest], settings
+
+    def _take_key(self, rest: list[str]) -> tuple[str, bool]:
+        """Take a key and its value from the front; return them as a word, and whether this command has the option."""
+        from ..settings import command_line, table
+
+        name, value = command_line.take_override(rest)
+        key = table.find_key(name)
+        option = f"-{key.flag.name}" if key and key.flag else ""
+        is_own = option in self._option_string_actions and option not in _BY_TASK
+        if key is not None and option == "-import":
+            value = ",".join(key.parse(value))
+        return f"{option if is_own else name}={value}", is_own
 
     def _require_key(self, word: str) -> None:
         """Check that a word among the keys is not an existing path."""

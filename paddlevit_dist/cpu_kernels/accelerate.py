@@ -33,10 +33,7 @@ _FAST = {
 
 
 def accelerate(model: Any) -> None:
-    """Replace the classes of a model's layers with their fast subclasses.
-
-    Nothing is replaced on a GPU, or if this process cannot use the fast layers: their checks would only cost time.
-    """
+    """Replace the classes of a model's layers with their fast subclasses, unless this process cannot use them."""
     if not isinstance(model, nn.Layer) or is_on_gpu() or not is_available():
         return
     for layer in model.sublayers(include_self=True):
@@ -64,8 +61,7 @@ def is_available() -> bool:
 def can_use_fast_path(x: Any, *layers: nn.Layer) -> bool:
     """Return whether fast functions accept the tensor ``x`` with the parameters of ``layers``.
 
-    They require float32 in host memory, outside of static graphs and automatic mixed precision, and layers without
-    hooks.
+    They require float32 in host memory, no static graph or automatic mixed precision, and layers without hooks.
     """
     if not paddle.in_dynamic_mode() or not is_available():
         return False

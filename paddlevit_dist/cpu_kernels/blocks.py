@@ -183,10 +183,7 @@ def _sum_enlarged(head: segformer.SegFormerHead, maps: Sequence[paddle.Tensor]) 
 
 @functools.cache
 def _window_index(grid: swin.Size, window: swin.Size, shift: swin.Size) -> paddle.Tensor:
-    """Return the index in the unshifted image of each token of each window, int64 (windows, tokens).
-
-    Windows must divide the grid.
-    """
+    """Return the index in the unshifted image, which windows divide, of each token: int64 (windows, tokens)."""
     rows, columns = grid[0] // window[0], grid[1] // window[1]
     tokens = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
     tokens = tokens.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)

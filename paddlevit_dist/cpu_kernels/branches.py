@@ -1,8 +1,7 @@
 """Residual branches of a transformer block as differentiable functions: x + f(norm(x)).
 
 Between Paddle's matrix products, one pass over the rows does the work of several layers. Queries, keys and values are
-read where the projection wrote them. Inputs are not checked: call these functions only if
-``accelerate.can_use_fast_path`` allows it.
+read where the projection wrote them. Inputs are not checked: see ``accelerate.can_use_fast_path``.
 """
 
 from typing import Any, NamedTuple
@@ -139,14 +138,9 @@ class _MlpBranch(PyLayer):
 
 
 def mlp(x, norm, first, second, keep: paddle.Tensor | None = None) -> paddle.Tensor:
-    """Compute x + keep * second(GELU(first(norm(x)))) along the last axis.
+    """Compute x + keep * second(GELU(first(norm(x)))) along the last axis of ``x``, (items, ..., channels).
 
-    Args:
-        x: (items, ..., channels).
-        norm: LayerNorm.
-        first: Linear layer before the GELU.
-        second: Linear layer after the GELU.
-        keep: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
+    ``keep``: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
     """
     x = as_contiguous(x)
     parameters = norm.weight, norm.bias, first.weight, first.bias, second.weight, second.bias
@@ -206,10 +200,7 @@ def attention(
 
     Args:
         x: (items, ..., channels), an item's tokens in one or more axes.
-        norm: LayerNorm.
         qkv: Linear layer from channels to 3 * channels (queries, keys, values of all heads); may have no bias.
-        projection: Linear layer back to channels.
-        heads: layout of heads and windows.
         bias: (heads, tokens, tokens), added before the softmax.
         keep: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
     """

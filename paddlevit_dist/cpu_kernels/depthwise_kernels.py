@@ -5,8 +5,7 @@ innermost parts are LLVM instructions, because they depend on register allocatio
 one row of a kernel, and the sums of ``_TILE`` neighboring columns, which share the pixels they read. Some rows and
 channels at a time are first copied into a small array with zero margins, so that no column is a special case.
 
-Arguments are addresses of contiguous float32 arrays and their sizes, as in ``row_kernels.py``. Only
-``image_functions.py`` calls these loops. Each runs on one thread, and equal arguments give equal bits.
+Arguments are as in ``row_kernels.py``. Only ``image_functions.py`` calls these loops.
 """
 
 from collections.abc import Callable
@@ -122,7 +121,7 @@ def _correlating(columns: int) -> Any:
         """Compute ``bias + sum over row, k of image[row, column + k] * weight[row, k]`` for some neighboring columns.
 
         Vectors are given by address; ``image_row`` and ``out_column`` are distances in bytes. The length of the tuple
-        ``taps`` is the number of weights in a row of the kernel: it is part of its type, for which numba compiles.
+        ``taps``, part of its type, for which numba compiles, is the number of weights in a row.
         """
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -227,9 +226,9 @@ def _copy_band(image, height, width, channels, top, groups, margin, copy):
 
 @register_jitable
 def _regroup(weight, kernel, is_flipped, is_back, channels, grouped):
-    """Reorder kernels (channels, K, K) to (channels / LANES, K, K, LANES), or back if ``is_back``.
+    """Reorder kernels (channels, K, K), rotated by 180 degrees if ``is_flipped``, to (channels / LANES, K, K, LANES).
 
-    Kernels are rotated by 180 degrees if ``is_flipped``.
+    If ``is_back``, the other way round.
     """
     taps = kernel * kernel
     for channel in range(channels):
@@ -247,12 +246,8 @@ def _regroup(weight, kernel, is_flipped, is_back, channels, grouped):
 def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width, channels):
     """Compute the convolution; with ``is_flipped`` and no bias, the gradient by its input.
 
-    Args:
-        images: (batch, height, width, channels); channels are a multiple of ``LANES``.
-        weight: (channels, 1, K, K), K odd.
-        bias: (channels), or 0.
-        taps: a tuple of K integers.
-        out: like ``images``; overwritten.
+    ``images`` and ``out`` are (batch, height, width, channels), channels a multiple of ``LANES``; ``weight`` is
+    (channels, 1, K, K), K odd, ``bias`` (channels), or 0, and ``taps`` a tuple of K integers.
     """
     kernel, margin = len(taps), len(taps) // 2
     band, groups_at_once = _band(height, width, channels, margin)

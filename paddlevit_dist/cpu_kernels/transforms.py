@@ -1,7 +1,6 @@
 """Training transform of photographs with resize and augmentations in compiled loops, equal to Pillow's.
 
-Pillow 13 changed the order of a resize's passes. The loop is compared with the installed Pillow before it is used; if
-no known order gives its results, Pillow resizes.
+Pillow 13 changed the order of a resize's passes. If no known order gives its results, Pillow resizes.
 """
 
 import functools
@@ -69,12 +68,9 @@ def can_resize(box: Box) -> bool:
 
 
 def resize_box(pixels: np.ndarray, box: Box, size: int) -> np.ndarray:
-    """Scale the crop ``box`` bicubically to a square: uint8 (channels, size, size), C-contiguous.
+    """Scale ``box``, left, top, right and bottom, bicubically to a square: uint8 (channels, size, size), C-contiguous.
 
-    Args:
-        pixels: uint8 (rows, columns, channels), C-contiguous; numba compiles a second version for read-only arrays.
-        box: left, top, right and bottom.
-        size: side of the square.
+    ``pixels``: uint8 (rows, columns, channels), C-contiguous; numba compiles a second version for read-only arrays.
     """
     left, top, right, bottom = box
     width, height = right - left, bottom - top

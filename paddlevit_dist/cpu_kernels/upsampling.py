@@ -19,10 +19,7 @@ Size = tuple[int, ...]
 
 @functools.lru_cache(maxsize=64)
 def _places(size: Size, large: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute ``lower``, ``upper`` and ``shares`` of ``upsampling_kernels``.
-
-    Pixel centers are aligned, as in Paddle's bilinear resizing.
-    """
+    """Compute ``lower``, ``upper`` and ``shares`` of ``upsampling_kernels``, with Paddle's aligned pixel centers."""
     parts = []
     for source_length, target_length in zip(size, large):
         position = (np.arange(target_length, dtype=np.float32) + np.float32(0.5)) * (

@@ -131,22 +131,19 @@ class DeviceLoader:
     """Batches on this process's device.
 
     On a GPU, a thread of Paddle copies each array to pinned memory and from there, on a separate stream, to the device,
-    two batches ahead of the current one. Copies overlap with computation, and a step neither waits for its batch nor
-    copies it again. The device holds two more batches for this. It works with and without loader processes, and also in
-    evaluation and prediction. (By default, Paddle's batches stay in pinned memory, and the first operator that uses an
-    array waits until it has been copied.)
+    two batches ahead, so that a step neither waits for its batch nor copies it again. The device holds two more batches
+    for this, also without loader processes, and in evaluation and prediction. (By default, Paddle's batches stay in
+    pinned memory, and the first operator that uses an array waits until it has been copied.)
 
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
         sampler: yields a sequence of ``SampleKey`` for each batch.
         collate: maps a list of samples to a dictionary; runs in the loader process. Numpy arrays become tensors on the
-            device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting for
-            the device.
+            device. Numbers, text and lists of them stay on the host, for values that a step reads without waiting.
         check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
         num_workers: loader processes. 0 reads samples in a thread of this process, which also happens, with a note, if
             processes cannot be started.
         prefetch: batches that each loader process prepares in advance.
-        seed: seed of the run.
         epochs: epochs of the training run, for augmentations that are off in the last ones; None: nothing is trained.
         timeout_seconds: end the process if no batch arrives for this long.
 
@@ -300,12 +297,7 @@ def _next(batches: Iterator[Any]) -> dict[str, Any] | None:
 
 
 def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
-    """Describe loader processes that ended prematurely; empty if all are alive.
-
-    Args:
-        workers: the loader processes.
-        are_due: whether batches are still expected; if not, a process may have exited with code 0.
-    """
+    """Describe loader processes that ended prematurely, unless with code 0 and no batches ``are_due``; may be empty."""
     codes = {worker.pid: worker.exitcode for worker in workers}
     dead = {pid: code for pid, code in codes.items() if code or (code == 0 and are_due)}
     if not dead:
@@ -324,20 +316,11 @@ def _raise(failure: paddle.Tensor) -> None:
 
 
 class _LoaderWatchdog:
-    """Ends this process if a worker has died or a batch takes too long.
+    """Ends this process if a worker has died or a batch of Paddle's iterator takes longer than ``seconds``.
 
     Paddle's ``timeout`` does not notice a stopped worker. The waiting thread is inside Paddle's queue and cannot be
-    interrupted, so a second thread watches the clock.
-
-    Args:
-        batches: Paddle's iterator.
-        seconds: time limit for a batch.
-        number: number of batches to come.
-
-    Attributes:
-        batches_due: batches still to come.
-        may_leave: whether a wait ends early once the run is asked to stop.
-        has_left: whether a wait ended early; there are no more batches then.
+    interrupted, so a second thread watches the clock. ``may_leave``: whether a wait ends early once the run is asked to
+    stop; then ``has_left`` is true and there are no more batches.
     """
 
     def __init__(self, batches: Any, seconds: float, number: int) -> None:
@@ -419,10 +402,7 @@ def build_loader(
     check: Callable[[Any], None] | None = None,
     num_workers: int | None = None,
 ) -> DeviceLoader:
-    """Build a ``DeviceLoader`` with the settings of a configuration; the other arguments are as in the class.
-
-    If ``num_workers`` is None, DATA.NUM_WORKERS counts, or a number that suits the cores.
-    """
+    """Build a ``DeviceLoader`` as configured; without DATA.NUM_WORKERS, ``num_workers`` follows from the cores."""
     data = config.DATA
     workers = data.NUM_WORKERS if num_workers is None else num_workers
     return DeviceLoader(

@@ -24,11 +24,7 @@ class PreparationStopped(Exception):
 
 
 def check_stop() -> None:
-    """Check for an interruption; a worker calls this before each item.
-
-    Raises:
-        PreparationStopped: the work was interrupted.
-    """
+    """Raise PreparationStopped if the work was interrupted; a worker calls this before each item."""
     if _stopping is not None and _stopping.is_set():
         raise PreparationStopped
 
@@ -43,18 +39,8 @@ def work(
 ) -> Iterator[Any]:
     """Yield ``function(*arguments)`` for every job ``(items, arguments)``, in the order in which jobs finish.
 
-    An exception in a job, or Ctrl-C, ends the other jobs at their next item.
-
-    Args:
-        function: the function, which can be pickled.
-        jobs: number of items and arguments of each job.
-        workers: number of processes.
-        total: number of items of all jobs, for the progress bar.
-        label: text of the progress bar.
-        unit: name of an item in the progress bar.
-
-    Raises:
-        UserError: a process was killed.
+    An exception in a job, or Ctrl-C, ends the other jobs at their next item. Raises UserError if a process was killed.
+    ``function`` can be pickled; ``total`` items, called ``unit``, are in the progress bar.
     """
     context = multiprocessing.get_context("spawn")  # tqdm has a thread, whose locks a fork would copy in any state
     with named_semaphores():

@@ -18,13 +18,9 @@ _ROOT_MEAN_SQUARE = 0.2  # of AdamW's steps (J. Liu et al., "Muon is Scalable fo
 
 
 def lion(beta1: float, beta2: float) -> Update:
-    """Return Lion's update; its accumulator is the momentum.
+    """Return Lion's update; ``beta1`` and ``beta2`` are the shares of its accumulator, the momentum, in steps and kept.
 
     Source: X. Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675, algorithm 2.
-
-    Args:
-        beta1: share of the momentum in the direction of a step.
-        beta2: share of the momentum that each step keeps.
     """
 
     def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
@@ -43,14 +39,11 @@ def lion(beta1: float, beta2: float) -> Update:
 def muon(momentum: Callable[[], float]) -> Update:
     """Return the update of Muon with Nesterov momentum; its accumulator is the momentum.
 
-    Matrices of the same shape are computed together. Steps have the size of AdamW's, so that both take the same
-    learning rate and weight decay.
+    Matrices of the same shape are computed together. Steps have the size of AdamW's: learning rate and weight decay fit
+    both.
 
     Source: K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024, with the factor
-    ``0.2 * sqrt(longer side)`` of J. Liu et al., arXiv 2502.16982, equation 4.
-
-    Args:
-        momentum: returns the share of the momentum that the current step keeps.
+    ``0.2*sqrt(longer side)`` of J. Liu et al., arXiv 2502.16982, equation 4.
     """
 
     def apply(parameters: Any, gradients: Any, rate: Any, share: Any, decay: float, columns: Any) -> None:
@@ -70,11 +63,7 @@ def muon(momentum: Callable[[], float]) -> Update:
 
 
 def orthogonalize(matrices: paddle.Tensor) -> paddle.Tensor:
-    """Return matrices with the same singular vectors and singular values near 1 (0.7 to 1.2), by Newton-Schulz.
-
-    Args:
-        matrices: (matrices, rows, columns) float32.
-    """
+    """Return (n, rows, columns) float32 with the singular vectors kept and singular values near 1, by Newton-Schulz."""
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.transpose([0, 2, 1]) if is_tall else matrices
     x = x / paddle.clip(paddle.sqrt((x * x).sum(axis=[1, 2], keepdim=True)), min=_SMALLEST_NORM)
@@ -94,12 +83,9 @@ def _alike(parameters: Sequence[paddle.Tensor]) -> list[list[int]]:
 
 
 class ListOptimizer(FusedStep, paddle.optimizer.Optimizer):
-    """Optimizer of float32 parameters that exists as an update of lists only.
+    """Optimizer of float32 parameters that exists as an ``update`` of lists only.
 
-    Args:
-        update: the update of parameters with one learning rate and decay.
-        decays: weight decay by a parameter's automatic name, equal to the groups' values.
-        options: options of Paddle's ``Optimizer``, with parameter groups.
+    ``decays``: weight decay by a parameter's automatic name, equal to the groups' values.
     """
 
     COLUMNS = ("momentum",)
@@ -156,11 +142,7 @@ class JointStep:
 
 
 class JointOptimizer:
-    """Optimizers of disjoint parameters as one, with the methods and attributes of Paddle's that the engine uses.
-
-    Args:
-        optimizers: the optimizers.
-    """
+    """Optimizers of disjoint parameters as one, with the methods and attributes of Paddle's that the engine uses."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self.optimizers = optimizers

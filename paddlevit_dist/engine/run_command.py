@@ -12,15 +12,9 @@ _CONFIG, _RECORD = "config.yaml", "run.json"
 
 
 def format_command(use: str, source: str, config: RunSettings) -> str:
-    """Return the command that evaluates or resumes a checkpoint with the settings of its run.
+    """Return the command that evaluates or resumes a checkpoint with its run's settings; empty outside a run's folder.
 
-    Args:
-        use: "evaluate" or "resume"; other uses have no command.
-        source: path of the checkpoint.
-        config: configuration of the current run, whose data and output folder the command keeps.
-
-    Returns:
-        The command; empty if the checkpoint is not in the folder of a run.
+    The command keeps the data and output folder of ``config``. Another ``use`` than "evaluate" or "resume" has none.
     """
     directory = find_directory(source)
     folders = [directory, *list(directory.parents)[:2]]

@@ -76,7 +76,6 @@ def _facts(task: Task, samples: Any) -> dict[str, Any]:
 
 
 def _devices(config: RunSettings) -> str:
-    """Format the devices, the effective batch and the learning rates that follow from it."""
     size = world_size()
     kind = device_kinds.current().noun
     devices = f"devices: {size} {kind}{'' if size == 1 else 'es' if kind.endswith('s') else 's'}"
@@ -87,13 +86,7 @@ def _devices(config: RunSettings) -> str:
 
 
 def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
-    """Format which samples the statistics of batch norms are computed over.
-
-    Args:
-        config: the frozen configuration.
-        kind: "sync" or "local".
-        reason: why it is that one.
-    """
+    """Format which samples the statistics of batch norms of ``kind`` "sync" or "local" are computed over, and why."""
     size, steps = config.DATA.BATCH_SIZE, config.TRAIN.ACCUM_ITER
     if kind == "sync":
         size *= world_size()
@@ -105,14 +98,7 @@ def describe_batch_norm(config: RunSettings, kind: str, reason: str) -> str:
 
 
 def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
-    """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips.
-
-    Args:
-        config: the frozen configuration.
-        task: names the samples.
-        model: the bare model.
-        sampler: a ``TrainingSampler``.
-    """
+    """Format the size of the model, the updates of an epoch and the number of samples that an epoch skips."""
     named = dict(model.named_parameters())
     sizes = {name: math.prod(named[name].shape) for name in set(named).difference(statistics_in(named))}
     fixed = sum(size for name, size in sizes.items() if named[name].stop_gradient)
@@ -137,14 +123,7 @@ def describe_training(config: RunSettings, task: Task, model: paddle.nn.Layer, s
 
 
 def format_training(config: RunSettings, task: Task, state: TrainingState, updates: int) -> list[str]:
-    """Format the lines before the first step; see ``describe_training``.
-
-    Args:
-        config: the frozen configuration.
-        task: names the samples.
-        state: the parts of the training.
-        updates: number of the run's last update.
-    """
+    """Format the lines before the first of ``updates`` steps; see ``describe_training``."""
     precision, sampler = state.precision, state.sampler
     slow = "" if state.ema is None else state.ema.describe_first_weights(updates)
     lines = [describe_training(config, task, state.model, sampler), *filter(None, [precision.notice, slow])]

@@ -35,10 +35,6 @@ class TrainingState(NamedTuple):
         model: the bare model, without the data-parallel wrapper.
         optimizer: a Paddle optimizer, perhaps with a fused step.
         ema: the average of the weights; None: TRAIN.MODEL_EMA is off.
-        precision: autocast and loss scaling.
-        nan_guard: counts skipped steps.
-        sampler: the order of the training samples, and the position in it.
-        schedule: the learning rate of every step.
         undecayed: names of parameters with two or more axes that have no weight decay.
         shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
     """
@@ -91,16 +87,8 @@ def build_training_state(
 ) -> TrainingState:
     """Build schedule, optimizer, weight average and guard for a model, which is frozen and compiled as configured.
 
-    Args:
-        config: the frozen configuration.
-        task: chooses parameter groups and recomputed layers.
-        model: the bare model with its initial weights.
-        sampler: the order of the training samples.
-        log: receives log lines.
-        explain_not_finite: functions that analyze a step that is not finite, see ``NonFiniteGuard``.
-
-    Raises:
-        UserError: the warm-up is as long as the run, or a setting does not apply to this model.
+    ``model`` has its initial weights; ``explain_not_finite``: see ``NonFiniteGuard``. Raises UserError if the warm-up
+    is as long as the run, or a setting does not apply to this model.
     """
     train = config.TRAIN
     schedule = _build_schedule(config, sampler)

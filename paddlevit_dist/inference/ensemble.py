@@ -30,11 +30,7 @@ def _is_run(path: str) -> bool:
 
 
 def require_ensemble(task: Any, sources: Sequence[TrainedWeights]) -> None:
-    """Check that weights predict the same classes from the same input.
-
-    Raises:
-        UserError: the task cannot predict with several models, or the weights differ.
-    """
+    """Raise UserError unless the task predicts with several models, and the weights have one input and classes."""
     first = sources[0]
     if len(sources) > 1 and not has_aspect(task, Ensembling):
         raise UserError(
@@ -63,13 +59,9 @@ def join_digests(sources: Sequence[TrainedWeights]) -> dict[str, str]:
 
 
 class ModelEnsemble:
-    """Models that take turns on the device.
+    """Models, on the device at first, that take turns there; on a GPU, the others wait in host memory.
 
-    On a GPU, models wait in host memory, and each is copied to the device when its turn comes.
-
-    Args:
-        members: tasks with models, which are on the device.
-        device: name of the device; None: this process's.
+    ``device``: name of the device; None: this process's.
     """
 
     def __init__(self, members: Iterator[EnsembleMember], device: str | None = None) -> None:

@@ -1,7 +1,4 @@
-"""The status of each rank: a note for every step that it reaches, in a page of memory that its parent reads.
-
-A note takes about a microsecond: one write into memory, no lock, no message.
-"""
+"""The status of each rank: a note of a microsecond for every step that it reaches, in memory that its parent reads."""
 
 import contextlib
 import multiprocessing
@@ -39,11 +36,7 @@ def read(pages: Any, rank: int) -> RankStatus:
 
 
 class SharedNumber:
-    """A number that rank 0 posts for all processes of its parent, in memory that they share.
-
-    Args:
-        memory: one integer of 64 bits, which processors read and write at once.
-    """
+    """A number that rank 0 posts in an integer of 64 bits, atomic, in memory that all its parent's processes share."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
@@ -106,11 +99,9 @@ def note(text: str) -> None:
 
 
 def set_detail(text: str, may_wait: bool = False) -> None:
-    """Record the activity of this process within its step, replacing the previous one; "" for none in particular.
+    """Record the activity of this process within its step, such as "in its forward pass"; "" for none.
 
-    Args:
-        text: the activity, such as "in its forward pass".
-        may_wait: it may wait there for other ranks.
+    ``may_wait``: it may wait there for other ranks.
     """
     _notes.detail, _notes.waits = text, may_wait
     _notes.write()

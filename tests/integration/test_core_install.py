@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support import coco_peer
-from support.core_install import ALONE, core, link, run_with
+from support.hosts.core_install import ALONE, core, link, run_with
+from support.networks import coco_peer
 from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist import settings

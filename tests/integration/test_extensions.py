@@ -4,7 +4,7 @@ else is as before."""
 import json
 import sys
 
-from support.copies_without import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
+from support.hosts.copies_without import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
 from support.processes import ROOT, run_command
 
 

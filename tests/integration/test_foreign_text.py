@@ -3,9 +3,9 @@
 import sys
 
 from PIL import Image
-from support.foreign import EVIL, SHOWN
+from support.hosts.foreign import EVIL, SHOWN
 from support.processes import run_command, run_main
-from support.runs import IMAGES, well
+from support.trainings.runs import IMAGES, well
 
 
 def test_an_uncaught_error_cannot_pass_for_the_end_of_a_run():

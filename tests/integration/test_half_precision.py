@@ -8,7 +8,7 @@ from typing import Any
 
 import paddle
 import pytest
-from support.half_on_gpu import LOG
+from support.networks.half_on_gpu import LOG
 from support.processes import ROOT, environment
 
 HAS_TIMM = hasattr(paddle, "compat")  # Paddle 3.3, where timm's own files run
@@ -54,7 +54,7 @@ FLOAT32_AT_O1 |= {"softmax_with_cross_entropy", "sigmoid_cross_entropy_with_logi
 def seen() -> dict[str, Any]:
     """What each network does at each level; see ``half_on_gpu``."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    command = [sys.executable, "-m", "support.half_on_gpu", "float16", "O1", "O2"]
+    command = [sys.executable, "-m", "support.networks.half_on_gpu", "float16", "O1", "O2"]
     own = {**environment(), "PYTHONPATH": paths, **LOG}
     ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr

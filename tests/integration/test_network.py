@@ -3,8 +3,8 @@
 import re
 import sys
 
+from support.hosts.servers import Server
 from support.processes import ROOT, run_command
-from support.servers import Server
 
 from paddlevit_dist.checkpoint import download
 

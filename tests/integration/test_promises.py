@@ -14,8 +14,8 @@ import paddle
 import pytest
 from PIL import Image
 from support.processes import ROOT, Finished, run_command, run_main
-from support.runs import DIGITS, contents, last_line, refused, well
-from support.untrained import write_untrained_run
+from support.trainings.runs import DIGITS, contents, last_line, refused, well
+from support.trainings.untrained import write_untrained_run
 
 from paddlevit_dist.points.data.ply import write_points
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.hosts.releases import GIT, committed_clone, files_below, release
 from support.processes import ROOT
-from support.releases import GIT, committed_clone, files_below, release
 
 from paddlevit_dist import __version__
 

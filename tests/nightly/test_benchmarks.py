@@ -364,7 +364,7 @@ def test_a_row_reaches_its_goal_where_an_update_is_known_one_update_late(row):
     ],
 )
 def test_losses_that_no_training_has_fail_a_row(losses, said):
-    from support.gpu_networks import require_falling
+    from support.networks.gpu_networks import require_falling
 
     require_falling([2.0, 2.5, 1.9, 2.1, 1.8, 1.7])
     with pytest.raises(AssertionError, match=f"^{said}"):
@@ -372,7 +372,7 @@ def test_losses_that_no_training_has_fail_a_row(losses, said):
 
 
 def test_first_updates_are_compared_with_those_of_a_cpu():
-    from support.gpu_networks import require_equal
+    from support.networks.gpu_networks import require_equal
 
     cpu = [{"class": 1.5, "box": 0.5, "loss": 2.0, "gradient_norm": 10.0}, {"loss": 1.0, "gradient_norm": 9.0}]
 
@@ -398,7 +398,7 @@ def test_first_updates_are_compared_with_those_of_a_cpu():
 
 def test_a_network_starts_from_the_weights_of_another_process_and_drops_the_same(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from support.gpu_networks import train_network as train; "
+        "import sys; from pathlib import Path; from support.networks.gpu_networks import train_network as train; "
         "import json; place = Path(sys.argv[1]); "
         "print(json.dumps(train('detr_small', True, place / sys.argv[2], 2, place / 'first.npz')))"
     )
@@ -413,7 +413,7 @@ def test_a_network_starts_from_the_weights_of_another_process_and_drops_the_same
         found.append(json.loads(ended.out.splitlines()[-1]))
     assert found[0] == found[1] and len(found[0]) == 2
     with pytest.raises(AssertionError, match="^update 1: "):
-        from support.gpu_networks import require_equal
+        from support.networks.gpu_networks import require_equal
 
         require_equal(found[0], found[2], "float32")
 

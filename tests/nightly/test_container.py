@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import setuptools
-from support.clones import copy_of_repository
+from support.hosts.clones import copy_of_repository
 from support.processes import ROOT, run_command
-from support.runs import well
+from support.trainings.runs import well
 
 from paddlevit_dist import __version__
 

@@ -3,7 +3,7 @@
 import sys
 
 from support.processes import ROOT, run_command
-from support.runs import DIGITS, well
+from support.trainings.runs import DIGITS, well
 
 WATCH = """
 import os, sys

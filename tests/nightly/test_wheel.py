@@ -9,9 +9,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.hosts.releases import committed_clone, files_below, release
 from support.processes import run_command
-from support.releases import committed_clone, files_below, release
-from support.runs import last_line, well
+from support.trainings.runs import last_line, well
 
 from paddlevit_dist import __version__
 

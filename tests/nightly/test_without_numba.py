@@ -3,7 +3,7 @@
 from importlib import metadata
 
 import pytest
-from support.core_install import core, link, run_with
+from support.hosts.core_install import core, link, run_with
 from support.processes import succeeded
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .prepared import CONTEXT, set_context
+from support.prepared import CONTEXT, set_context
 
 FOLDER = "MEASURED_FOLDER"  # variable of the environment
 

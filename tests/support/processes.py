@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddlevit_dist.launch import tuning
-
-from . import prepared
+from support import prepared
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_SECONDS = 600.0  # no test is as slow on any machine: what takes longer hangs
@@ -109,9 +108,14 @@ def run_command(
 def start_command(
     command: list[str], folder: Path | None = None, is_copy: bool = False, **variables: str
 ) -> subprocess.Popen | prepared.Copy:
-    """Start a command in a session of its own, for tests that interfere with it; see ``run_command``."""
-    where, changed = str(folder or tempfile.gettempdir()), {**environment(), **variables}
-    copy = prepared.start(command, where, changed, is_usual=not variables) if is_copy else None
+    """Start a command in a session of its own, for tests that interfere with it; see ``run_command``.
+
+    Without ``folder`` it starts in one that only tests use: with ``-m`` and ``-c`` Python imports what lies there.
+    """
+    where = folder or Path(tempfile.gettempdir(), f"paddlevit_dist_tests_{os.getuid()}")
+    where.mkdir(exist_ok=True)
+    changed = {**environment(), **variables}
+    copy = prepared.start(command, str(where), changed, is_usual=not variables) if is_copy else None
     return copy or subprocess.Popen(
         command,
         cwd=where,

@@ -6,7 +6,8 @@ from typing import Any
 
 from paddlevit_dist.registry import features, lookup, register
 
-_NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TABLES", "REGISTRATIONS", "SPELLINGS", "RECIPES", "_KEY_TABLES")
+_NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
+_NAMES += ("SPELLINGS", "RECIPES", "_KEY_TABLES")
 _ROWS = ("MANIFESTS", "COMMANDS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "_FUNCTIONS")
 
 

@@ -19,8 +19,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.runtime import transfers
-
-from .plain_layers import plain_layers
+from support.networks.plain_layers import plain_layers
 
 _ROOT = Path(transfers.__file__).parents[2]
 _PACKAGE = "paddlevit_dist/"

@@ -1,19 +1,19 @@
-"""Annotations that an evaluation makes suspicious: confident predictions disagree with them.
-
-Boxes that overlap with an IoU of at least 0.5 are paired regardless of their classes, the largest IoU first.
-"""
+"""Annotations that confident predictions disagree with: paired by IoU, at least 0.5, largest first, in any class."""
 
 import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...runtime.files import atomic_file
 from ...tasks.figures import FigureTable
 from .detections import DetectedObjects, corners_to_boxes
+
+if TYPE_CHECKING:
+    from .data.detection_dataset import ImageAnnotations
 
 MISSING, OTHER_CLASS, OTHER_PLACE, NOT_FOUND = range(4)
 _KINDS = ("no label here", "another class", "another place", "not found")
@@ -33,14 +33,10 @@ NOTE = (
 )
 
 
-def find_suspects(truth: Any, detections: DetectedObjects, least_score: float) -> np.ndarray:
-    """Find the most suspicious annotations of an image, and places where one may be missing.
+def find_suspects(truth: "ImageAnnotations", detections: DetectedObjects, least_score: float) -> np.ndarray:
+    """Find the most suspicious annotations of an image, and places where one may be missing, among finite detections.
 
-    Args:
-        truth: annotations, with the attributes of ``matching.BoxGroundTruth``. Crowds are not suspicious, and boxes
-            inside a crowd need no label.
-        detections: detections in the image, finite.
-        least_score: lowest score of a box that counts.
+    Crowds are not suspicious, and boxes inside a crowd, or below ``least_score``, need no label.
 
     Returns:
         float32 (k, 10), most suspicious first, at most 20: kind, suspicion, label or -1, predicted class or -1, score
@@ -93,13 +89,7 @@ def compute_intersections(boxes: np.ndarray, true_boxes: np.ndarray) -> tuple[np
 def list_suspects(
     suspects: Sequence[np.ndarray], images: Sequence[str], class_names: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of all images, most suspicious first, see ``COLUMNS``.
-
-    Args:
-        suspects: result of ``find_suspects`` for each image.
-        images: name of each image.
-        class_names: names of the classes.
-    """
+    """Return the rows of all images, most suspicious first, see ``COLUMNS``, from ``find_suspects`` of each image."""
     names = {-1: None, **dict(enumerate(class_names))}
     rows = []
     for image, found in zip(images, suspects):

@@ -5,7 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from support.servers import Server
+from support.hosts.servers import Server
 
 from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.array_files import write_safetensors

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.processes import ROOT, run_command
-from support.runs import DIGITS, STATE
+from support.trainings.runs import DIGITS, STATE
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostTensor

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support.runs import STATE
+from support.trainings.runs import STATE
 
 from paddlevit_dist.checkpoint import array_files, content, finding, store
 from paddlevit_dist.checkpoint import store as checkpoint_store

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support import small_runs
-from support.runs import DIGITS, refused
+from support.trainings import small_runs
+from support.trainings.runs import DIGITS, refused
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.runtime.errors import UserError

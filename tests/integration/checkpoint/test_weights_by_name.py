@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from support.hubs import NAME
+from support.hosts.hubs import NAME
 
 
 def test_processes_that_start_together_read_the_same(hub):

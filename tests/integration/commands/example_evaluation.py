@@ -10,7 +10,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.processes import ROOT, run_command
-from support.runs import last_line, well
+from support.trainings.runs import last_line, well
 
 from paddlevit_dist import create_model
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from support.processes import left_behind, session_members, start_command, wait_until
-from support.runs import DIGITS, MAIN
+from support.trainings.runs import DIGITS, MAIN
 
 
 def start_training(output: Path, timeout_seconds: float, processes: int = 1):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 from support.processes import left_behind, run_command, start_command, wait_until
-from support.runs import well
+from support.trainings.runs import well
 
 COMMAND = [sys.executable, "-m", "paddlevit_dist", "prepare", "images"]
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from PIL import Image
 from support.processes import run_command
-from support.runs import DIGITS, MAIN, PLAIN, contents, refusal, refused, run_main, well
+from support.trainings.runs import DIGITS, MAIN, PLAIN, contents, refusal, refused, run_main, well
 
 
 @pytest.fixture

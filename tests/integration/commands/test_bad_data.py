@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.runs import DIGITS, IMAGES, PLAIN, TINY, contents, refused, write_images
+from support.trainings.runs import DIGITS, IMAGES, PLAIN, TINY, contents, refused, write_images
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.inspection import open_split

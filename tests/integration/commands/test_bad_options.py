@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from support.processes import ROOT, run_command, run_main
-from support.runs import DIGITS, contents, refusal, refused
+from support.trainings.runs import DIGITS, contents, refusal, refused
 
 from paddlevit_dist import UserError
 from paddlevit_dist.launch import devices

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.processes import left_behind, run_main, start_command, wait_until
-from support.runs import IMAGES, MAIN, events, last_line, refused, well, write_images
+from support.trainings.runs import IMAGES, MAIN, events, last_line, refused, well, write_images
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import sys
 
 import numpy as np
-from support.other_names import (
+from support.networks.other_names import (
     in_torch_layout,
     small,
 )

@@ -7,7 +7,7 @@ import sys
 import pytest
 from PIL import Image
 from support.processes import run_command, run_main
-from support.runs import IMAGES, events, last_line, refused, well, write_images
+from support.trainings.runs import IMAGES, events, last_line, refused, well, write_images
 
 SKIP = ["DATA.ON_INVALID_SAMPLE", "skip"]
 

@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-from support import coco_peer
-from support.drawn_detections import as_coco
+from support.networks import coco_peer
+from support.samples.drawn_detections import as_coco
 
 
 def test_the_command_needs_no_paddle_and_ends_with_code_2(tmp_path):

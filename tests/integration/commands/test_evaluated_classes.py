@@ -8,7 +8,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.processes import run_main, succeeded
-from support.runs import PLAIN
+from support.trainings.runs import PLAIN
 
 from paddlevit_dist import create_model
 

@@ -1,7 +1,7 @@
 """What a run prints first: which data, which model, which devices, and which of these are guesses."""
 
 import pytest
-from support.runs import PLAIN, TINY, last_line, refused, run_main, well, write_images
+from support.trainings.runs import PLAIN, TINY, last_line, refused, run_main, well, write_images
 
 from paddlevit_dist.registry.lookup import RECIPES
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from support.processes import run_command, run_main
-from support.runs import DIGITS, MAIN, refusal, refused, well
+from support.trainings.runs import DIGITS, MAIN, refusal, refused, well
 
 from paddlevit_dist.runtime import limits
 

@@ -3,7 +3,7 @@
 import sys
 
 from support.processes import run_command
-from support.runs import DIGITS, MAIN, last_line, refusal, well
+from support.trainings.runs import DIGITS, MAIN, last_line, refusal, well
 
 from paddlevit_dist.settings import load
 

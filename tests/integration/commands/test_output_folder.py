@@ -8,8 +8,8 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support.finished_runs import EPOCHS, SAVE_FREQ
-from support.runs import DIGITS, contents, events, last_line, run_main, well
+from support.trainings.finished_runs import EPOCHS, SAVE_FREQ
+from support.trainings.runs import DIGITS, contents, events, last_line, run_main, well
 
 import paddlevit_dist
 from paddlevit_dist.settings import load

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 from PIL import Image
-from support.own_modules import ENTRY
+from support.hosts.own_modules import ENTRY
 from support.processes import ROOT, run_command
-from support.runs import refusal, well
+from support.trainings.runs import refusal, well
 
 
 @pytest.mark.parametrize(

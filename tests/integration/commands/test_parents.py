@@ -6,14 +6,14 @@ import sys
 
 from PIL import Image
 from support.processes import run_command
-from support.runs import well
-from support.trained import write_weights
+from support.trainings.runs import well
+from support.trainings.trained import write_weights
 
 
 def test_no_parent_computes_anything(tmp_path):
     write_weights(tmp_path / "weights", [str(number) for number in range(10)], channels=1)
     Image.new("RGB", (16, 16)).save(tmp_path / "one.png")
-    ended = run_command([sys.executable, "-m", "support.parents", str(tmp_path)])
+    ended = run_command([sys.executable, "-m", "support.hosts.parents", str(tmp_path)])
     found = json.loads(well(ended).out.splitlines()[-1])
     assert found["calls"] == [
         ["worker", 2, True, False],

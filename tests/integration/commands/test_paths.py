@@ -4,7 +4,7 @@ import shutil
 import sys
 
 from support.processes import run_command
-from support.runs import DIGITS, IMAGES, last_line, run_main, well, write_images
+from support.trainings.runs import DIGITS, IMAGES, last_line, run_main, well, write_images
 
 
 def test_home_folders_are_understood_in_every_option(tmp_path, monkeypatch):

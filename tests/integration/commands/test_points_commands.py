@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.processes import ROOT, run_command
-from support.runs import refusal, well
+from support.trainings.runs import refusal, well
 
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.export import command as export_model

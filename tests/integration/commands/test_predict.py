@@ -8,9 +8,18 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.predictions import NAMES, assert_same, image, objects, predict, require_continuation, table, write_pictures
-from support.runs import PLAIN, refusal, run_main, well
-from support.trained import WORDS, network, write_weights
+from support.trainings.predictions import (
+    NAMES,
+    assert_same,
+    image,
+    objects,
+    predict,
+    require_continuation,
+    table,
+    write_pictures,
+)
+from support.trainings.runs import PLAIN, refusal, run_main, well
+from support.trainings.trained import WORDS, network, write_weights
 
 from paddlevit_dist import Predictor, UserError
 

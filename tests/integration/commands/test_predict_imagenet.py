@@ -7,7 +7,7 @@ import sys
 import numpy as np
 from PIL import Image
 from support.processes import run_command
-from support.trained import write_weights
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor
 from paddlevit_dist.images.imagenet_classes import names_by_synset

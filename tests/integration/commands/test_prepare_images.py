@@ -19,7 +19,7 @@ from integration.commands.preparations import (
 )
 from PIL import Image
 from support.processes import ROOT, run_command, run_main
-from support.runs import contents, refusal, well
+from support.trainings.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.parts import crop_jpeg_rows, read_layout

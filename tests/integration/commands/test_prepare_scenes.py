@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+from support.files.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
 from support.processes import left_behind, run_command, start_command, wait_until
-from support.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
-from support.runs import contents, refusal, well
+from support.trainings.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES

@@ -5,7 +5,7 @@ import json
 import paddle
 import pytest
 from support.processes import run_main, succeeded
-from support.runs import DIGITS
+from support.trainings.runs import DIGITS
 
 from paddlevit_dist import create_model
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import environment, left_behind, run_command
-from support.runs import DIGITS, MAIN
+from support.trainings.runs import DIGITS, MAIN
 
 TRAINING = [*DIGITS, "REPORT_FREQ", "1"]
 

@@ -4,8 +4,8 @@ import json
 import shutil
 
 import pytest
-from support.finished_runs import EPOCHS
-from support.runs import IMAGES, contents, events, refused, run_main, well, write_images
+from support.trainings.finished_runs import EPOCHS
+from support.trainings.runs import IMAGES, contents, events, refused, run_main, well, write_images
 
 
 @pytest.fixture

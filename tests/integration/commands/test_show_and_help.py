@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from support.processes import ROOT, run_command, run_main
-from support.runs import MAIN, refused, well
+from support.trainings.runs import MAIN, refused, well
 
 RECIPE = ROOT / "configs" / "vit_base_patch16_224.yaml"
 DIGITS = ROOT / "configs" / "vit_digits.yaml"

@@ -1,7 +1,7 @@
 """``-split=NAME`` is for evaluations."""
 
 from support.processes import run_main
-from support.runs import refusal, refused
+from support.trainings.runs import refusal, refused
 
 
 def test_a_split_is_for_an_evaluation():

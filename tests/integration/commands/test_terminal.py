@@ -14,7 +14,7 @@ import termios
 
 import pytest
 from support.processes import environment, start_command, wait_until
-from support.runs import DIGITS, MAIN, refused, write_images
+from support.trainings.runs import DIGITS, MAIN, refused, write_images
 
 
 def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import small_runs
 from support.processes import run_command
+from support.trainings import small_runs
 
 from paddlevit_dist.compare import tables
 from paddlevit_dist.compare.command import run

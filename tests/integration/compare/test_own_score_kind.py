@@ -24,7 +24,7 @@ def searched(tmp_path_factory):
     """The user's file, and the folders of two trainings, which a search has ranked."""
     folder = tmp_path_factory.mktemp("own")
     file = folder / "scored_vectors.py"
-    shutil.copyfile(ROOT / "tests" / "support" / "scored_vectors.py", file)
+    shutil.copyfile(ROOT / "tests" / "support" / "samples" / "scored_vectors.py", file)
     words = [*SETTINGS, "TRAIN.BASE_LR=0.3|0.35", "-trials=2", f"-output={folder / 'found'}", f"-import={file}"]
     ended = run_command([*COMMAND, "search", *words])
     assert ended.code == 0, ended.err

@@ -2,8 +2,8 @@
 
 import sys
 
-from support.evaluated_digits import evaluated
 from support.processes import run_command
+from support.trainings.evaluated_digits import evaluated
 
 
 def test_without_paddle_there_is_a_page_without_images(tmp_path):

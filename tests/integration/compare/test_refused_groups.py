@@ -4,7 +4,7 @@ import json
 import shutil
 
 from support.processes import run_main
-from support.runs import DIGITS, refused
+from support.trainings.runs import DIGITS, refused
 
 SHORT = [*DIGITS, "-ngpus=1", "REPORT", "False", "EVALUATION.RESAMPLES", "100", "-batch_size=400"]
 

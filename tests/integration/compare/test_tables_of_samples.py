@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.runtime.errors import UserError

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support.plain_layers import plain_layers
+from support.networks.plain_layers import plain_layers
 
 from paddlevit_dist.cpu_kernels import accelerate as accelerate_module
 from paddlevit_dist.cpu_kernels.accelerate import _FAST, accelerate, can_use_fast_path, is_available

@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from support.bad_samples import Changed
 from support.processes import run_command
+from support.samples.bad_samples import Changed
 
 from paddlevit_dist.data.loader import DeviceLoader, SampleFailure
 from paddlevit_dist.data.sampler import EvaluationSampler

@@ -8,8 +8,8 @@ from multiprocessing.reduction import ForkingPickler
 import paddle
 import pytest
 from paddle.io.dataloader import dataloader_iter
-from support.numbers import Numbers, make_loader, readings
 from support.processes import HANG_SECONDS
+from support.samples.numbers import Numbers, make_loader, readings
 
 from paddlevit_dist.data.loader import SampleFailure
 from paddlevit_dist.runtime.errors import UserError

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from support.processes import ROOT
-from support.runs import DIGITS, PLAIN
+from support.trainings.runs import DIGITS, PLAIN
 
 from paddlevit_dist import settings
 from paddlevit_dist.debug import doctor_checks

@@ -2,7 +2,7 @@
 
 import numpy as np
 import paddle
-from support.runs import PLAIN
+from support.trainings.runs import PLAIN
 
 from paddlevit_dist import register_model, settings
 from paddlevit_dist.debug import selftest

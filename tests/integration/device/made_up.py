@@ -13,7 +13,7 @@ from typing import Any
 import paddle
 import pytest
 from support.processes import ROOT, Finished, run_command
-from support.runs import DIGITS, well
+from support.trainings.runs import DIGITS, well
 
 NAME = "host_device"
 SHORT = ["train", *DIGITS, "-batch_size=240", "-epochs=2", "REPORT", "False", "REPORT_FREQ", "1", "VALIDATE_FREQ", "1"]

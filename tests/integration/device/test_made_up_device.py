@@ -1,7 +1,7 @@
 """On a device that is none of CUDA's a user gets what a CPU gives: the same numbers, and one line where it fails."""
 
 from integration.device.made_up import NAME, SHORT, assert_equal, numbers, require_failure, run
-from support.runs import refusal, well
+from support.trainings.runs import refusal, well
 
 ROUNDING = 1e-4  # of 10 updates: on a CPU our compiled layers add in another order than Paddle's, and so do 2 processes
 

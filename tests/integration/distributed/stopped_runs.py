@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support import small_runs
 from support.processes import wait_until
+from support.trainings import small_runs
 
 import paddlevit_dist
 from paddlevit_dist.registry.lookup import resolve

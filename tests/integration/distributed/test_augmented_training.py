@@ -12,7 +12,7 @@ EVERYTHING = (
 def test_two_processes_train_alike_and_repeatably_with_all_augmentation(tmp_path):
     words = ["-epochs=1", "-batch_size=8", *EVERYTHING, "-accum_iter=2"]
     ways = {"first": words, "again": [*words, "DATA.NUM_WORKERS", "1"]}
-    target = "support.small_runs:train"
+    target = "support.trainings.small_runs:train"
     ranks = run_together({name: (target, (str(tmp_path / name), words)) for name, words in ways.items()})
     first, second = ranks["first"]
     assert len(first["losses"]) == 10 and np.isfinite(first["losses"]).all()

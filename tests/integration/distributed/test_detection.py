@@ -6,14 +6,14 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from support import small_detections
 from support.processes import run_together
-from support.runs import Finished, refusal, run_command, well
+from support.trainings import small_detections
+from support.trainings.runs import Finished, refusal, run_command, well
 
 from paddlevit_dist import Predictor, UserError
 from paddlevit_dist.checkpoint.weights import evaluated_weights, read_weights
 
-TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
+TRAIN, EVALUATE = "support.trainings.small_detections:train", "support.trainings.small_detections:evaluate"
 FEW = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes
 WINDOWS = ["DETECTION.WINDOW", "[16, 20]", "DETECTION.FLIP", "True"]
 NONE = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 0]"]
@@ -117,7 +117,7 @@ def test_predictions_are_scored_by_names_or_with_the_ids_of_a_file(runs, tmp_pat
     categories = [{"id": 10 + number, "name": name} for number, name in enumerate(names)]
     stats, results, file = [], [], tmp_path / "new.json"
     for folder, words in (("by_name", []), ("by_id", [f"-annotations={file}"])):
-        call = ["-import=support.small_detections", str(runs[0] / "one"), str(tmp_path / "new")]
+        call = ["-import=support.trainings.small_detections", str(runs[0] / "one"), str(tmp_path / "new")]
         well(command("predict", *call, f"-output={tmp_path / folder}", *words))
         results.append(json.loads((tmp_path / folder / "results.json").read_text()))
         own = results[-1]

@@ -25,10 +25,10 @@ def runs(tmp_path_factory):
 
     def calls(processes: int, **trainings: list):
         named = {
-            name: ("support.small_runs:train", (str(folder / f"{processes} {name}"), [*words, *COMMON]))
+            name: ("support.trainings.small_runs:train", (str(folder / f"{processes} {name}"), [*words, *COMMON]))
             for name, words in trainings.items()
         }
-        evaluation = ("support.small_runs:evaluate", (str(folder / f"{processes} evaluation"), 1003, 32))
+        evaluation = ("support.trainings.small_runs:evaluate", (str(folder / f"{processes} evaluation"), 1003, 32))
         return run_together({"evaluation": evaluation, **named}, processes)
 
     quarter = ["-batch_size=4", "-accum_iter=2", *SGD]

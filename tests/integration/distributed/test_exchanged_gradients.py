@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_together
-from support.small_runs import TINY
+from support.trainings.small_runs import TINY
 from support.waits import counted_waits
 
 from paddlevit_dist import rank, settings, world_size

@@ -3,9 +3,9 @@
 import numpy as np
 import paddle
 import pytest
-from support import counted_samples
-from support.instance_scenes import NAMES, scene
 from support.processes import run_together
+from support.samples import counted_samples
+from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist.distributed import rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, InstancePrediction
@@ -27,7 +27,7 @@ def groups() -> dict[int, dict[str, list]]:
     """What each rank of two and of three processes gets."""
     of_scenes, of_samples = (
         "integration.distributed.test_metrics:evaluate_share",
-        "support.counted_samples:evaluate_share",
+        "support.samples.counted_samples:evaluate_share",
     )
     calls = {"5 scenes": (of_scenes, (5,)), "1 scene": (of_scenes, (1,)), "intervals": (of_samples, ())}
     return {processes: run_together(calls, processes) for processes in (2, 3)}

@@ -14,8 +14,8 @@ from integration.distributed.resumed_runs import (
     stop_kill_and_resume,
     weights,
 )
-from support.poisoned_runs import require_unchanged
 from support.processes import run_main, run_workers, succeeded
+from support.trainings.poisoned_runs import require_unchanged
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,6 @@ def test_resuming_by_path_goes_on_in_a_new_output_folder(straight_and_resumed, t
 
 
 def test_a_loss_that_is_infinite_on_one_rank_changes_nothing_on_any(tmp_path):
-    ended = succeeded(run_workers("support.poisoned_runs:poisoned_on_the_second_of_two", str(tmp_path), 5))
+    ended = succeeded(run_workers("support.trainings.poisoned_runs:poisoned_on_the_second_of_two", str(tmp_path), 5))
     for result in ended.results:
         require_unchanged(*result, at=5)

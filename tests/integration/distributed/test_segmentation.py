@@ -3,10 +3,10 @@ auxiliary head; and resumes as if nothing had happened."""
 
 import numpy as np
 import pytest
-from support import small_segmenters
 from support.processes import run_together
+from support.trainings import small_segmenters
 
-TRAIN = "support.small_segmenters:train"
+TRAIN = "support.trainings.small_segmenters:train"
 PLAIN = ["TRAIN.BATCH_NORM", "sync"]
 ALL = [*PLAIN, "MODEL.NAME", "upernet_of_tests", "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "0.5"]
 ALL += ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 1]"]

@@ -1,7 +1,7 @@
 """-selftest says where there is nothing to compare."""
 
 from integration.distributed.selftests import GRAY, OTHERS, selftest
-from support.runs import PLAIN, refusal
+from support.trainings.runs import PLAIN, refusal
 
 
 def test_where_nothing_is_compared_nothing_is_said_to_pass(tmp_path):

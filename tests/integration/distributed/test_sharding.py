@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
 from support.processes import run_together
+from support.trainings import small_runs
 
 from paddlevit_dist import rank
 from paddlevit_dist.checkpoint import store as checkpoints

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_together
-from support.updates import changes_of_an_update
+from support.trainings.updates import changes_of_an_update
 
 from paddlevit_dist.distributed import rank, world_size
 from paddlevit_dist.engine.step import COUNTS

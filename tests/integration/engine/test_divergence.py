@@ -1,6 +1,6 @@
 """A run of two processes that diverges says where."""
 
-from support.runs import DIGITS, refused
+from support.trainings.runs import DIGITS, refused
 
 
 def test_a_run_that_diverges_says_where(tmp_path):

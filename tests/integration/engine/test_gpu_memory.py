@@ -3,11 +3,11 @@
 import sys
 
 import pytest
-from support import small_runs
-from support.full_gpus import SAID, no_memory
 from support.processes import run_command, run_workers
-from support.runs import refusal
-from support.trained import write_weights
+from support.trainings import small_runs
+from support.trainings.full_gpus import SAID, no_memory
+from support.trainings.runs import refusal
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import rank, world_size
 from paddlevit_dist.commands import train
@@ -31,7 +31,7 @@ def test_a_training_ends_with_one_line_that_names_the_rank(tmp_path, processes, 
 
 PREDICT = """
 import sys
-from support.full_gpus import no_memory
+from support.trainings.full_gpus import no_memory
 from paddlevit_dist.commands.predict import run
 from paddlevit_dist.inference import predictor
 from paddlevit_dist.runtime.errors import run_and_report

@@ -8,18 +8,18 @@ from support.processes import environment
 
 RUNS = {
     "classification": """
-from support.small_runs import build
+from support.trainings.small_runs import build
 words, sizes = ["-batch_size=16", "SAVE_FREQ", "1"], {"train_size": 32, "val_size": 16}
 build(f"{folder}/run", "-epochs=1", *words, **sizes).train()
 evaluate_only(build(f"{folder}/eval", "-eval", f"-pretrained={folder}/run", *words, **sizes))
 """,
     "detection": """
-from support.small_detections import build
+from support.trainings.small_detections import build
 build(f"{folder}/run").train()
 evaluate_only(build(f"{folder}/eval", "-eval", f"-pretrained={folder}/run"))
 """,
     "image_segmentation": """
-from support.small_segmenters import build
+from support.trainings.small_segmenters import build
 build(f"{folder}/run").train()
 evaluate_only(build(f"{folder}/eval", "-eval", f"-pretrained={folder}/run"))
 """,

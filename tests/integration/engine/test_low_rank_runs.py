@@ -2,7 +2,7 @@
 
 import numpy as np
 import paddle
-from support import small_runs, small_segmenters
+from support.trainings import small_runs, small_segmenters
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.low_rank import is_factor

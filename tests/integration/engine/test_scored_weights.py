@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist import settings
 from paddlevit_dist.registry.lookup import resolve

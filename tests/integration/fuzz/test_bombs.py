@@ -2,9 +2,9 @@
 
 import sys
 
-from support.bombs import bomb_png
+from support.files.bombs import bomb_png
 from support.processes import run_command
-from support.runs import IMAGES, MAIN, refused, write_images
+from support.trainings.runs import IMAGES, MAIN, refused, write_images
 
 
 def test_training_stops_at_such_an_image_or_leaves_it_out(tmp_path):

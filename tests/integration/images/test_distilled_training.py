@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_main, succeeded
-from support.runs import PLAIN, write_images
-from support.small_runs import TINY
+from support.trainings.runs import PLAIN, write_images
+from support.trainings.small_runs import TINY
 
 from paddlevit_dist import create_model
 from paddlevit_dist.images.classification.distillation import TeacherModel

@@ -8,9 +8,9 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support.other_names import REDUCED, in_torch_layout, small
+from support.networks.other_names import REDUCED, in_torch_layout, small
 from support.processes import run_command, run_main
-from support.runs import DIGITS, well
+from support.trainings.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.export.command import TrainedModel, export, load_trained_model

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from support.processes import run_command, run_main
-from support.runs import DIGITS, contents, events, last_line, refusal, well
+from support.trainings.runs import DIGITS, contents, events, last_line, refusal, well
 
 from paddlevit_dist.commands.evaluate import with_settings
 from paddlevit_dist.export import functions

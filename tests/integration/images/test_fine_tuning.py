@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.other_names import in_torch_layout, of_googles_vit, replaced, with_paddlevit_names
+from support.networks.other_names import in_torch_layout, of_googles_vit, replaced, with_paddlevit_names
 from support.processes import ROOT, run_command, run_main
-from support.runs import PLAIN, last_line, well, write_images
+from support.trainings.runs import PLAIN, last_line, well, write_images
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 
-FILES = ROOT / "tests" / "support" / "weights_of_torch"  # vit.pth and vit_legacy.pth were written by PyTorch
+FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # vit.pth and vit_legacy.pth were written by PyTorch
 SMALL = {"patch_size": 8, "embed_dim": 48, "depth": 1, "num_heads": 4, "mlp_ratio": 1.0}
 KEYS = [word for name, value in SMALL.items() for word in (f"MODEL.{name.upper()}", str(value))]
 FORMATS = {

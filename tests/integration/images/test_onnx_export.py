@@ -12,9 +12,9 @@ import paddle
 import pytest
 import yaml
 from PIL import Image
-from support.other_names import small
+from support.networks.other_names import small
 from support.processes import ROOT
-from support.trained import write_weights
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor
 from paddlevit_dist.export.command import TrainedModel, export, load_trained_model, run

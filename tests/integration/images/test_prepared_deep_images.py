@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 from PIL import Image
-from support.runs import write_images
+from support.trainings.runs import write_images
 
 from paddlevit_dist.images.prepare import command
 

@@ -3,7 +3,7 @@ night."""
 
 import pytest
 from support.processes import ROOT, run_together
-from support.recipe_steps import pictures_and_teacher, require_two_updates
+from support.trainings.recipe_steps import pictures_and_teacher, require_two_updates
 
 CLASSIFYING = ["deit_tiny_distilled_patch16_224", "vit_base_patch16_224_linear_probe"]
 LABELING = ["segformer_b0_ade20k"]
@@ -19,8 +19,8 @@ def results(tmp_path_factory):
     segmenters = [files[name] for name in LABELING], str(folder)
     found = run_together(
         {
-            "classifiers": ("support.recipe_steps:run_all", classifiers),
-            "segmenters": ("support.recipe_steps:run_segmenters", segmenters),
+            "classifiers": ("support.trainings.recipe_steps:run_all", classifiers),
+            "segmenters": ("support.trainings.recipe_steps:run_segmenters", segmenters),
         }
     )
     return {name: [of_rank[name] for of_rank in ranks] for ranks in found.values() for name in ranks[0]}

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from integration.distributed.resumed_runs import assert_bit_equal, weights
+from support.files.shard_writer import write_shards
+from support.hosts.range_server import RangeServer
 from support.processes import run_main, succeeded
-from support.range_server import RangeServer
-from support.runs import IMAGES, refused
-from support.shard_writer import write_shards
+from support.trainings.runs import IMAGES, refused
 
 pytest.importorskip("aiohttp")
 ARGUMENTS = [*IMAGES, "-epochs=2", "-num_workers=2", "SAVE_EVERY_UPDATES", "4", "KEEP_UPDATES", "9", "REPORT", "False"]

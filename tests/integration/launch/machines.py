@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from support import acting, processes, small_runs
+from support import acting, processes
+from support.trainings import small_runs
 
 from paddlevit_dist import Trainer
 from paddlevit_dist.distributed import barrier, rank

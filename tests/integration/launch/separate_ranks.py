@@ -7,7 +7,7 @@ from pathlib import Path
 
 import paddle
 import pytest
-from support.garbage import HOLDS_UP_OLD_PADDLE, KINDS
+from support.hosts.garbage import HOLDS_UP_OLD_PADDLE, KINDS
 from support.processes import free_ports, start_rank, wait_until
 
 PROGRAM = str(Path(__file__).with_name("one_rank.py"))

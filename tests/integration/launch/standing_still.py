@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import paddle
-from support import acting, small_runs
+from support import acting
 from support.processes import Finished, ended_by_itself, start_command
+from support.trainings import small_runs
 
 from paddlevit_dist.distributed import all_reduce_sum, barrier, rank
 from paddlevit_dist.engine import step

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from support.processes import run_main
-from support.runs import DIGITS, refused
+from support.trainings.runs import DIGITS, refused
 
 from paddlevit_dist.runtime.errors import UserError
 

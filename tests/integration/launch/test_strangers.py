@@ -1,7 +1,7 @@
 """Whoever does not have the run's secret gets nothing executed, and does not disturb the run."""
 
 from integration.launch.separate_ranks import EXPECTED, SECRET, TO_BE_ENDURED, finish, garbage
-from support.garbage import KINDS
+from support.hosts.garbage import KINDS
 
 
 def test_strangers_are_neither_believed_nor_waited_for(ranks):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.leaking_images import write_leaking
 from support.processes import run_command, succeeded
-from support.runs import IMAGES
+from support.samples.leaking_images import write_leaking
+from support.trainings.runs import IMAGES
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from support.calling_programs import TINY, run_program
 from support.processes import run_main, succeeded
+from support.trainings.calling_programs import TINY, run_program
 
 
 def last_evaluation(folder: Path) -> dict:

@@ -1,7 +1,7 @@
 """Callbacks that a run cannot have are told before it."""
 
 import pytest
-from support.runs import DIGITS, refused
+from support.trainings.runs import DIGITS, refused
 
 from paddlevit_dist import Callback, UserError, register_callback
 from paddlevit_dist.logging.callbacks import find_callbacks

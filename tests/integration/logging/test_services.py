@@ -5,7 +5,7 @@ import socket
 import struct
 
 import pytest
-from support.small_runs import build
+from support.trainings.small_runs import build
 
 from paddlevit_dist.logging.callbacks import CallbackList
 from paddlevit_dist.logging.services import MlflowLog

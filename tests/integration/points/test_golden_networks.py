@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support import golden
+from support.networks import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.points.instances.pointgroup import PointGroup

@@ -1,8 +1,8 @@
 """A scene that is predicted is the scene that a preparation makes of the same file."""
 
 import numpy as np
-from support.raw_scenes import make_points, write_scannet
-from support.scene_inputs import SEMANTIC, make_inputs, recalled
+from support.files.raw_scenes import make_points, write_scannet
+from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES

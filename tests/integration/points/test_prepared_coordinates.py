@@ -8,8 +8,8 @@ import time
 import numpy as np
 import paddle
 import pytest
-from support.georeferenced_scenes import UTM, room, stray, write_ply
-from support.raw_scenes import zipped
+from support.files.georeferenced_scenes import UTM, room, stray, write_ply
+from support.files.raw_scenes import zipped
 
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions

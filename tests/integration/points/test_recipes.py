@@ -1,7 +1,7 @@
 """A recipe of each kind for point clouds trains on two processes; every one at night."""
 
 import pytest
-from support.scene_recipes import BY_DAY, require_two_updates, train_each
+from support.trainings.scene_recipes import BY_DAY, require_two_updates, train_each
 
 
 @pytest.fixture(scope="module")

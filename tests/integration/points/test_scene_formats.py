@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from support.nuscenes import nuscenes
-from support.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
-from support.prepared_scenes import prepared
-from support.raw_scenes import write_labeled_ply, write_pointgroup, write_scannet
-from support.small_scenes import tensors
+from support.files.nuscenes import nuscenes
+from support.files.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
+from support.files.prepared_scenes import prepared
+from support.files.raw_scenes import write_labeled_ply, write_pointgroup, write_scannet
+from support.samples.small_scenes import tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, load_scannet200_classes

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.report import store

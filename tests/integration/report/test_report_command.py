@@ -3,7 +3,7 @@
 import sys
 
 from support.processes import ROOT, run_command
-from support.report_runs import Page, write_run
+from support.trainings.report_runs import Page, write_run
 
 
 def test_the_command_writes_where_it_is_told_to(tmp_path):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from support.landmark_folders import TINY, small_folder
+from support.files.landmark_folders import TINY, small_folder
+from support.files.volume_files import world
 from support.processes import ROOT, run_main, run_together, run_workers, succeeded
-from support.runs import last_line
-from support.small_runs import Part
-from support.volume_files import world
+from support.trainings.runs import last_line
+from support.trainings.small_runs import Part
 
 from paddlevit_dist import Trainer, settings
 from paddlevit_dist.engine.compatibility import CheckpointDiff

@@ -7,9 +7,9 @@ import sys
 import nibabel
 import numpy as np
 import pytest
-from support.nnunet_folders import REGIONS, SECOND, raw_data
+from support.files.nnunet_folders import REGIONS, SECOND, raw_data
 from support.processes import ROOT, run_command, run_main, succeeded
-from support.runs import last_line
+from support.trainings.runs import last_line
 
 PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
 PLANNED = ["VOLUMES.UNET_WIDTH", "2", "VALIDATE_FREQ", "1", "SAVE_FREQ", "1", "DATA.NUM_WORKERS", "0"]

@@ -4,7 +4,7 @@ with."""
 import sys
 
 import yaml
-from support.heads_in_zeros import make_dataset
+from support.files.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
 
 from paddlevit_dist.settings import load

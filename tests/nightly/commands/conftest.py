@@ -1,3 +1,3 @@
 """Modules of a user."""
 
-from support.own_modules import project  # noqa: F401
+from support.hosts.own_modules import project  # noqa: F401

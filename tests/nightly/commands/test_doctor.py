@@ -3,7 +3,7 @@
 import sys
 
 from support.processes import run_command
-from support.runs import PLAIN, TINY
+from support.trainings.runs import PLAIN, TINY
 
 
 def test_a_whole_checkup_finds_a_rate_that_teaches_nothing(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import ROOT
-from support.runs import DIGITS, refused
+from support.trainings.runs import DIGITS, refused
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses ulimit, /proc and /dev/full")
 

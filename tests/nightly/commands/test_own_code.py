@@ -3,9 +3,9 @@
 import sys
 
 import yaml
-from support.own_modules import ENTRY
+from support.hosts.own_modules import ENTRY
 from support.processes import run_command
-from support.runs import last_line, refusal, well
+from support.trainings.runs import last_line, refusal, well
 
 WORDS = ["-dataset=stripes", "MODEL.NAME=small", "-image_size=16", "-batch_size=8", "-epochs=1", "-num_workers=1"]
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 from support.processes import run_command
-from support.runs import DIGITS, MAIN, well
+from support.trainings.runs import DIGITS, MAIN, well
 
 
 def run_in(folder, *words):

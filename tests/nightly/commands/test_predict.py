@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.predictions import (
+from support.trainings.predictions import (
     NAMES,
     assert_same,
     end_early,
@@ -13,8 +13,8 @@ from support.predictions import (
     table,
     write_pictures,
 )
-from support.runs import well
-from support.trained import write_weights
+from support.trainings.runs import well
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor
 

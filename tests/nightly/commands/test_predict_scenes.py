@@ -4,11 +4,11 @@ import json
 import sys
 
 import numpy as np
+from support.files.raw_scenes import make_points, write_scannet
+from support.files.volume_files import write_volume
 from support.processes import ROOT, run_command
-from support.raw_scenes import make_points, write_scannet
-from support.runs import contents, well
-from support.untrained import write_untrained_run
-from support.volume_files import write_volume
+from support.trainings.runs import contents, well
+from support.trainings.untrained import write_untrained_run
 
 from paddlevit_dist.points.data.ply import write_points
 

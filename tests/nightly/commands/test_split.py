@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import paddle
 import pytest
+from support.files.raw_scenes import write_scannet
 from support.processes import ROOT, run_command, run_main
-from support.raw_scenes import write_scannet
-from support.runs import events, last_line, refused, well
+from support.trainings.runs import events, last_line, refused, well
 
 from paddlevit_dist import settings
 from paddlevit_dist.tasks.task_factory import make_task

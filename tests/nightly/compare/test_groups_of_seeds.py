@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import HANG_SECONDS, ended_by_itself, run_command, run_main, start_command, wait_until
-from support.runs import DIGITS, events, well
+from support.trainings.runs import DIGITS, events, well
 
 HERE = Path(__file__).parent
 SHORT = [*DIGITS, "-ngpus=1", "REPORT", "False", "EVALUATION.RESAMPLES", "100", "-batch_size=400"]

@@ -1,7 +1,7 @@
 """A cached file that was damaged in any way is made again: what is served is always what the source says."""
 
 import pytest
-from support.cached_files import KINDS, check
+from support.files.cached_files import KINDS, check
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from support.processes import ROOT, run_command
-from support.runs import DIGITS, refusal
+from support.trainings.runs import DIGITS, refusal
 
 
 def test_a_full_shared_memory_is_named(tmp_path):

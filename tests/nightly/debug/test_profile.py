@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist.runtime.errors import UserError
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import paddle
-from support.runs import DIGITS
+from support.trainings.runs import DIGITS
 
 from paddlevit_dist import settings
 from paddlevit_dist.debug.selftest import compare_variants, read_variant, run_variant

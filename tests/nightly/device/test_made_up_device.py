@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from integration.device.made_up import NAME, SHORT, assert_equal, numbers, require_failure, run
 from PIL import Image
-from support.raw_scenes import make_points
-from support.runs import well
-from support.volume_files import write_volume
+from support.files.raw_scenes import make_points
+from support.files.volume_files import write_volume
+from support.trainings.runs import well
 
 from paddlevit_dist.points.data.ply import write_points
 

@@ -1,8 +1,8 @@
 """Two and three processes give the scores of one, and the same files."""
 
 import pytest
-from support import small_detections
 from support.processes import run_together
+from support.trainings import small_detections
 
 
 @pytest.mark.parametrize("added", [[], ["DETECTION.WINDOW", "[16, 20]", "DETECTION.FLIP", "True"]])
@@ -14,7 +14,7 @@ def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(tmp_
     for number in (2, 3):
         words = [f"-per_sample={tmp_path / f'by_{number}.csv'}", *added]
         given = (str(tmp_path / f"by_{number}"), str(tmp_path / "one"), words)
-        calls = {"evaluation": ("support.small_detections:evaluate", given)}
+        calls = {"evaluation": ("support.trainings.small_detections:evaluate", given)}
         found = run_together(calls, processes=number, timeout=600)["evaluation"]
         assert found == [alone] * number
         table = (tmp_path / f"by_{number}.csv").read_bytes()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support.processes import ROOT, run_main
-from support.runs import well
+from support.trainings.runs import well
 
 # Images of different sizes, of which seven go to three processes unevenly.
 DRAWN = [f"-cfg={ROOT}/configs/segformer_b0_shapes.yaml", "-num_workers=0", "REPORT", "False", "DATA.SHAPES.SIDES"]

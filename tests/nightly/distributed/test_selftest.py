@@ -3,7 +3,7 @@
 import pytest
 from integration.distributed.selftests import GRAY, OTHERS, selftest
 from support.processes import ROOT
-from support.runs import DIGITS, PLAIN
+from support.trainings.runs import DIGITS, PLAIN
 
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.tasks.model_factory import create_model

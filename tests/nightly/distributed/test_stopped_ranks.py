@@ -25,7 +25,7 @@ from support.processes import (
     succeeded,
     wait_until,
 )
-from support.runs import DIGITS, MAIN, events
+from support.trainings.runs import DIGITS, MAIN, events
 
 
 def weights(output: Path) -> dict:

@@ -3,9 +3,9 @@
 import pytest
 from integration.distributed.resumed_runs import accumulators, assert_bit_equal, weights
 from support.processes import ROOT
-from support.runs import IMAGES, run_main, well, write_images
+from support.trainings.runs import IMAGES, run_main, well, write_images
 
-LIMITED = f"-import={ROOT / 'tests' / 'support' / 'limited_memory.py'}"
+LIMITED = f"-import={ROOT / 'tests' / 'support' / 'trainings' / 'limited_memory.py'}"
 RUN = [*(word for word in IMAGES if not word.startswith(("-batch_size", "-epochs"))), "-epochs=2", "MODEL.DROPOUT"]
 RUN += ["0.1", "TRAIN.MODEL_EMA", "True", "REPORT", "False"]
 LIMITS = {1: {"LARGEST_BATCH": "3"}, 2: {"LARGEST_BATCH": "4", "LARGEST_BATCH_OF_THE_LAST": "2"}}

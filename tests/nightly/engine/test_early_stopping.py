@@ -2,7 +2,7 @@
 
 import pytest
 from support.processes import run_main, succeeded
-from support.runs import DIGITS, last_line, well
+from support.trainings.runs import DIGITS, last_line, well
 
 from paddlevit_dist.registry.lookup import TASKS
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support import small_runs, timm_zoo
+from support.networks import timm_zoo
+from support.trainings import small_runs
 
 from paddlevit_dist import Trainer, create_model, load_weights, settings
 from paddlevit_dist.checkpoint.weights import read_state

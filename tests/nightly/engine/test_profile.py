@@ -5,7 +5,7 @@ import re
 import paddle
 import pytest
 from support.processes import run_main, succeeded
-from support.runs import DIGITS
+from support.trainings.runs import DIGITS
 
 needs_profiler = pytest.mark.skipif(
     paddle.is_compiled_with_cuda() and not paddle.device.cuda.device_count(),

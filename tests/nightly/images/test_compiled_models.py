@@ -5,8 +5,8 @@ Everything compiled runs in a separate process: the threads of Paddle's executor
 
 import numpy as np
 import pytest
-from support.compiled_models import require_repeatable, require_same
 from support.processes import run_together
+from support.trainings.compiled_models import require_repeatable, require_same
 from unit.engine.test_precision_compiled import COMPILED
 
 HERE = ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "resnet18"]
@@ -16,9 +16,9 @@ HERE = ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "resnet18"]
 def results(tmp_path_factory):
     """All from one process: what it returns by the name of each call."""
     calls = {
-        "families": ("support.compiled_models:of_families", (HERE,)),
-        "repeated": ("support.compiled_models:repeated", ("vit_tiny_patch16_224",)),
-        "trainings": ("support.compiled_models:trainings", (str(tmp_path_factory.mktemp("compiled")),)),
+        "families": ("support.trainings.compiled_models:of_families", (HERE,)),
+        "repeated": ("support.trainings.compiled_models:repeated", ("vit_tiny_patch16_224",)),
+        "trainings": ("support.trainings.compiled_models:trainings", (str(tmp_path_factory.mktemp("compiled")),)),
     }
     return {name: found for name, (found,) in run_together(calls, processes=1).items()}
 

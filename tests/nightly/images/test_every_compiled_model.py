@@ -1,15 +1,15 @@
 """TO_STATIC: the traced program of every family computes what the model computes, repeatably."""
 
 import pytest
-from support.compiled_models import FAMILIES, require_repeatable, require_same
 from support.processes import run_together
+from support.trainings.compiled_models import FAMILIES, require_repeatable, require_same
 
 
 @pytest.fixture(scope="module")
 def results():
     calls = {
-        "families": ("support.compiled_models:of_families", (list(FAMILIES),)),
-        "repeated": ("support.compiled_models:repeated", ("deit_tiny_distilled_patch16_224",)),
+        "families": ("support.trainings.compiled_models:of_families", (list(FAMILIES),)),
+        "repeated": ("support.trainings.compiled_models:repeated", ("deit_tiny_distilled_patch16_224",)),
     }
     return {name: found for name, (found,) in run_together(calls, processes=1).items()}
 

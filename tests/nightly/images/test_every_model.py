@@ -1,7 +1,7 @@
 """Every registered classifier has its published size, and learns, evaluates and keeps its state where it is small."""
 
 import pytest
-from support.every_classifier import NAMES, ONE_OF_EACH_FAMILY, require_learning, require_published_size
+from support.networks.every_classifier import NAMES, ONE_OF_EACH_FAMILY, require_learning, require_published_size
 
 OTHERS = [name for name in NAMES if name not in ONE_OF_EACH_FAMILY]
 

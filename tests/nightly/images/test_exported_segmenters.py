@@ -2,7 +2,7 @@
 
 import pytest
 from integration.images.test_onnx_export import needs_onnx, require_same_outputs
-from support.segmenters_of_others import ONE_OF_EACH, require_same_export, small
+from support.networks.segmenters_of_others import ONE_OF_EACH, require_same_export, small
 
 
 @pytest.mark.parametrize("name", [name for name in ONE_OF_EACH if name != "segformer_b0"])

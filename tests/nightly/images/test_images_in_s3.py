@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from integration.distributed.resumed_runs import assert_bit_equal, weights
+from support.files.shard_writer import write_shards
 from support.processes import ROOT, run_command, run_main, start_command, succeeded, wait_until
-from support.runs import IMAGES
-from support.shard_writer import write_shards
+from support.trainings.runs import IMAGES
 
 pytest.importorskip("s3fs")
 moto_server = pytest.importorskip("moto.server")

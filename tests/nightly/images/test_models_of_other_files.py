@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import paddle
 import pytest
-from support.paddleclas_clone import write_clone
-from support.paddlevit_clone import write_family
+from support.hosts.paddleclas_clone import write_clone
+from support.hosts.paddlevit_clone import write_family
+from support.networks.timm_zoo import needs_compat
 from support.processes import run_command, run_main
-from support.runs import PLAIN, contents, last_line, refusal, well, write_images
-from support.timm_zoo import needs_compat
+from support.trainings.runs import PLAIN, contents, last_line, refusal, well, write_images
 
 TOOL = [sys.executable, "-m", "paddlevit_dist"]
 # As VOLO: two outputs in training, one in evaluation.

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from integration.images.test_onnx_export import described, images, needs_onnx, operators, outputs, require_same_outputs
-from support.other_names import REDUCED, small
+from support.networks.other_names import REDUCED, small
 
 from paddlevit_dist.export.command import export
 from paddlevit_dist.runtime.errors import UserError

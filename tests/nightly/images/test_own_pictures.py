@@ -5,10 +5,10 @@ import json
 import re
 
 import pytest
-from support.drawn_images import NEW, OLD, write_drawn
+from support.hosts.servers import Server, answer_as_hub
 from support.processes import ROOT, run_main
-from support.runs import last_line, refusal, well
-from support.servers import Server, answer_as_hub
+from support.samples.drawn_images import NEW, OLD, write_drawn
+from support.trainings.runs import last_line, refusal, well
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors

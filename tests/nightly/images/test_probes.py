@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
-from support.runs import events, last_line, refusal, run_main, well
+from support.trainings import small_runs
+from support.trainings.runs import events, last_line, refusal, run_main, well
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.data.sampler import TrainingSampler

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from support.processes import run_workers, succeeded
-from support.recipe_steps import make_recipes, pictures_and_teacher, require_two_updates
+from support.trainings.recipe_steps import make_recipes, pictures_and_teacher, require_two_updates
 
 RECIPES = [
     path for path in make_recipes("classification") if path.stem not in ("vit_digits", "vit_mnist")
@@ -34,7 +34,9 @@ def results(tmp_path_factory):
     for processes in (1, 2):
         recipes = [str(path) for path in RECIPES if (path.stem in SHARED) == (processes == 2)]
         arguments = recipes, images, str(folder), of_teacher
-        ended = succeeded(run_workers("support.recipe_steps:run_all", *arguments, processes=processes, timeout=1800))
+        ended = succeeded(
+            run_workers("support.trainings.recipe_steps:run_all", *arguments, processes=processes, timeout=1800)
+        )
         found.update({name: [of_rank[name] for of_rank in ended.results] for name in ended.results[0]})
     return found
 
@@ -47,7 +49,7 @@ def test_two_updates(recipe, results):
 
 def by_two(target, recipes, folder):
     arguments = [str(path) for path in recipes], str(folder)
-    return succeeded(run_workers(f"support.recipe_steps:{target}", *arguments, timeout=1800)).results
+    return succeeded(run_workers(f"support.trainings.recipe_steps:{target}", *arguments, timeout=1800)).results
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Intervals cover as often as they say."""
 
 import pytest
-from support.drawn_samples import OF_LABELS, drawn_confusions, drawn_errors, drawn_labels, shares_that_cover
+from support.samples.drawn_samples import OF_LABELS, drawn_confusions, drawn_errors, drawn_labels, shares_that_cover
 
 SETS = 500  # of data; of 500 intervals that cover in 95 % of cases, 465 to 485 do in 96 % of such tests
 

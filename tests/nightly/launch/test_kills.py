@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import run_main, start_command
-from support.runs import DIGITS, MAIN, refused, well
+from support.trainings.runs import DIGITS, MAIN, refused, well
 
 from paddlevit_dist.launch.lock import FILE
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from integration.launch.standing_still import END_LIMIT, SECONDS, SlowImage, ending, stands_at, start
 from support.processes import Finished, session_members, start_command, wait_until
-from support.runs import DIGITS, MAIN
+from support.trainings.runs import DIGITS, MAIN
 
 from paddlevit_dist.launch import status
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.drawn_images import FILLED, draw
-from support.leaking_images import CHANGES, scene
+from support.samples.drawn_images import FILLED, draw
+from support.samples.leaking_images import CHANGES, scene
 
 from paddlevit_dist.leakage import comparing, perceptual
 

@@ -1,7 +1,7 @@
 """Meters of two processes have the scores and intervals of one."""
 
-from support.metered_samples import BATCH, KINDS, SAMPLES, close, make_meter, plain
 from support.processes import run_workers, succeeded
+from support.samples.metered_samples import BATCH, KINDS, SAMPLES, close, make_meter, plain
 
 from paddlevit_dist.data.sampler import EvaluationSampler
 from paddlevit_dist.distributed import rank, world_size

@@ -1,7 +1,7 @@
 """Programs and cells that train beside what they have loaded already, stopped and with several devices."""
 
 import pytest
-from support.calling_programs import run_program
+from support.trainings.calling_programs import run_program
 
 LATE = """
 import paddle

@@ -5,7 +5,7 @@ import re
 import sys
 
 from support.processes import ROOT, run_command
-from support.runs import DIGITS
+from support.trainings.runs import DIGITS
 
 
 def events(output, kind):

@@ -3,8 +3,8 @@
 import re
 import sys
 
-from support.leaking_images import write_leaking
 from support.processes import run_command, succeeded
+from support.samples.leaking_images import write_leaking
 
 from .reading import make_text
 

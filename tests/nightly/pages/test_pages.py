@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nightly.pages.volumes_of_the_page import write_the_volumes_of_the_page
-from support import raw_scenes
-from support.clones import copy_of_repository
+from support.files import raw_scenes
+from support.hosts.clones import copy_of_repository
 from support.processes import ROOT, run_command
-from support.runs import write_images
+from support.trainings.runs import write_images
 
 from paddlevit_dist.checkpoint.array_files import write_safetensors
 from paddlevit_dist.settings import DEFAULT_RECIPE, load

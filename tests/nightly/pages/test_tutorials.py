@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.files.results_of_others import write_results_of_others
 from support.processes import ROOT, run_command
-from support.results_of_others import write_results_of_others
 
 from .not_run import NOT_RUN
 from .reading import make_commands, make_text

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-from support.nnunet_folders import raw_data
-from support.volume_files import write_landmarks, write_volume
+from support.files.nnunet_folders import raw_data
+from support.files.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv, format_markups
 

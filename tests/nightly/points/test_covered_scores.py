@@ -1,7 +1,7 @@
 """Intervals of scores of scenes cover the score of such sets as often as they say."""
 
 import numpy as np
-from support.instance_scenes import NAMES, scene
+from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist.intervals import bootstrap, nanmean
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, ap, resample_precisions

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 from nightly.pages.reading import make_commands
-from support.nuscenes import draw_objects, nuscenes
+from support.files.nuscenes import draw_objects, nuscenes
 from support.processes import ROOT, run_command
-from support.runs import well
+from support.trainings.runs import well
 
 from paddlevit_dist.metrics.counts import count_confusion
 from paddlevit_dist.points.instances.panoptic import PanopticMetrics

@@ -1,7 +1,7 @@
 """Each recipe for point clouds trains on two processes."""
 
 import pytest
-from support.scene_recipes import RECIPES, require_two_updates, train_each
+from support.trainings.scene_recipes import RECIPES, require_two_updates, train_each
 
 
 @pytest.fixture(scope="module")

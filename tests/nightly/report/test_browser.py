@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 import pytest
-from support.report_runs import event, one_of_each, training, write_run
+from support.trainings.report_runs import event, one_of_each, training, write_run
 
 from paddlevit_dist.report.page import write_page
 

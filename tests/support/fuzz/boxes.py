@@ -9,9 +9,9 @@ from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.run_lengths import parse_segmentation
 from paddlevit_dist.runtime.errors import UserError
-from support.coco_writer import BOX, annotation, write_coco
-from support.voc_writer import write_voc
-from support.yolo_writer import write_yolo
+from support.files.coco_writer import BOX, annotation, write_coco
+from support.files.voc_writer import write_voc
+from support.files.yolo_writer import write_yolo
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 _RUNS = {"size": [20, 30], "counts": [5, 10, 585]}

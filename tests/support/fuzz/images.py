@@ -19,7 +19,7 @@ from paddlevit_dist.images.data.small_sets import Mnist
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.prepare.published_index import publish_index
 from paddlevit_dist.images.transforms.decoding_opencv import FastReader
-from support.cifar_writer import write_cifar10
+from support.files.cifar_writer import write_cifar10
 
 _KIT = "ILSVRC2012_devkit_t12"
 _FOLDERS = ["n01", "n02", "n03"]

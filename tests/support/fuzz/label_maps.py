@@ -2,7 +2,7 @@
 
 from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
-from support import label_map_layouts as layouts
+from support.files import label_map_layouts as layouts
 
 _LISTS = {
     "classes.csv": "name,r,g,b\nVoid,0,0,0\ncar,128,0,0\ntree 2,0,128,0\n",

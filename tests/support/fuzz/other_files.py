@@ -24,7 +24,7 @@ from paddlevit_dist.logging.record import supersede
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.metrics import SampleTable
 
-_FILES = Path(__file__).resolve().parents[1] / "weights_of_torch"
+_FILES = Path(__file__).resolve().parents[1] / "files" / "weights_of_torch"
 _STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "bias": np.ones(3, np.float16)}
 _SETTINGS = """BASE: ['']
 DATA: &data

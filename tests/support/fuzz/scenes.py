@@ -10,9 +10,9 @@ from paddlevit_dist.points.prepare.listing import SceneChoices
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.tables import TableReader
 from paddlevit_dist.points.shapes.data import ModelNet40
-from support.nuscenes import nuscenes
-from support.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
-from support.raw_scenes import legacy, make_points, write_labeled_ply, write_scannet, zipped
+from support.files.nuscenes import nuscenes
+from support.files.other_scenes import las, pcd, pointcept, s3dis, semantic_kitti
+from support.files.raw_scenes import legacy, make_points, write_labeled_ply, write_scannet, zipped
 
 _HEADER = """ply
 format {form} 1.0

@@ -10,8 +10,8 @@ from paddlevit_dist.volumes.dataset import VolumeOptions
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset
 from paddlevit_dist.volumes.reading import list_parts, list_volumes, read_volume
 from paddlevit_dist.volumes.segmentation.nnunet import read_description
-from support import nnunet_folders
-from support.volume_files import write_landmarks, write_series, write_volume
+from support.files import nnunet_folders
+from support.files.volume_files import write_landmarks, write_series, write_volume
 
 _SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
 _AFFINE = np.diag([1.0, 1.5, 2.0, 1.0])

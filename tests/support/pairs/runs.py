@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 
 from paddlevit_dist.checkpoint.unpickling import restricted_load
+from support.hosts.range_server import RangeServer
 from support.processes import Finished, run_command, start_command, wait_until
-from support.range_server import RangeServer
 
 from .features import TASKS, Combination, list_features
 

@@ -1,3 +1,3 @@
 """Fixtures shared by several tests."""
 
-from support.hubs import hub, weights  # noqa: F401
+from support.hosts.hubs import hub, weights  # noqa: F401

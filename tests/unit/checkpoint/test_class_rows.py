@@ -6,8 +6,9 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support import small_detr, small_segmenters  # noqa: F401  # registers small networks
-from support.timm_zoo import needs_compat
+from support.networks import small_detr
+from support.networks.timm_zoo import needs_compat
+from support.trainings import small_segmenters  # noqa: F401  # registers small networks
 
 from paddlevit_dist.checkpoint.class_rows import ClassNames, get_class_names, pair_names, read_class_names
 from paddlevit_dist.checkpoint.load import load_weights

@@ -16,7 +16,7 @@ from paddlevit_dist.checkpoint.file_formats import find_format
 from paddlevit_dist.checkpoint.weights import read_state, read_weights
 from paddlevit_dist.runtime.errors import UserError
 
-TORCH = ROOT / "tests" / "support" / "weights_of_torch"  # made by make_files.py there
+TORCH = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 
 
 def write(folder, kind):

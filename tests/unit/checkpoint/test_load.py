@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.other_names import with_paddlevit_names
+from support.networks.other_names import with_paddlevit_names
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import read_state

@@ -6,7 +6,7 @@ PaddleViT's and Hugging Face's names are in the golden files.
 import numpy as np
 import pytest
 from PIL import Image
-from support.other_names import (
+from support.networks.other_names import (
     REDUCED,
     arrays,
     in_torch_layout,

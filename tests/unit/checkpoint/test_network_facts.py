@@ -6,8 +6,8 @@ import json
 import numpy as np
 import paddle
 import pytest
-from support import small_detr
-from support.golden_rtdetr import MODELS
+from support.networks import small_detr
+from support.networks.golden_rtdetr import MODELS
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.network_facts import list_network_differences

@@ -66,7 +66,9 @@ def test_weights_alone_are_no_training(tmp_path):
     model, _ = trained()
     paddle.save(model.state_dict(), str(tmp_path / "x.pdparams"))
     assert read_training(tmp_path / "x.pdparams") is None
-    (tmp_path / "x.tar").write_bytes((ROOT / "tests" / "support" / "weights_of_torch" / "zip.pth").read_bytes())
+    (tmp_path / "x.tar").write_bytes(
+        (ROOT / "tests" / "support" / "files" / "weights_of_torch" / "zip.pth").read_bytes()
+    )
     assert read_training(tmp_path / "x.tar") is None
 
 

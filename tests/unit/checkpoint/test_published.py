@@ -9,8 +9,8 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 from PIL import Image
-from support.hubs import NAME, PATH
-from support.servers import Server, send
+from support.hosts.hubs import NAME, PATH
+from support.hosts.servers import Server, send
 
 import paddlevit_dist
 from paddlevit_dist.checkpoint import download

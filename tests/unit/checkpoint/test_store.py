@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.runs import STATE
+from support.trainings.runs import STATE
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import resolve_checkpoint

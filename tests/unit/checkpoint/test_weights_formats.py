@@ -13,7 +13,7 @@ from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.weights import read_state, read_weights
 from paddlevit_dist.runtime.errors import UserError
 
-FILES = ROOT / "tests" / "support" / "weights_of_torch"  # made by make_files.py there
+FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 
 
 def numbers(*shape):

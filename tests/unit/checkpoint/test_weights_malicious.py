@@ -22,7 +22,7 @@ from paddlevit_dist.runtime.errors import UserError
 
 from .test_unpickling import refused, written
 
-FILES = ROOT / "tests" / "support" / "weights_of_torch"
+FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"
 MAGIC = [0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.other_names import (
+from support.networks.other_names import (
     REDUCED,
     arrays,
     in_torch_layout,

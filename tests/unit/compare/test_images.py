@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support import evaluated_digits
-from support.evaluated_digits import NAMES, digits, evaluated
+from support.trainings import evaluated_digits
+from support.trainings.evaluated_digits import NAMES, digits, evaluated
 
 from paddlevit_dist.compare.command import run
 from paddlevit_dist.runtime.errors import UserError

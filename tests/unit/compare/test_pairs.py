@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support.instance_scenes import NAMES, scene
+from support.samples.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
 from paddlevit_dist.compare import pairs, tables

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support import coco_peer
-from support.drawn_detections import CATEGORY_IDS, as_coco, drawn
-from support.drawn_detections import NAMES as ANIMALS
-from support.instance_scenes import NAMES, scene
+from support.networks import coco_peer
+from support.samples.drawn_detections import CATEGORY_IDS, as_coco, drawn
+from support.samples.drawn_detections import NAMES as ANIMALS
+from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.compare.per_sample import PerSampleWriter

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from support.numbers import Numbers, collate, make_loader, readings
+from support.samples.numbers import Numbers, collate, make_loader, readings
 
 from paddlevit_dist.data.loader import DeviceLoader, SampleFailure, _LoaderWatchdog
 from paddlevit_dist.data.sampler import EvaluationSampler

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from support.range_server import RangeServer
+from support.hosts.range_server import RangeServer
 
 from paddlevit_dist.data.loader import DeviceLoader
 from paddlevit_dist.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader

@@ -1,7 +1,7 @@
 """Which checks the command makes, what it counts, and how it ends."""
 
 import pytest
-from support.runs import PLAIN
+from support.trainings.runs import PLAIN
 
 from paddlevit_dist.debug import doctor, doctor_checks
 from paddlevit_dist.debug.doctor_checks import CheckResult, DoctorCheck

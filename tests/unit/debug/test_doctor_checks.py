@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
-from support.runs import DIGITS, PLAIN, TINY
+from support.trainings.runs import DIGITS, PLAIN, TINY
 
 from paddlevit_dist import register_dataset, settings
 from paddlevit_dist.debug import doctor_checks

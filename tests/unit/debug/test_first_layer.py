@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist import Trainer
 from paddlevit_dist.debug import first_layer

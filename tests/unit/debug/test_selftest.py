@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from support.runs import DIGITS
+from support.trainings.runs import DIGITS
 
 from paddlevit_dist import settings
 from paddlevit_dist.debug import selftest

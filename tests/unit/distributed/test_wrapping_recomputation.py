@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.small_classifiers import FAMILIES, IMAGES, build, gradients
+from support.networks.small_classifiers import FAMILIES, IMAGES, build, gradients
 
 from paddlevit_dist import settings
 from paddlevit_dist.distributed import recompute_layers

@@ -4,8 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support import small_runs
-from support.full_gpus import no_memory
+from support.trainings import small_runs
+from support.trainings.full_gpus import no_memory
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine import batch_size

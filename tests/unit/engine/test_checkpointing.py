@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
-from support.full_disks import fill_disk_after
+from support.trainings import small_runs
+from support.trainings.full_disks import fill_disk_after
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.store import HostCopies, write_tensors

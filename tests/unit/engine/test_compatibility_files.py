@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.coco_writer import annotation, write_coco, write_image
-from support.voc_writer import write_voc
-from support.volume_files import voxels, world, write_landmarks, write_volume
-from support.yolo_writer import LABELS, write_yolo
+from support.files.coco_writer import annotation, write_coco, write_image
+from support.files.voc_writer import write_voc
+from support.files.volume_files import voxels, world, write_landmarks, write_volume
+from support.files.yolo_writer import LABELS, write_yolo
 
 from paddlevit_dist.engine.compatibility import compare_files, list_samples
 from paddlevit_dist.points.data.scene import Scene

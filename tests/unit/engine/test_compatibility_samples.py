@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.checkpoint import store

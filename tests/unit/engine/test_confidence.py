@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist.inference.evaluation import evaluate_only
 from paddlevit_dist.intervals import bootstrap, means

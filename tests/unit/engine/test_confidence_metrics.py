@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
+from support.samples.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 
 from paddlevit_dist.engine.confidence import IntervalConfig, compute_intervals
 from paddlevit_dist.tasks.metrics import PerSampleMetrics

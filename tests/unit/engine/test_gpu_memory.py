@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from support import small_runs
-from support.full_gpus import ALLOCATION, SAID, no_memory
+from support.trainings import small_runs
+from support.trainings.full_gpus import ALLOCATION, SAID, no_memory
 
 from paddlevit_dist.engine import gpu_memory
 from paddlevit_dist.runtime.errors import UserError

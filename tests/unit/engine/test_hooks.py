@@ -1,7 +1,7 @@
 """The contract of hooks stays small, and the trainer calls hooks in the order of a training."""
 
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist import Callback
 from paddlevit_dist.engine.evaluation import EvaluationObserver

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import small_runs
-from support.killed_runs import kill_in_evaluation
-from support.runs import events
+from support.trainings import small_runs
+from support.trainings.killed_runs import kill_in_evaluation
+from support.trainings.runs import events
 
 from paddlevit_dist.engine.hooks import EarlyStopping
 from paddlevit_dist.engine.resume import ResumeState

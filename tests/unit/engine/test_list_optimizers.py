@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist.engine.list_optimizers import orthogonalize
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support import small_classifiers, small_runs
+from support.networks import small_classifiers
+from support.trainings import small_runs
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.low_rank import is_factor

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.plain_layers import plain_layers
+from support.networks.plain_layers import plain_layers
 from yacs.config import CfgNode
 
 from paddlevit_dist import create_model

@@ -4,7 +4,7 @@ against float64."""
 import numpy as np
 import paddle
 import pytest
-from support.updates import update_one_by_one
+from support.trainings.updates import update_one_by_one
 from yacs.config import CfgNode
 
 from paddlevit_dist.engine import fused_optimizers, multi_tensor

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
-from support.runs import events
+from support.trainings import small_runs
+from support.trainings.runs import events
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.engine.nan_guard import SCALER_SKIPS, BufferSnapshot, NonFiniteGuard

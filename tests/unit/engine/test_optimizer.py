@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 import numpy as np
 import paddle
 import pytest
-from support.updates import update_one_by_one
+from support.trainings.updates import update_one_by_one
 from yacs.config import CfgNode
 
 from paddlevit_dist.engine.optimizer import (

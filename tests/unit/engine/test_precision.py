@@ -18,7 +18,7 @@ import paddle
 import pytest
 from paddle.amp import grad_scaler
 from PIL import Image
-from support import small_runs
+from support.trainings import small_runs
 
 from paddlevit_dist import Predictor, settings
 from paddlevit_dist.engine import precision as precision_module

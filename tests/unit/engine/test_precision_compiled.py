@@ -3,7 +3,7 @@
 import paddle
 import pytest
 from paddle.jit.dy2static import utils as to_static_utils
-from support.compiled_models import build, compiled
+from support.trainings.compiled_models import build, compiled
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine import precision

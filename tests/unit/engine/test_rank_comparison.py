@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from paddle import nn
-from support import volume_files
-from support.runs import write_single_folder
-from support.small_scenes import make_scene
-from support.yolo_writer import write_yolo
+from support.files import volume_files
+from support.files.yolo_writer import write_yolo
+from support.samples.small_scenes import make_scene
+from support.trainings.runs import write_single_folder
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import rank_comparison

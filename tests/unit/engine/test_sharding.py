@@ -2,7 +2,8 @@
 
 import paddle
 import pytest
-from support import small_classifiers, small_runs
+from support.networks import small_classifiers
+from support.trainings import small_runs
 
 from paddlevit_dist.distributed import DistributedBatchNorm
 from paddlevit_dist.engine import sharding

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support.small_runs import TINY
+from support.trainings.small_runs import TINY
 from support.waits import counted_waits
 
 from paddlevit_dist import settings

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
-from support.killed_runs import kill_in_evaluation
-from support.poisoned_runs import left_and_saved, require_unchanged
+from support.trainings import small_runs
+from support.trainings.killed_runs import kill_in_evaluation
+from support.trainings.poisoned_runs import left_and_saved, require_unchanged
 
 from paddlevit_dist.checkpoint import store as checkpoint_store
 from paddlevit_dist.checkpoint.content import fingerprint

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support import small_runs
-from support.report_runs import Page
+from support.trainings import small_runs
+from support.trainings.report_runs import Page
 
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.inference.evaluation import evaluate_only

@@ -1,7 +1,7 @@
 """Keys of ``export`` change what is stored with the weights, as its options do."""
 
 import pytest
-from support.trained import write_weights
+from support.trainings.trained import write_weights
 
 from paddlevit_dist.export.command import load_trained_model
 from paddlevit_dist.runtime.errors import UserError

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from support.drawn_samples import OF_LABELS, drawn_confusions, drawn_labels, shares_that_cover
+from support.samples.drawn_samples import OF_LABELS, drawn_confusions, drawn_labels, shares_that_cover
 
 from paddlevit_dist.intervals import (
     ClassificationCounts,

@@ -1,3 +1,3 @@
 """Locks of folders."""
 
-from support.locked_folders import take  # noqa: F401
+from support.trainings.locked_folders import take  # noqa: F401

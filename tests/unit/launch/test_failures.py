@@ -1,8 +1,21 @@
-"""What is said of how a rank's process ended."""
+"""What ranks record of their end, and which of several failures is taken for the cause."""
+
+import json
+import signal
 
 import pytest
 
 from paddlevit_dist.launch import failures
+from paddlevit_dist.runtime.errors import DeviceFailure, Stopped, UserError
+from paddlevit_dist.runtime.signals import ProcessInterrupted
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """A folder in which this process records as rank 2."""
+    monkeypatch.setattr(failures, "_own_records", None)
+    failures.keep_records(tmp_path, 2)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -13,9 +26,113 @@ from paddlevit_dist.launch import failures
         (3, failures.EXIT, "ended with exit code 3 after its work was complete"),
     ],
 )
-def test_a_process_that_fails_after_its_work_is_told_with_its_end(tmp_path, monkeypatch, code, kind, message):
-    monkeypatch.setattr(failures, "_own_records", None)
-    failures.keep_records(tmp_path, 0)
+def test_a_process_that_fails_after_its_work_is_told_with_its_end(records, code, kind, message):
     failures.record_finish()
-    end = failures.describe_end(0, code, tmp_path)
-    assert (end["kind"], end["message"]) == (kind, message)
+    end = failures.describe_end(2, code, records)
+    assert (end["kind"], end["message"], end["rank"]) == (kind, message, 2)
+
+
+@pytest.mark.parametrize(
+    "code, kind, number, message",
+    [
+        (1, failures.EXIT, None, "ended with exit code 1 before its work was complete"),
+        (-15, "killed", 15, "ended by SIGTERM"),
+        (-9, "killed", 9, "ended by SIGKILL (the system may have run out of memory: see dmesg)"),
+    ],
+)
+def test_a_process_without_a_record_is_told_with_its_exit_code(tmp_path, monkeypatch, code, kind, number, message):
+    monkeypatch.setattr(failures.limits, "memory_kill_since", lambda before: None)
+    end = failures.describe_end(2, code, tmp_path)
+    assert (end["kind"], end.get("signal"), end["rank"], end["message"]) == (kind, number, 2, message)
+    assert failures.read(tmp_path, 2) is None
+
+
+RECORDS = {
+    "stopped": (Stopped("SIGTERM", "epoch 2 is saved"), {"reason": "SIGTERM", "saved": "epoch 2 is saved"}),
+    "interrupted": (ProcessInterrupted(15, again=True), {"message": "interrupted", "number": 15, "again": True}),
+    "user error": (UserError("no such file"), {"message": "no such file", "exit_code": 2}),
+    "exit": (SystemExit(7), {"message": "sys.exit(7)", "exit_code": 2}),
+    "exception": (ZeroDivisionError("by zero"), {"message": "ZeroDivisionError: by zero", "exit_code": 2}),
+}
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_an_error_is_recorded_by_its_kind(records, kind):
+    error, facts = RECORDS[kind]
+    failures.record_failure(error)
+    record = failures.read(records, 2)
+    assert record.items() >= {"kind": kind, "rank": 2, **facts}.items()
+    if kind in ("user error", "exit", "exception"):
+        assert record["traceback"].startswith(type(error).__name__) or type(error).__name__ in record["traceback"]
+    assert failures.describe_end(2, 1, records) == record  # in place of the exit code
+    assert json.loads((records / "rank_2.json").read_text()) == record
+
+
+def test_the_exit_code_of_a_device_failure_is_kept(records):
+    failures.record_failure(DeviceFailure("the GPU is gone"))
+    assert (failures.read(records, 2)["exit_code"], failures.read(records, 1)) == (1, None)
+
+
+def test_without_a_folder_nothing_is_recorded(monkeypatch):
+    monkeypatch.setattr(failures, "_own_records", None)
+    with pytest.raises(AssertionError, match="call keep_records first"):
+        failures.record_finish()
+
+
+def end(kind, message="", **more):
+    return {"kind": kind, "message": message, **more}
+
+
+VICTIMS = [
+    end("exception", "RuntimeError: gloo broke"),
+    end("exception", "Connection reset by peer"),
+    end("exception", "the TCP store"),
+    end("exception", "a barrier was left"),
+    end("exception", "timeout"),
+    end("killed", signal=signal.SIGABRT),
+]
+CAUSES = [
+    end("exception", "ValueError: shapes"),
+    end("killed", signal=signal.SIGKILL),
+    end("killed"),
+    end("user error", "Connection refused"),
+    end("exit", "timeout"),
+    end("stopped", "timeout"),
+    end("interrupted", "timeout"),
+    end("standstill", "timeout"),
+    {"kind": "exception"},
+]
+
+
+@pytest.mark.parametrize("record, is_victim", [(each, True) for each in VICTIMS] + [(each, False) for each in CAUSES])
+def test_a_rank_that_lost_a_peer_is_not_the_cause(record, is_victim):
+    assert failures.looks_like_a_lost_peer(record) is is_victim
+
+
+def test_the_first_independent_failure_is_the_cause():
+    ends = [
+        {**VICTIMS[0], "time": 1.0, "rank": 0},
+        {**CAUSES[0], "time": 5.0, "rank": 1},
+        {**CAUSES[1], "time": 3.0, "rank": 2},
+        {**VICTIMS[5], "time": 2.0, "rank": 3},
+    ]
+    assert failures.find_root_cause(ends)["rank"] == 2
+    assert failures.find_root_cause([ends[3], ends[0]])["rank"] == 0
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (RuntimeError("gloo broke"), True),
+        (RuntimeError("shapes"), False),
+        (UserError("timeout"), False),
+        (ConnectionError("gloo"), False),
+        (failures.PeerGone("rank 1"), True),
+    ],
+)
+def test_an_echo_reports_only_that_another_rank_is_gone(error, expected):
+    assert failures.is_echo(error) is expected
+
+
+def test_a_users_mistake_is_told_without_a_type():
+    assert [failures.reason(error) for error in (UserError("no file"), KeyError("a"))] == ["no file", "KeyError: 'a'"]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
-from support.runs import IMAGES, write_images
+from support.trainings.runs import IMAGES, write_images
 
 from paddlevit_dist import settings
 from paddlevit_dist.leakage.evaluation import WithoutLeaks, find_in_training

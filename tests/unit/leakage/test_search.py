@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from support.leaking_images import CHANGES, DrawnImages, find_changed, scene, write_leaking
-from support.runs import IMAGES
+from support.samples.leaking_images import CHANGES, DrawnImages, find_changed, scene, write_leaking
+from support.trainings.runs import IMAGES
 
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.images.data.image_dataset import ImageDataset

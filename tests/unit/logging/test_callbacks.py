@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.small_runs import build
+from support.trainings.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
 from paddlevit_dist.tasks.callback import get_interval_ends

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.small_runs import build
+from support.trainings.small_runs import build
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
 

@@ -1,13 +1,14 @@
 """Meters divide summed terms once; memory is that of all processes; waiting for data is told once, with advice."""
 
 import gc
+import os
 import weakref
 
 import paddle
 import pytest
 from paddle.autograd import PyLayer
 
-from paddlevit_dist.logging.meters import DataWaitHint, StepMeters
+from paddlevit_dist.logging.meters import DataWaitHint, StepMeters, memory_mib, resident_mib
 from paddlevit_dist.tasks.step_types import LossTerm
 
 
@@ -99,3 +100,58 @@ def test_the_start_of_the_loader_processes_and_short_waits_are_not():
 def test_with_all_cores_in_use_no_more_processes_are_advised():
     (said,) = filter(None, hints([0.5] * 12, workers=3, processes=2))
     assert "3 loader processes per training process and 2 training processes already share 8 cores" in said
+
+
+@pytest.mark.parametrize("workers, processes, cores, text", [
+    (1, 1, 2, "1 loader process and 1 training process already share 2 cores"),
+    (0, 1, 1, "0 loader processes and 1 training process already share 1 core"),
+    (1, 2, 6, "try -num_workers=2 (now 1 loader process per training process, on 6 cores)"),
+    (2, 2, 6, "2 loader processes per training process and 2 training processes already share 6 cores"),
+])  # fmt: skip
+def test_advice_counts_processes_and_cores(workers, processes, cores, text):
+    (said,) = filter(None, hints([0.5] * 12, workers=workers, processes=processes, cores=cores))
+    assert f": {text}; DATA.DECODER fast" in said
+
+
+def test_a_wait_has_to_be_long_and_recent():
+    assert [n for n, line in enumerate(hints([0.9] * 2 + [0.5] + [0.1] * 9 + [0.11], seconds=10.0)) if line] == [2]
+    assert not any(hints([0.0, 0.0] + [0.0] * 40 + [0.3] * 4, seconds=5.0))  # 3 % in all
+    assert [n for n, line in enumerate(hints([0.0] * 2 + [0.2] + [0.1] * 3, seconds=24.0)) if line] == []  # 4.8 s
+    assert [n for n, line in enumerate(hints([0.0] * 2 + [0.2], seconds=25.0)) if line] == [2]
+
+
+def test_saved_meters_continue_with_their_window_and_epoch():
+    meters, resumed = StepMeters(), StepMeters()
+    meters.add(terms(8.0, 4, 400.0))
+    meters.reduce()
+    meters.add(terms(3.0, paddle.to_tensor(2.0), 100.0))
+    meters.add(terms(1.0, 5, 0.0))
+    assert meters.window() == [[4.0, 100.0], [5.0, 8.0], [2.0, 0.0]]
+    state = meters.state_dict([meters.window()])
+    assert (state["names"], state["sums"]) == (["loss", "top-1"], {"loss": 8.0, "top-1": 400.0})
+    resumed.load_state_dict(state)
+    resumed.add(terms(5.0, 1, 0.0))
+    meters.add(terms(5.0, 1, 0.0))
+    assert resumed.reduce() == meters.reduce() == pytest.approx({"loss": 9 / 8, "top-1": 100 / 12})
+    assert resumed.finish_epoch() == meters.finish_epoch() == pytest.approx({"loss": 17 / 12, "top-1": 500 / 16})
+
+
+@pytest.mark.parametrize("windows, mean", [
+    ([[[6.0], [2.0], [1.0]], [], [[3.0], [3.0], [0.0]]], {"loss": 9 / 6}),
+    ([[[6.0], [2.0], [0.0]], [[3.0], [3.0], [0.0]]], {"loss": 9 / 5}),
+    ([[], []], {}),
+    ([[]], {}),
+])  # fmt: skip
+def test_windows_of_several_ranks_add_up_on_one(windows, mean):
+    meters = StepMeters()
+    assert meters.window() == []
+    meters.load_state_dict({"names": ["loss"], "sums": {}, "counts": {}, "windows": windows})
+    assert meters.reduce() == pytest.approx(mean)
+
+
+def test_resident_memory_is_that_of_the_process_and_its_children():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    own = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    assert resident_mib(os.getpid()) == pytest.approx(own, rel=0.2) and memory_mib() == pytest.approx(own, rel=0.2)
+    assert resident_mib(2**22 + 1) is None  # above the highest number of a process

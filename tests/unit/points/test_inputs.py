@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from support.other_scenes import las, pcd, pointcept, semantic_kitti
-from support.raw_scenes import make_points, pointgroup_arrays, write_pointgroup, write_scannet, zipped
-from support.scene_inputs import SEMANTIC, make_inputs, recalled
-from support.small_scenes import tensors
+from support.files.other_scenes import las, pcd, pointcept, semantic_kitti
+from support.files.raw_scenes import make_points, pointgroup_arrays, write_pointgroup, write_scannet, zipped
+from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
+from support.samples.small_scenes import tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.ply import read_vertices, write_points

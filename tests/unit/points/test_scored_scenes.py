@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import paddle
 import pytest
-from support.raw_scenes import write_scannet
+from support.files.raw_scenes import write_scannet
 
 from paddlevit_dist import settings
 from paddlevit_dist.compare.pairs import compare_tables

@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
+from support.trainings.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
 from paddlevit_dist.launch.lock import lock_output_dir
 from paddlevit_dist.report import command, curves, store

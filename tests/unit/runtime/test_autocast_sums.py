@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from support.timm_zoo import needs_compat
+from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist.losses import dice_losses, lovasz_softmax, scene_dice_losses
 from paddlevit_dist.points.sparse.coordinate_plan import SceneRanges

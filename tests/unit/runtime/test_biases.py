@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import paddle
 import pytest
-from support.plain_layers import plain_layers
+from support.networks.plain_layers import plain_layers
 
 from paddlevit_dist import create_model
 from paddlevit_dist.runtime import autocast, biases

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cached_files import write_folder, write_mnist, write_scenes, write_tar, write_volumes
-from support.cifar_writer import write_cifar10
-from support.raw_scenes import write_labeled_ply
+from support.files.cached_files import write_folder, write_mnist, write_scenes, write_tar, write_volumes
+from support.files.cifar_writer import write_cifar10
+from support.files.raw_scenes import write_labeled_ply
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.class_folders import ClassFolders

@@ -12,10 +12,10 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
-from support.bombs import bomb_png
-from support.cifar_writer import write_archive
-from support.raw_scenes import write_scannet
-from support.volume_files import write_landmarks, write_series, write_volume
+from support.files.bombs import bomb_png
+from support.files.cifar_writer import write_archive
+from support.files.raw_scenes import write_scannet
+from support.files.volume_files import write_landmarks, write_series, write_volume
 
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.imagenet import read_kit_labels

@@ -1,7 +1,7 @@
 """Names from files and errors of libraries are shown so that they cannot pass for anything else."""
 
 import pytest
-from support.foreign import EVIL, SHOWN
+from support.hosts.foreign import EVIL, SHOWN
 
 from paddlevit_dist.runtime import printing
 from paddlevit_dist.runtime.errors import UserError, WorkerFailure, run_and_report

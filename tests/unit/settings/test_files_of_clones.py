@@ -4,7 +4,7 @@ import os
 
 import pytest
 import yaml
-from support.paddlevit_clone import write_family
+from support.hosts.paddlevit_clone import write_family
 
 from paddlevit_dist.checkpoint.content import MODEL, STATE
 from paddlevit_dist.registry.lookup import MODELS, REGISTRATIONS

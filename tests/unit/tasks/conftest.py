@@ -1,3 +1,3 @@
 """Fixtures shared by several tests."""
 
-from support.image_fixtures import weights_of_zero  # noqa: F401
+from support.samples.image_fixtures import weights_of_zero  # noqa: F401

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from support.bad_samples import Changed
 from support.processes import ROOT
-from support.small_runs import build
+from support.samples.bad_samples import Changed
+from support.trainings.small_runs import build
 
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import DeviceLoader

@@ -4,7 +4,17 @@ import sys
 
 import numpy as np
 import pytest
-from support.volume_files import AFFINE, LPS, SHAPE, told, voxels, world, write_landmarks, write_series, write_volume
+from support.files.volume_files import (
+    AFFINE,
+    LPS,
+    SHAPE,
+    told,
+    voxels,
+    world,
+    write_landmarks,
+    write_series,
+    write_volume,
+)
 
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import yaml
-from support.exported_landmarks import NAMES, RECIPE, SIZE, trained
+from support.networks.exported_landmarks import NAMES, RECIPE, SIZE, trained
 
 from paddlevit_dist import settings
 from paddlevit_dist.export.command import export

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.volume_files import AFFINE, voxels, write_series, write_volume
+from support.files.volume_files import AFFINE, voxels, write_series, write_volume
 
 from paddlevit_dist import settings
 from paddlevit_dist.runtime.errors import UserError

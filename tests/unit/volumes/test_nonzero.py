@@ -4,9 +4,9 @@ with."""
 import numpy as np
 import pytest
 from scipy.ndimage import binary_fill_holes
-from support.heads_in_zeros import AFFINE, SHAPE, head, make_dataset
+from support.files.heads_in_zeros import AFFINE, SHAPE, head, make_dataset
+from support.files.volume_files import world, write_landmarks, write_volume
 from support.processes import ROOT
-from support.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.aspects import get_aspect

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.volume_files import AFFINE, SHAPE, told, voxels, write_landmarks, write_volume
+from support.files.volume_files import AFFINE, SHAPE, told, voxels, write_landmarks, write_volume
 
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.reading import case_name, format_remarks, list_volumes, read_header, read_volume

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.volume_files import world, write_volume
+from support.files.volume_files import world, write_volume
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.volumes import landmark_files

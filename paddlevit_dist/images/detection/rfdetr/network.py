@@ -94,13 +94,9 @@ class RfDetr(QueryDetector):
     Args:
         num_classes: number of outputs of the classifiers; 0: a network without a task yet.
         backbone: name of a Vision Transformer.
-        backbone_options: options of that model.
-        embed_dim: width of the decoder.
         num_heads: heads of the self-attention of queries.
         sampling_heads: heads of the deformable cross-attention.
         points: sampling points per query and head.
-        feedforward: hidden width of the decoder's MLPs.
-        decoder_layers: number of decoder layers.
         num_queries: largest number of objects detected in an image.
         groups: groups of queries in training.
     """
@@ -221,11 +217,7 @@ class RfDetr(QueryDetector):
     def select_queries(
         self, memory: paddle.Tensor, grid: tuple[int, int], group: int
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Select the best cells as queries of a group.
-
-        Returns:
-            Logits (N, Q, classes), and boxes (N, Q, 4), center, width and height as fractions.
-        """
+        """Select a group's best cells: logits (N, Q, classes), and boxes (N, Q, 4), center and sides as fractions."""
         total = grid[0] * grid[1]
         if total < self.num_queries:
             raise UserError(

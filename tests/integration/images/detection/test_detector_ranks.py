@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from support import detector_updates
 from support.processes import run_together
+from support.trainings import detector_updates
 
 CALLS = {
     "DETR": ("update_of_detr", 1),
@@ -22,7 +22,9 @@ CALLS = {
 @pytest.fixture(scope="module")
 def by_two():
     """What each call gives on each rank of a group of two."""
-    calls = {name: (f"support.detector_updates:{call}", tuple(words)) for name, (call, *words) in CALLS.items()}
+    calls = {
+        name: (f"support.trainings.detector_updates:{call}", tuple(words)) for name, (call, *words) in CALLS.items()
+    }
     return run_together(calls, timeout=600)
 
 

@@ -1,8 +1,8 @@
 """Detectors of every architecture, as files of every kind, find what the network finds; one of published dimensions."""
 
 import pytest
-from support.exported_detectors import needs_onnx, require_graph, require_paddle_files
-from support.rtdetr_networks import SMALL
+from support.networks.exported_detectors import needs_onnx, require_graph, require_paddle_files
+from support.networks.rtdetr_networks import SMALL
 
 NAMES = ["detr_small", *SMALL, "rfdetr_shapes"]
 GRAPHS = [(name, *how) for name in NAMES for how in (("float", "float32"), ("uint8", "float16"))]

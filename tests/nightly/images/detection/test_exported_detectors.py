@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from support.exported_detectors import found_by, make_images, needs_onnx, require_graph, require_paddle_files
+from support.networks.exported_detectors import found_by, make_images, needs_onnx, require_graph, require_paddle_files
 from support.processes import ROOT, run_command, run_main
-from support.runs import events, last_line, refusal, well
+from support.trainings.runs import events, last_line, refusal, well
 
 from paddlevit_dist.export.command import load_trained_model, run
 

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 from PIL import Image
+from support.files.yolo_writer import write_yolo
+from support.hosts.servers import Server, answer_as_hub
 from support.processes import ROOT, run_command, run_main
-from support.runs import last_line, well
-from support.servers import Server, answer_as_hub
-from support.yolo_writer import write_yolo
+from support.trainings.runs import last_line, well
 
 from paddlevit_dist import create_model
 from paddlevit_dist.checkpoint.array_files import write_safetensors

@@ -1,8 +1,8 @@
 """Real-time detectors of published dimensions, reproduced as the smaller ones of the golden file are."""
 
 import pytest
-from support.golden_rtdetr import batches, cases, require_detections, require_maps_and_outputs
-from support.golden_rtdetr_losses import require_assignment_and_losses, require_total_and_gradients
+from support.networks.golden_rtdetr import batches, cases, require_detections, require_maps_and_outputs
+from support.networks.golden_rtdetr_losses import require_assignment_and_losses, require_total_and_gradients
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

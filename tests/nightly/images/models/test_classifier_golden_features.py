@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.golden import FOLDER, description, recipe
+from support.networks.golden import FOLDER, description, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.tasks.model_factory import create_model, variant_options

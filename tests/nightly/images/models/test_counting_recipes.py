@@ -2,8 +2,8 @@
 
 import paddle
 import pytest
-from support.every_classifier import PUBLISHED
-from support.recipe_steps import make_recipes
+from support.networks.every_classifier import PUBLISHED
+from support.trainings.recipe_steps import make_recipes
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.models.deit import DistilledDeiT

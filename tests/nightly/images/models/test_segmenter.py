@@ -4,9 +4,9 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from support import segmenters_of_others as others
-from support.other_names import arrays, in_torch_layout
-from support.segmenters_of_others import CLASSES, ONE_OF_EACH, far_from_the_start, logits, reduced, small
+from support.networks import segmenters_of_others as others
+from support.networks.other_names import arrays, in_torch_layout
+from support.networks.segmenters_of_others import CLASSES, ONE_OF_EACH, far_from_the_start, logits, reduced, small
 from support.waits import counted_waits
 
 from paddlevit_dist.checkpoint.load import load_weights

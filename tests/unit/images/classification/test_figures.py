@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support.small_runs import build
+from support.trainings.small_runs import build
 
 from paddlevit_dist import create_model
 from paddlevit_dist.images.classification.figures import attention_rollout, overlay_shares, report_figures

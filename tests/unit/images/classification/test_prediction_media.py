@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
-from support.trained import write_weights
+from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor
 from paddlevit_dist.images.classification import prediction

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import paddle
 import pytest
-from support.augmented_samples import EVERYTHING, Images, drawn, make_samples, make_task
+from support.samples.augmented_samples import EVERYTHING, Images, drawn, make_samples, make_task
 
 from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.classification.task import ClassificationSamples

@@ -3,8 +3,8 @@
 import numpy as np
 import paddle
 import pytest
-from support.recipe_steps import reduced
-from support.updates import waits_of_an_update
+from support.trainings.recipe_steps import reduced
+from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
 
 from paddlevit_dist import settings

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support.small_runs import DIGITS
+from support.trainings.small_runs import DIGITS
 
 from paddlevit_dist import create_model, settings
 from paddlevit_dist.images.classification.distillation import TeacherModel

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.runs import IMAGES, write_single_folder
+from support.trainings.runs import IMAGES, write_single_folder
 
 from paddlevit_dist import settings
 from paddlevit_dist.images.classification.augmentation import build_augmentation, build_mixing

@@ -7,7 +7,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from support.cifar_writer import (
+from support.files.cifar_writer import (
     TEN,
     binary,
     make_batches,

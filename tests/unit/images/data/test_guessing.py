@@ -9,7 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 from PIL import Image
-from support.cifar_writer import write_cifar10, write_cifar100
+from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist.images.data import box_layouts, formats
 from paddlevit_dist.images.data.guessing import guess

@@ -3,10 +3,10 @@
 import shutil
 
 import pytest
-from support.coco_writer import BOX, annotation, write_coco, write_image
+from support.files.coco_writer import BOX, annotation, write_coco, write_image
+from support.files.voc_writer import write_voc
+from support.files.yolo_writer import write_yolo
 from support.processes import ROOT
-from support.voc_writer import write_voc
-from support.yolo_writer import write_yolo
 
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.detection.data.coco import Coco

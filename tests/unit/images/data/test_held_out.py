@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from support.runs import write_single_folder
+from support.trainings.runs import write_single_folder
 
 from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.data.class_folders import ClassFolders

@@ -7,7 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 from PIL import Image
-from support.cifar_writer import write_cifar10, write_cifar100
+from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist.registry.lookup import DATASETS, resolve
 from paddlevit_dist.runtime.errors import UserError

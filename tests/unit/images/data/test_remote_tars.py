@@ -4,8 +4,8 @@ import pickle
 import shutil
 
 import pytest
-from support.range_server import RangeServer
-from support.shard_writer import write_shards
+from support.files.shard_writer import write_shards
+from support.hosts.range_server import RangeServer
 
 from paddlevit_dist.data import remote_folder
 from paddlevit_dist.images.data.remote_tars import RemoteTars

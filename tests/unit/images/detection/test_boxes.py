@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support import mask_rcnn_peers as peers
+from support.networks import mask_rcnn_peers as peers
 
 from paddlevit_dist.images.detection.boxes import box_iou, clip_boxes, decode_boxes, encode_boxes
 

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from support import coco_peer
-from support.drawn_detections import NOTHING_FOUND
+from support.networks import coco_peer
+from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.cheap_weights import weights_of_zero
+from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.export.command import run
 from paddlevit_dist.images.detection.export import compare_detections

@@ -1,8 +1,8 @@
 """Curves, confused classes and the images that went worst."""
 
 import numpy as np
-from support import coco_peer
-from support.drawn_detections import NOTHING_FOUND
+from support.networks import coco_peer
+from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection import figures, records
 from paddlevit_dist.images.detection.detections import DetectedObjects

@@ -5,8 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
-from support.coco_peer import evaluated
-from support.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
+from support.networks.coco_peer import evaluated
+from support.samples.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects

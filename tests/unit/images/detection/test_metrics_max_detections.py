@@ -5,8 +5,9 @@ import json
 import numpy as np
 import paddle
 import pytest
-from support import coco_peer, small_detections
-from support.coco_writer import annotation, write_coco
+from support.files.coco_writer import annotation, write_coco
+from support.networks import coco_peer
+from support.trainings import small_detections
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
-from support import small_detections
+from support.trainings import small_detections
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.images.detection.data.coco import Coco

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from support import small_detections
+from support.trainings import small_detections
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config

@@ -6,8 +6,8 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support import small_detections
-from support.drawn_detections import CATEGORY_IDS, NAMES, drawn
+from support.samples.drawn_detections import CATEGORY_IDS, NAMES, drawn
+from support.trainings import small_detections
 
 from paddlevit_dist import UserError
 from paddlevit_dist import settings as config

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from support import small_detections
-from support.updates import waits_of_an_update
+from support.trainings import small_detections
+from support.trainings.updates import waits_of_an_update
 from support.waits import Waits
 
 from paddlevit_dist import settings

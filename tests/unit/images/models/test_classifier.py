@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import paddle
 import pytest
-from support.every_classifier import (
+from support.networks.every_classifier import (
     BATCH,
     CLASSES,
     NAMES,

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.other_names import REDUCED, small
+from support.networks.other_names import REDUCED, small
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.golden_rtdetr import ALLOWED, MODELS, has_hgnet, make_backbone, make_images, make_samples, stored
+from support.networks.golden_rtdetr import ALLOWED, MODELS, has_hgnet, make_backbone, make_images, make_samples, stored
 
 EXACT = 1e-10  # in float64
 

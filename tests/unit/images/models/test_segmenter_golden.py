@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from support.golden import arrays, description, recipe, weights
+from support.networks.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.models import SegFormer, UPerNet

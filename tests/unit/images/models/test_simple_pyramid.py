@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.rtdetr_networks import CLASSES, SIDE, make_images, make_targets
+from support.networks.rtdetr_networks import CLASSES, SIDE, make_images, make_targets
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.tasks.model_factory import create_model

@@ -4,7 +4,7 @@ features, logits and gradients at native and other rectangular sizes."""
 import numpy as np
 import paddle
 import pytest
-from support import golden
+from support.networks import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.models import rotary

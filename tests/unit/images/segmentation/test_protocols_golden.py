@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from support.golden import arrays, description, recipe, weights
+from support.networks.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.images.segmentation.protocols import (

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import paddle
 import pytest
-from support import small_segmenters
-from support.updates import waits_of_an_update
+from support.trainings import small_segmenters
+from support.trainings.updates import waits_of_an_update
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import paddle
 import pytest
-from support.timm_peer import kolmogorov_distance, timm_module
+from support.networks.timm_peer import kolmogorov_distance, timm_module
 
 from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS, RandomErasing, box_masks
 

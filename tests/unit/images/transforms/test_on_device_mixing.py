@@ -6,7 +6,7 @@ from dataclasses import astuple
 import numpy as np
 import paddle
 import pytest
-from support.timm_peer import kolmogorov_distance, timm_module
+from support.networks.timm_peer import kolmogorov_distance, timm_module
 
 from paddlevit_dist.images.classification.augmentation import build_mixing
 from paddlevit_dist.images.transforms.on_device import BatchMixing, smooth_targets, soft_cross_entropy

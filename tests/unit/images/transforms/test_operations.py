@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.timm_peer import timm_module
+from support.networks.timm_peer import timm_module
 
 from paddlevit_dist.images.transforms.operations import FULL_MAGNITUDE, OPERATIONS
 

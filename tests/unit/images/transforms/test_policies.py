@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
-from support.timm_peer import kolmogorov_distance, timm_module
+from support.networks.timm_peer import kolmogorov_distance, timm_module
 from yacs.config import CfgNode
 
 from paddlevit_dist.images.classification.augmentation import build_augmentation

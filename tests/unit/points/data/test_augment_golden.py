@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from support.golden import arrays, description
+from support.networks.golden import arrays, description
 
 from paddlevit_dist.points.data.augment import AffineMap, MatrixDistortion, RandomFlip, RandomRotation
 from paddlevit_dist.points.data.elastic import displace, grid_shape

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import paddle
 import pytest
-from support.small_scenes import make_samples, scene
+from support.samples.small_scenes import make_samples, scene
 
 from paddlevit_dist import settings as config
 from paddlevit_dist.distributed import DistributedBatchNorm, set_batch_norm_momentum

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import paddle
 import pytest
-from support.small_scenes import make_scene, same, tensors
+from support.samples.small_scenes import make_scene, same, tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.points.data.augment import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from support.small_scenes import scene
+from support.samples.small_scenes import scene
 
 from paddlevit_dist.points.data.images import (
     UNLABELED_PIXELS,

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from support.small_scenes import make_scene, same
+from support.samples.small_scenes import make_scene, same
 
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import Scene

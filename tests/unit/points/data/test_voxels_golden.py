@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.golden import arrays, description
+from support.networks.golden import arrays, description
 
 from paddlevit_dist.points import sparse_collate, sparse_quantize
 

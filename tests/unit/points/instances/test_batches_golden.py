@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.golden import arrays, description
+from support.networks.golden import arrays, description
 
 from paddlevit_dist.points.data.voxels import voxel_means
 from paddlevit_dist.points.instances.batches import pool_to_voxels, voxelize

@@ -1,7 +1,7 @@
 """PointGroup's clusters and their overlap with true instances, reproduced."""
 
 import numpy as np
-from support.golden import arrays, description
+from support.networks.golden import arrays, description
 
 from paddlevit_dist.points.instances.grouping import cluster_points, proposal_ious
 

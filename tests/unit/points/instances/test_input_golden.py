@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.golden import arrays, description
+from support.networks.golden import arrays, description
 
 from paddlevit_dist.points.instances.input import compute_instance_table, crop, remove_gaps
 

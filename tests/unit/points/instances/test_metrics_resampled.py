@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.instance_scenes import NAMES, scene
+from support.samples.instance_scenes import NAMES, scene
 
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics

@@ -3,9 +3,9 @@
 import numpy as np
 import paddle
 import pytest
-from support.golden import description
-from support.instance_scenes import scene
-from support.panoptic_scenes import NAMES, THINGS, draw_scene
+from support.networks.golden import description
+from support.samples.instance_scenes import scene
+from support.samples.panoptic_scenes import NAMES, THINGS, draw_scene
 
 from paddlevit_dist.points.instances.metrics import InstancePrediction
 from paddlevit_dist.points.instances.panoptic import (

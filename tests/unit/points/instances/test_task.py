@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.small_scenes import tensors
+from support.samples.small_scenes import tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.engine.optimizer import freeze

@@ -4,9 +4,9 @@ import struct
 
 import numpy as np
 import pytest
-from support.georeferenced_scenes import UTM, room, stray, write_ply
-from support.raw_scenes import write_scannet, zipped
-from support.small_scenes import make_scene
+from support.files.georeferenced_scenes import UTM, room, stray, write_ply
+from support.files.raw_scenes import write_scannet, zipped
+from support.samples.small_scenes import make_scene
 
 from paddlevit_dist.points.data.ply import read_vertices, write_colored_ply, write_points
 from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene

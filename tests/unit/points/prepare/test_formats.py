@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from support.nuscenes import nuscenes
-from support.other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
-from support.prepared_scenes import prepared
-from support.raw_scenes import write_labeled_ply
+from support.files.nuscenes import nuscenes
+from support.files.other_scenes import PCD_HEADER, las, lzf, pcd, pointcept, s3dis, semantic_kitti
+from support.files.prepared_scenes import prepared
+from support.files.raw_scenes import write_labeled_ply
 
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import FORMATS, detect_format

@@ -3,7 +3,7 @@
 import laspy
 import numpy as np
 import pytest
-from support.other_scenes import las
+from support.files.other_scenes import las
 
 from paddlevit_dist.points.prepare.las import read_las, write_classified
 

@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from support.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
+from support.files.raw_scenes import legacy, make_points, pointgroup_arrays, write_scannet, zipped
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.nuscenes import CATEGORIES, draw_objects, draw_predictions, nuscenes
+from support.files.nuscenes import CATEGORIES, draw_objects, draw_predictions, nuscenes
 
 from paddlevit_dist.points.nuscenes_submission import write_submission_labels
 from paddlevit_dist.points.prepare.formats import detect_format

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.golden import arrays, description
+from support.networks.golden import arrays, description
 
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.small_scenes import make_samples, scene, tensors
+from support.samples.small_scenes import make_samples, scene, tensors
 
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions

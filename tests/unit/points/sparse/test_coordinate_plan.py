@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from support import sparse_reference as reference
+from support.networks import sparse_reference as reference
 
 from paddlevit_dist.points.sparse.coordinate_levels import kernel_offsets
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, unpack_plan

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
-from support.updates import PlainAdamW
+from support.trainings.updates import PlainAdamW
 from support.waits import Waits, counted_waits
 
 from paddlevit_dist import settings

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import paddle
 import pytest
-from support import sparse_reference as reference
+from support.networks import sparse_reference as reference
 
 from paddlevit_dist.points.sparse import (
     AveragePooling,

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
-from support import sparse_reference as reference
+from support.networks import sparse_reference as reference
 
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights

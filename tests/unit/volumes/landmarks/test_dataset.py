@@ -5,7 +5,7 @@ import shlex
 import numpy as np
 import pytest
 import yaml
-from support.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
+from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist.engine.compatibility import CheckpointDiff
 from paddlevit_dist.runtime.errors import UserError

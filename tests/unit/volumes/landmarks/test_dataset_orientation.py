@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 from support.processes import ROOT
-from support.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist import settings
 from paddlevit_dist.inference.evaluation import SavedPredictions

@@ -5,8 +5,8 @@ import shlex
 
 import numpy as np
 import pytest
+from support.files.volume_files import write_landmarks, write_volume
 from support.processes import ROOT
-from support.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist import settings
 from paddlevit_dist.registry.lookup import resolve

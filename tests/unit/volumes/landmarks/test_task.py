@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.landmark_folders import TINY, small_folder
+from support.files.landmark_folders import TINY, small_folder
+from support.files.volume_files import world
 from support.processes import ROOT
-from support.volume_files import world
 
 from paddlevit_dist import settings
 from paddlevit_dist.registry.lookup import resolve

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from support.nnunet_folders import REGIONS, SECOND, raw_data
-from support.volume_files import write_volume
+from support.files.nnunet_folders import REGIONS, SECOND, raw_data
+from support.files.volume_files import write_volume
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load

@@ -5,8 +5,8 @@ import json
 import nibabel
 import numpy as np
 import pytest
-from support.nnunet_folders import SECOND, make_labels, raw_data
-from support.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
+from support.files.nnunet_folders import SECOND, make_labels, raw_data
+from support.files.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
 
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.runtime.errors import UserError

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import paddle
 import pytest
-from support.nnunet_folders import REGIONS, make_labels, raw_data
-from support.volume_files import AFFINE
+from support.files.nnunet_folders import REGIONS, make_labels, raw_data
+from support.files.volume_files import AFFINE
 
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load

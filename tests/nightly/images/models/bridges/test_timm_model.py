@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support import golden, timm_zoo
+from support.networks import golden, timm_zoo
 from support.processes import ROOT
 
 from paddlevit_dist.checkpoint.load import load_weights

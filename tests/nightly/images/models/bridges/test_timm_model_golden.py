@@ -2,7 +2,7 @@
 
 import paddle
 import pytest
-from support import golden, timm_zoo
+from support.networks import golden, timm_zoo
 
 from paddlevit_dist.tasks.model_factory import create_model
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from pycocotools.coco import COCO
-from support.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
+from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.data.quarantine import ReplacementReader

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from support.drawn_views import edges
+from support.samples.drawn_views import edges
 
 from paddlevit_dist.images.detection.data import samples as data_samples
 from paddlevit_dist.images.detection.data.composition import (

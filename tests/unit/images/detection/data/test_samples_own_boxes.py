@@ -1,10 +1,10 @@
 """The recipe for one's own boxes reads any layout, with and without images for validation."""
 
 import pytest
-from support.coco_writer import annotation, write_coco, write_image
+from support.files.coco_writer import annotation, write_coco, write_image
+from support.files.voc_writer import an_object, write_voc, write_xml
+from support.files.yolo_writer import write_yolo
 from support.processes import ROOT
-from support.voc_writer import an_object, write_voc, write_xml
-from support.yolo_writer import write_yolo
 
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.registry.lookup import RECIPES

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.drawn_views import SHAPES, edges, make_view
+from support.samples.drawn_views import SHAPES, edges, make_view
 
 from paddlevit_dist.images.detection.data.samples import collate, largest_side
 from paddlevit_dist.images.detection.data.transforms import (

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support import small_detections
-from support.drawn_views import edges, make_view
+from support.samples.drawn_views import edges, make_view
+from support.trainings import small_detections
 
 from paddlevit_dist import settings
 from paddlevit_dist.data.loader import DeviceLoader

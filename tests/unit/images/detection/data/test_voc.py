@@ -6,8 +6,8 @@ import re
 import shutil
 
 import pytest
-from support.coco_writer import refused_by, write_image
-from support.voc_writer import an_object, write_voc, write_xml
+from support.files.coco_writer import refused_by, write_image
+from support.files.voc_writer import an_object, write_voc, write_xml
 
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.samples import open_samples

@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 from PIL import Image
-from support.coco_writer import refused_by
-from support.yolo_writer import LABELS, write_yolo
+from support.files.coco_writer import refused_by
+from support.files.yolo_writer import LABELS, write_yolo
 
 from paddlevit_dist.images.data.box_layouts import find_yolo_outlines
 from paddlevit_dist.images.detection.data.yolo import Yolo

@@ -7,7 +7,15 @@ import sys
 import numpy as np
 import paddle
 import pytest
-from support.small_detr import CLASSES, QUERIES, make_criterion, make_images, make_objects, make_targets, small_detr
+from support.networks.small_detr import (
+    CLASSES,
+    QUERIES,
+    make_criterion,
+    make_images,
+    make_objects,
+    make_targets,
+    small_detr,
+)
 
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.boxes import center_to_corners, generalized_paired_iou, to_relative

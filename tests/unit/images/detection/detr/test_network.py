@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support.small_detr import CLASSES, QUERIES, default_dtype, make_images, small_detr
+from support.networks.small_detr import CLASSES, QUERIES, default_dtype, make_images, small_detr
 
 from paddlevit_dist.checkpoint.load import count_classes, load_weights
 from paddlevit_dist.checkpoint.weights import weights_from_mapping

@@ -1,8 +1,8 @@
 """The authors' DETR, reproduced from weights under all names that they are published with."""
 
 import pytest
-from support import golden_detr
-from support.golden_detr import cases, models
+from support.networks import golden_detr
+from support.networks.golden_detr import cases, models
 
 
 @pytest.mark.parametrize("model", models(is_large=False))

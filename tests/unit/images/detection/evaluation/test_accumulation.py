@@ -4,8 +4,8 @@ import pickle
 
 import numpy as np
 import pytest
-from support import coco_peer
-from support.drawn_detections import NOTHING_FOUND
+from support.networks import coco_peer
+from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.accumulation import MatchTable, accumulate

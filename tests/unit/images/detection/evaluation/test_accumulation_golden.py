@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 import pytest
-from support import coco_peer, golden
+from support.networks import coco_peer, golden
 
 from paddlevit_dist.images.run_lengths import parse_segmentation
 

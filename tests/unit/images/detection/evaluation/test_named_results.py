@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from support.coco_writer import write_coco, write_image
+from support.files.coco_writer import write_coco, write_image
 
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.run_lengths import outline, parse_segmentation

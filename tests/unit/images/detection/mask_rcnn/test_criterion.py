@@ -5,8 +5,8 @@ import math
 import numpy as np
 import paddle
 import pytest
-from support import mask_rcnn_batches as batches
-from support import mask_rcnn_peers as peers
+from support.networks import mask_rcnn_peers as peers
+from support.samples import mask_rcnn_batches as batches
 
 from paddlevit_dist.engine.step import compute_loss
 from paddlevit_dist.images.detection.mask_rcnn.criterion import (

@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import paddle
 import pytest
-from support import mask_rcnn_batches as batches
-from support import mask_rcnn_peers as peers
+from support.networks import mask_rcnn_peers as peers
+from support.samples import mask_rcnn_batches as batches
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.detection import key_names

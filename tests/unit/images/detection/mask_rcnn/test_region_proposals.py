@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from support import mask_rcnn_peers as peers
+from support.networks import mask_rcnn_peers as peers
 
 from paddlevit_dist.images.detection.boxes import box_iou
 from paddlevit_dist.images.detection.mask_rcnn.region_proposals import (

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import paddle
 import pytest
-from support.cheap_weights import weights_of_zero
-from support.golden import arrays, description, recipe
+from support.networks.cheap_weights import weights_of_zero
+from support.networks.golden import arrays, description, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.engine.step import compute_loss

@@ -6,8 +6,17 @@ import pickle
 import numpy as np
 import paddle
 import pytest
-from support.rtdetr_batches import BINS, LAYERS, NOISE, SIZES, make_batch, make_index, make_outputs, make_targets
-from support.small_detr import CLASSES, QUERIES, make_objects
+from support.networks.small_detr import CLASSES, QUERIES, make_objects
+from support.samples.rtdetr_batches import (
+    BINS,
+    LAYERS,
+    NOISE,
+    SIZES,
+    make_batch,
+    make_index,
+    make_outputs,
+    make_targets,
+)
 
 from paddlevit_dist.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.engine.step import compute_loss

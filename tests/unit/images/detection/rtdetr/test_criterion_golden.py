@@ -2,8 +2,8 @@
 through the whole network."""
 
 import pytest
-from support.golden_rtdetr import cases
-from support.golden_rtdetr_losses import require_assignment_and_losses, require_total_and_gradients
+from support.networks.golden_rtdetr import cases
+from support.networks.golden_rtdetr_losses import require_assignment_and_losses, require_total_and_gradients
 
 
 @pytest.mark.parametrize(("model", "case"), cases(is_large=False))

@@ -3,8 +3,8 @@
 import numpy as np
 import paddle
 import pytest
-from support.cheap_weights import weights_of_zero
-from support.rtdetr_networks import CLASSES, SMALL, make_images, make_network, make_targets
+from support.networks.cheap_weights import weights_of_zero
+from support.networks.rtdetr_networks import CLASSES, SMALL, make_images, make_network, make_targets
 
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR

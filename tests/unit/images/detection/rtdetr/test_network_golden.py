@@ -1,7 +1,7 @@
 """RT-DETR, RT-DETRv2 and D-FINE of transformers, which agree with the authors', reproduced from their weights."""
 
 import pytest
-from support.golden_rtdetr import batches, require_detections, require_maps_and_outputs
+from support.networks.golden_rtdetr import batches, require_detections, require_maps_and_outputs
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

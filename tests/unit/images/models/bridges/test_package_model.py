@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import paddle
 import pytest
-from support.paddleclas_clone import write_clone
+from support.hosts.paddleclas_clone import write_clone
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.commands.inspect_model import listing

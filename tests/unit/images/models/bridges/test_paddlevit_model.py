@@ -6,7 +6,7 @@ import types
 import numpy as np
 import paddle
 import pytest
-from support.paddlevit_clone import PASSED, write_family
+from support.hosts.paddlevit_clone import PASSED, write_family
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.configured_options import configured_options

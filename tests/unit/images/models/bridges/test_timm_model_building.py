@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from paddle import nn
-from support.timm_zoo import needs_compat
+from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
 from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.timm_zoo import needs_compat
+from support.networks.timm_zoo import needs_compat
 
 pytestmark = needs_compat
 RANDOM = np.random.default_rng(0)

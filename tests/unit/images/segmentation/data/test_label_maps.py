@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
-from support.label_map_layouts import SIZE, labelme, photo, save
+from support.files.label_map_layouts import SIZE, labelme, photo, save
 
 from paddlevit_dist.data.path_index import PathIndex
 from paddlevit_dist.images.data.label_pixels import LabelPixels

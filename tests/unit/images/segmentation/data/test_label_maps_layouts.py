@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.label_map_layouts import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
+from support.files.label_map_layouts import LAYOUTS, SIZE, cityscapes, coco_stuff_10k, numbers, photo, save, voc
 
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
 from paddlevit_dist.registry.lookup import guess_dataset

@@ -1,0 +1,1 @@
+"""Files in the formats and layouts of data sets and other programs."""

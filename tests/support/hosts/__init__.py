@@ -1,0 +1,1 @@
+"""What is around a run: servers, clones, installations, a user's modules."""

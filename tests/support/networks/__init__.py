@@ -1,0 +1,1 @@
+"""Small networks, and the implementations that they are compared with."""

@@ -1,0 +1,1 @@
+"""Drawn samples, batches and predictions."""

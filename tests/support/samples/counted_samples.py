@@ -1,0 +1,94 @@
+"""Metrics of each kind with samples for them, and the intervals of a share of the samples."""
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.data.sampler import EvaluationSampler
+from paddlevit_dist.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
+from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
+from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
+from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
+from paddlevit_dist.metrics.classification import ClassificationMetrics
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.tasks.sample_groups import SampleGroups
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
+from support.samples.instance_scenes import NAMES, scene
+
+SAMPLES, BATCH = 11, 2
+CONFIDENCE = IntervalConfig(95, 100)
+GROUPS = SampleGroups("video", np.array(list("aabbbcadcdd")), "a file")
+
+
+def add_images(metrics: ClassificationMetrics, indices: list) -> None:
+    logits = np.random.default_rng(0).normal(size=(SAMPLES, 7)).astype(np.float32)
+    labels = np.arange(SAMPLES) % 7
+    metrics.update(paddle.to_tensor(logits[indices]), paddle.to_tensor(labels[indices]))
+
+
+def add_boxes(metrics: DetectionMetrics, indices: list) -> None:
+    for index in indices:
+        generator = np.random.default_rng(index)
+        corners = generator.uniform(0, 50, (4, 2))
+        boxes = np.concatenate([corners, generator.uniform(20, 60, (4, 2))], axis=1)
+        truth = BoxGroundTruth(boxes, np.arange(4) % 2, boxes[:, 2:].prod(axis=1), np.zeros(4, bool))
+        moved = np.concatenate([corners, corners + boxes[:, 2:]], axis=1) + generator.normal(0, 3, (4, 4))
+        found = DetectedObjects(moved.astype(np.float32), generator.random(4).astype(np.float32), np.arange(4) % 2)
+        metrics.update(1000 - index, truth, found)
+
+
+def add_scenes(metrics: InstanceMetrics, indices: list) -> None:
+    for index in indices:
+        true_class, true_instance, predictions = scene(index)
+        metrics.update_instances(true_class, true_instance, predictions)
+        labels = paddle.to_tensor(true_class)
+        metrics.update_semantic((labels + index) % 3, labels, paddle.to_tensor(1.0))
+
+
+def add_volumes(metrics: LandmarkMetrics, indices: list) -> None:
+    for index in indices:
+        metrics.update(np.random.default_rng(index).gamma(2.0, 1.0, 5))
+
+
+def add_label_maps(metrics: SegmentationMetrics, indices: list) -> None:
+    for index in indices:
+        generator = np.random.default_rng(index)
+        true = np.kron(generator.integers(0, 4, (5, 4 + index)), np.ones((6, 6), int)).astype(np.uint8)
+        found = np.roll(true, 1 + index % 3, axis=1)
+        metrics.update(found, np.where(generator.random(true.shape) < 0.1, 255, true).astype(np.uint8))
+
+
+KINDS = {
+    "pictures": (lambda: ClassificationMetrics(7, ["a", "b"]), add_images),
+    "boxes": (lambda: DetectionMetrics(["a", "b"], SAMPLES), add_boxes),
+    "scenes": (lambda: InstanceMetrics(NAMES, [1, 2, 3]), add_scenes),
+    "label maps": (lambda: SegmentationMetrics(list("abcde")), add_label_maps),
+    "volumes": (lambda: LandmarkMetrics(list("abcde")), add_volumes),
+}
+
+
+def plain(table: PerSampleResults) -> list:
+    kept, columns = table.to_sample_table(), table.metrics.columns(table.columns)
+    rows = {name: [str(value) for value in column] for name, column in columns.items()}
+    arrays = {name: str(array.tolist()) for name, array in kept.arrays.items()}  # as text not a number is itself
+    return [table.indices.tolist(), kept.kind, arrays, rows]
+
+
+def evaluate_share() -> dict:
+    """Intervals of all samples of each kind, and what is kept of them; this rank has seen its share."""
+    found = {}
+    for kind, (make, add) in KINDS.items():
+        metrics = make()
+        sampler = EvaluationSampler(range(SAMPLES), BATCH, rank=rank(), world_size=world_size())
+        for keys in sampler:
+            add(metrics, [key.index for key in keys])
+        values = metrics.compute(reduce_dict(metrics.state, average=False))
+        kept: list = []
+        found[kind] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, kept.append)
+        found[f"{kind} in groups"] = compute_intervals(metrics, sampler.indices(), CONFIDENCE, None, GROUPS)
+        found[f"what is kept of {kind}"] = broadcast_object(plain(*kept) if is_main() else None)
+        for name, interval in found[kind].items():
+            assert name not in values or values[name] == pytest.approx(interval.value), name
+    return found

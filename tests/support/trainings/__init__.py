@@ -1,0 +1,1 @@
+"""Short trainings and evaluations, and what may happen to them."""

@@ -1,0 +1,216 @@
+"""One update of a detector on this rank's share of images that are the same wherever they are computed."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+
+from paddlevit_dist import settings
+from paddlevit_dist.data.sampler import SampleKey, sample_generator
+from paddlevit_dist.debug.first_layer import FirstLayerFinder
+from paddlevit_dist.distributed import rank, world_size
+from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.engine.step import COUNTS
+from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.images.detection.detector import DetectionTargets
+from paddlevit_dist.images.detection.detr.network import Detr
+from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
+from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
+from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
+from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
+from paddlevit_dist.tasks.task import Task
+from paddlevit_dist.tasks.task_factory import make_task
+from support.samples import mask_rcnn_batches
+from support.samples import rtdetr_batches as batches
+from support.trainings import small_detections
+from support.trainings.updates import changes_of_an_update
+
+CRITERIA = {"RT-DETR": VarifocalCriterion, "D-FINE": FineCriterion}
+Objects = tuple[int, ...]  # of each image
+OBJECTS = (2, 3, 0, 0, 6, 1)
+IMAGES = len(OBJECTS)
+
+
+class Shifted(paddle.nn.Layer):
+    """Outputs that are given, each with a shift that is learned, except the references, which learn nothing."""
+
+    def __init__(self, arrays):
+        super().__init__()
+        self.names = [name for name in arrays if "references" not in name]
+        shifts = [self.create_parameter([arrays[name].shape[-1]], is_bias=True) for name in self.names]
+        self.shifts = paddle.nn.ParameterList(shifts)
+
+    def forward(self, outputs):
+        return {**outputs, **{name: outputs[name] + shift for name, shift in zip(self.names, self.shifts)}}
+
+
+class Losses(Task):
+    """A criterion on outputs that are given."""
+
+    def __init__(self, kind):
+        options = {"bins": batches.BINS} if kind == "D-FINE" else {}
+        sizes = (batches.CLASSES, batches.QUERIES, batches.LAYERS)
+        self.criterion = CRITERIA[kind](*sizes, noise=batches.NOISE, **options)
+        self.traits = TaskTraits(
+            normalizer_names=self.criterion.normalizer_names, communicates_in_step=self.criterion.communicates
+        )
+        super().__init__(None)
+
+    def train_step(self, model, batch, step):
+        return self.criterion.terms(model(batch["outputs"]), batch["targets"])
+
+
+def make_share(kind: str, objects: Objects) -> tuple:
+    """A task, a model and this rank's share of the images."""
+    task, batch = Losses(kind), batches.make_batch(objects)
+    arrays = batches.make_arrays(batch["denoising_labels"].shape[1], images=IMAGES)
+    if kind == "RT-DETR":
+        arrays = {name: array for name, array in arrays.items() if name.endswith(("logits", "boxes"))}
+        arrays = {name: array for name, array in arrays.items() if "first" not in name}
+    model = Shifted(arrays)
+    share = IMAGES // world_size()
+    rows = slice(rank() * share, (rank() + 1) * share)
+    outputs = {
+        name: paddle.to_tensor(array[batches.make_index(rows, name)].astype("float32"))
+        for name, array in arrays.items()
+    }
+    counts = task.criterion.loss_normalizers({"labels": batch["labels"][rows]})
+    counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.normalizer_names], np.float64))
+    return task, model, {"outputs": outputs, "targets": batches.make_targets(batch, rows), COUNTS: counts}
+
+
+def update_by_losses(kind: str, objects: Objects) -> dict:
+    """RT-DETR's and D-FINE's losses, of outputs that are given."""
+    task, model, given = make_share(kind, objects)
+    return changes_of_an_update(task, model, [given], IMAGES)
+
+
+def told_of_a_rank(broken: int) -> list:
+    """What is told of an update in which one rank's objects are not finite."""
+    task, model, given = make_share("D-FINE", OBJECTS)
+    given.pop(COUNTS)
+    if rank() == broken:
+        given["targets"] = given["targets"]._replace(boxes=given["targets"].boxes * np.nan)
+    run = SimpleNamespace(task=task, model=model, precision=TrainingPrecision(False))
+    run.config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(ACCUM_ITER=1))
+    run.datasets = {"train": SimpleNamespace(describe=str)}
+    look = FirstLayerFinder(run)
+    look._get_sample_keys = lambda step: [[SampleKey(1, number, 0) for number in range(IMAGES // world_size())]]
+    look._is_bad_alone = lambda key, step, counts: look._pass(given, 1, step, counts) is not None
+    return look([given], StepPosition(1, 0, 1), dict.fromkeys(task.traits.normalizer_names, 12))
+
+
+def sample(task, number: int) -> DetectionSample:
+    """An image of 48 x 48 pixels with objects and denoising queries, as a loader reads it."""
+    random, objects = np.random.default_rng(number), OBJECTS[number]
+    low = random.integers(0, 24, (objects, 2))
+    corners = np.concatenate([low, low + random.integers(8, 24, (objects, 2))], axis=1).astype(np.float32)
+    image, labels = random.integers(0, 255, (3, 48, 48)).astype(np.uint8), random.integers(0, 3, objects)
+    noise = task.criterion.noise
+    if noise is not None:
+        noise = noise.draw(corners, labels, (48, 48), sample_generator(0, SampleKey(1, number, 0)))
+    return DetectionSample(number, True, image, (48, 48), corners, labels, None, noise)
+
+
+SIZES = ["DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", "DATA.BATCH_SIDES", "[64, 80, 96, 112]"]
+
+
+def update_of_the_network(name: str) -> dict:
+    """One update of a whole network on this rank's share of the images, by the task, at a size that is drawn."""
+    words = [*small_detections.SHAPES, "-num_classes=3", "MODEL.NAME", name, "MODEL.MASK_PADDING", "False", *SIZES]
+    task = make_task(settings.load(words).values)
+    paddle.seed(1)  # Paddle's SiLU has no gradient below -88 on CPUs, which norms without statistics reach
+    model = task.build_model()
+    model.eval()  # batch norms see the same
+    share = IMAGES // world_size()
+    batch = task.collate([sample(task, number) for number in range(rank() * share, (rank() + 1) * share)])
+    counts = task.loss_normalizers(batch)
+    batch[COUNTS] = np.array([counts[name] for name in task.traits.normalizer_names], np.float64)
+    given = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in batch.items()}
+    return changes_of_an_update(task, model, [given], IMAGES)
+
+
+OBJECTS_OF_REGIONS = (2, 3, 0, 0)  # the second rank has the last two
+
+
+class Regions(Task):
+    """Mask R-CNN on images that are given."""
+
+    criterion = MaskRCNN.criterion(mask_rcnn_batches.NAME, mask_rcnn_batches.CLASSES)
+    traits = TaskTraits(normalizer_names=criterion.normalizer_names)
+
+    def train_step(self, model, batch, step):
+        images, targets = batch["images"], batch["targets"]
+        return self.criterion.terms(model(images, targets.sizes, targets), targets)
+
+
+def update_of_mask_rcnn(micro_batches: int) -> dict:
+    """Mask R-CNN, whose anchors and regions all learn."""
+    model = mask_rcnn_batches.model(**mask_rcnn_batches.EVERY_SAMPLE)
+    model.eval()  # batch norms see the same
+    arrays, task = mask_rcnn_batches.images(OBJECTS_OF_REGIONS), Regions(None)
+    share = len(OBJECTS_OF_REGIONS) // world_size() // micro_batches
+    given = []
+    for micro in range(micro_batches):
+        first = (rank() * micro_batches + micro) * share
+        images, targets = mask_rcnn_batches.batch(arrays, slice(first, first + share))
+        counts = task.criterion.loss_normalizers({"labels": targets.labels.numpy()})
+        counts = paddle.to_tensor(np.array([counts[name] for name in task.traits.normalizer_names], np.float64))
+        given.append({"images": images, "targets": targets, COUNTS: counts})
+    return changes_of_an_update(task, model, given, len(OBJECTS_OF_REGIONS))
+
+
+SMALL_DETR = {
+    "backbone": "resnet18",
+    "backbone_options": {"depths": (1,), "dims": (4,)},
+    "frozen_stages": 0,
+    "embed_dim": 8,
+    "num_heads": 2,
+    "feedforward": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "num_queries": 4,
+}
+OBJECTS_OF_DETR = (0, 3, 0, 0, 1, 6, 0, 2)  # of each image: some halves and quarters have many, some none
+DETR_SIDE = 24
+
+
+class OnlyLosses(Task):
+    """Nothing but DETR's losses."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.criterion = Detr.criterion("detr_resnet18", 3, **SMALL_DETR)
+        self.traits = TaskTraits(normalizer_names=self.criterion.normalizer_names)
+
+    def train_step(self, model, batch, step):
+        targets = DetectionTargets(batch["boxes"], batch["labels"], batch["sizes"])
+        return self.criterion.terms(model(batch["images"], batch["sizes"], targets), targets)
+
+
+def drawn_images() -> dict:
+    random, number = np.random.default_rng(0), len(OBJECTS_OF_DETR)
+    boxes, labels = np.zeros((number, max(OBJECTS_OF_DETR), 4), np.float32), np.full((number, max(OBJECTS_OF_DETR)), -1)
+    for image, objects in enumerate(OBJECTS_OF_DETR):
+        boxes[image, :objects] = np.sort(random.random((objects, 2, 2)), axis=1).reshape(objects, 4) * DETR_SIDE
+        labels[image, :objects] = random.integers(3, size=objects)
+    images = random.standard_normal((number, 3, DETR_SIDE, DETR_SIDE)).astype(np.float32)
+    return {"images": images, "boxes": boxes, "labels": labels, "sizes": np.full((number, 2), DETR_SIDE)}
+
+
+def make_batch(part: slice, task: OnlyLosses) -> dict:
+    arrays = {name: array[part] for name, array in drawn_images().items()}
+    counts = task.criterion.loss_normalizers(arrays)
+    arrays[COUNTS] = np.array([counts[name] for name in task.traits.normalizer_names])
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def update_of_detr(micro_batches: int) -> dict:
+    """What one SGD update on this rank's share of the images adds to the weights."""
+    paddle.seed(0)
+    model, task = create_model("detr_resnet18", 3, **SMALL_DETR), OnlyLosses()
+    size = len(OBJECTS_OF_DETR) // world_size() // micro_batches
+    first = rank() * micro_batches
+    batches = [make_batch(slice((first + i) * size, (first + i + 1) * size), task) for i in range(micro_batches)]
+    return changes_of_an_update(task, model, batches, len(OBJECTS_OF_DETR))

@@ -1,0 +1,147 @@
+"""Workers that run one recipe after another, each for a few updates at reduced size."""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from paddlevit_dist import Trainer, settings
+from paddlevit_dist.distributed import rank, world_size
+from paddlevit_dist.registry.lookup import SPELLINGS, resolve
+from paddlevit_dist.tasks.model_factory import create_model, variant_options
+from support.processes import ROOT
+from support.trainings.runs import write_images
+
+
+def make_recipes(task: str) -> list[Path]:
+    """Those of ``configs/`` that name it."""
+    return [path for path, named in _tasks().items() if named == task]
+
+
+@functools.cache
+def _tasks() -> dict[Path, str]:
+    recipes = sorted((ROOT / "configs").glob("*.yaml"))
+    return {path: settings.load([f"-cfg={path}"]).values.TASK for path in recipes}
+
+
+def reduced(name: str) -> list[str]:
+    """Overrides that make the model narrow and shallow; the rest of its structure stays."""
+    patch = variant_options(name).get("patch_size", 4)
+    size = ["-image_size", str(4 * patch if patch > 4 else 64)]
+    name = SPELLINGS.get(name, name)
+    if name.startswith("swin"):
+        return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
+    if name.startswith(("pvt", "mit")):
+        return [*size, "MODEL.EMBED_DIM", "[8, 16, 40, 64]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
+    if name.startswith(("convnext", "resnet")):
+        return [*size, "MODEL.DIMS", "[8, 16, 24, 32]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
+    if name.startswith("hgnet"):
+        return size
+    return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
+
+
+def pictures_and_teacher(folder: Path) -> tuple[str, list[str]]:
+    """Class folders, and the words by which ``run_all`` gives a recipe that needs one its teacher."""
+    teacher = create_model("vit", num_classes=2, image_size=64, embed_dim=192, depth=12, num_heads=3)
+    paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
+    words = ["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", f"{folder}/teacher.pdparams"]
+    return str(write_images(folder / "pictures")), words
+
+
+def require_two_updates(of_ranks: list[dict[str, Any]]) -> None:
+    """That a recipe has trained, and that all ranks end with the same weights."""
+    first = of_ranks[0]
+    assert len(first["losses"]) == 2 and np.isfinite(first["losses"]).all()
+    assert first["before"] != first["after"]
+    assert {(result["before"], result["after"]) for result in of_ranks} == {(first["before"], first["after"])}
+
+
+def run_all(recipes: list[str], images: str, output: str, teacher: list[str]) -> dict[str, Any]:
+    """What became of each recipe: losses of its updates, the last evaluation, a sum over its weights."""
+    results = {}
+    for recipe in recipes:
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = [
+            "-dataset=folder",
+            f"-data_path={images}",
+            f"-batch_size={8 // world_size()}",
+            *reduced(given.MODEL.NAME),
+        ]
+        words += teacher if given.TRAIN.DISTILLATION_TYPE != "none" else []
+        results[Path(recipe).stem] = run(recipe, output, words)
+    return results
+
+
+def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
+    """The same of recipes that find objects, on drawn shapes."""
+    data = (
+        "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
+        "DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 "
+        "MODEL.BACKBONE_PRETRAINED None"
+    ).split()
+    few = ["MODEL.NUM_QUERIES", "10"]
+    smaller = {
+        "detr": ["MODEL.ENCODER_LAYERS", "1", "MODEL.DECODER_LAYERS", "2", *few],
+        **dict.fromkeys(("rtdetr", "dfine", "deim", "rfdetr"), few),
+    }
+    results = {}
+    for recipe in recipes:
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = [*smaller.get(given.MODEL.TYPE, [])]
+        if given.DATA.BATCH_SIDES:
+            words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
+        results[Path(recipe).stem] = run(recipe, output, [*data, *words])
+    return results
+
+
+def run_segmenters(recipes: list[str], output: str) -> dict[str, Any]:
+    """The same of recipes that label pixels, on drawn shapes."""
+    data = (
+        "-dataset=segmentation_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
+        "DATA.CROP_SIZE [64,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 SEGMENTATION.CROP [64,48] "
+        "SEGMENTATION.STRIDE [32,32] MODEL.BACKBONE_PRETRAINED None"
+    ).split()
+    return {Path(recipe).stem: run(recipe, output, data) for recipe in recipes}
+
+
+def run_each(recipes: dict[str, list[str]], output: str) -> dict[str, Any]:
+    """The same of any recipes, each with words of its own."""
+    return {Path(recipe).stem: run(recipe, output, words) for recipe, words in recipes.items()}
+
+
+def run(recipe: str, output: str, words: list[str]) -> dict[str, Any]:
+    common = (
+        f"-cfg={recipe} -output={output}/{Path(recipe).stem} -accum_iter=1 -num_workers=0 -epochs=1 REPORT False "
+        f"-ngpus={world_size()} TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1 MODEL.PRETRAINED None"
+    ).split()
+    values = settings.load([*common, *words]).values
+    folder = Path(values.SAVE)
+    folder.mkdir(parents=True, exist_ok=True)
+    task = resolve("task", values.TASK)(values)
+    cache = folder / f"cache_{rank()}"
+    cache.mkdir()
+    datasets = {split: task.build_dataset(split, cache) for split in ("train", "val")}
+    trainer = Trainer(values, task, datasets)
+    before = _sum(trainer.model)
+    evaluation = trainer.train()
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] if rank() == 0 else []
+    return {
+        "losses": [_loss(line) for line in lines if line["kind"] == "training"],
+        "evaluation": evaluation,
+        "before": before,
+        "after": _sum(trainer.model),
+    }
+
+
+def _loss(line: dict[str, Any]) -> float:
+    """That of the classes, which is called differently by each family."""
+    return next(line[name] for name in ("loss", "class", "classes", "semantic") if name in line)
+
+
+def _sum(model: paddle.nn.Layer) -> float:
+    """A number that changes when weights do, and is equal on all ranks when they are."""
+    with paddle.no_grad():
+        return float(np.sum([parameter.numpy().astype(np.float64).sum() for parameter in model.parameters()]))

@@ -1,0 +1,41 @@
+"""Recipes for point clouds train on two processes, at reduced size, one after another in one group."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from support.processes import ROOT, run_workers, succeeded
+
+RECIPES = sorted(path.stem for kind in ("mink", "pointgroup") for path in (ROOT / "configs").glob(f"{kind}*.yaml"))
+BY_DAY = ("mink_classifier_solids", "minkunet_tutorial", "pointgroup_synthetic_rooms")
+SMALL = (
+    "-dataset=synthetic_rooms -batch_size=2 "
+    "POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.25 DATA.BATCH_SIZE_EVAL 1 "
+    "POINTS.MAX_POINTS 1500"
+).split()
+NO_INTENSITY = ["POINTS.FEATURES", "[xyz]"]  # rooms have none
+SHAPES = "-batch_size=4 SHAPES.SOLIDS.TRAIN 16 SHAPES.SOLIDS.VAL 6 SHAPES.POINTS 200 SHAPES.VOXEL_SIZE 0.25".split()
+SCORES = {"pointgroup": "AP", "mink_classifier": "top-1"}
+CLUSTERS = (
+    "POINTS.INSTANCES.PREPARE_EPOCHS 0 POINTS.INSTANCES.RADIUS_M 0.3 DATA.NUM_WORKERS 1 "
+    "POINTS.INSTANCES.WIDTH 8 POINTS.INSTANCES.BLOCKS 1"
+).split()
+
+
+def train_each(recipes: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    """What became of each recipe, on each rank."""
+    words = {name: SMALL + (CLUSTERS if name.startswith("pointgroup") else []) for name in recipes}
+    words.update({name: SHAPES for name in words if "classifier" in name})
+    words.update({name: [*SMALL, *NO_INTENSITY] for name in words if "nuscenes" in name})
+    files = {str(ROOT / "configs" / f"{name}.yaml"): own for name, own in words.items()}
+    return succeeded(run_workers("support.trainings.recipe_steps:run_each", files, str(folder))).results
+
+
+def require_two_updates(recipe: str, folder: Path, ranks: list[dict[str, Any]]) -> None:
+    first, second = (result[recipe] for result in ranks)
+    assert len(first["losses"]) == 2 and all(0 < loss < 20 for loss in first["losses"])
+    assert first["before"] == second["before"] and first["after"] == second["after"] != first["before"]
+    assert first["evaluation"] == second["evaluation"]
+    score = next((one for start, one in SCORES.items() if recipe.startswith(start)), "mIoU")
+    assert 0 <= first["evaluation"][score] <= 100
+    assert (folder / recipe / "checkpoints" / "last" / "model.pdparams").is_file()

@@ -1,0 +1,128 @@
+"""What an evaluation says of the classes of weights that name them otherwise than the data, or not at all."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist.checkpoint.class_rows import ClassNames
+from paddlevit_dist.engine import class_names
+from paddlevit_dist.engine.class_names import compare_classes, find_class_names
+from paddlevit_dist.runtime.errors import UserError
+
+OURS = ["owl", "tit", "wren"]
+
+
+def compare(
+    theirs, by_name=None, outputs=("w", "x", "y", "z"), classes=3, use="evaluate", allow=False, task="classification"
+):
+    config = SimpleNamespace(ALLOW_CHANGES=allow, TASK=task, MODEL=SimpleNamespace(NUM_CLASSES=classes))
+    diff = SimpleNamespace(use=use, source="a.npz", config=config, classes=lambda samples: [f"compared {samples}"])
+    report = SimpleNamespace(classes_by_name=by_name, outputs=outputs)
+    names = theirs if theirs is None or isinstance(theirs, ClassNames) else ClassNames(theirs, OURS, False)
+    return compare_classes(diff, "samples", names, report)
+
+
+UNKNOWN = ClassNames(None, OURS, False)
+
+
+@pytest.mark.parametrize(
+    "theirs, options, lines",
+    [
+        (None, {}, ["compared samples"]),
+        (UNKNOWN, {}, ["compared samples"]),
+        (UNKNOWN, {"classes": None}, ["compared samples"]),
+        (UNKNOWN, {"classes": 9, "task": "detection"}, ["compared samples"]),
+        (OURS, {}, []),
+        (tuple(OURS), {"classes": 9}, []),
+        (["a", "b"], {"by_name": (3, 3)}, []),
+        (
+            ["wren", "tit", "owl"],
+            {},
+            [
+                "note: a.npz has other class names (wren, tit, owl) than the data (owl, tit, wren): the score assumes "
+                "that both are in the same order"
+            ],
+        ),
+        (
+            ["owl", "kite"],
+            {"by_name": (1, 3), "allow": True},
+            ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are owl, kite"],
+        ),
+        (
+            UNKNOWN,
+            {"by_name": (1, 3), "allow": True},
+            ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are z"],
+        ),
+    ],
+)
+def test_names_are_compared_with_the_datas(theirs, options, lines):
+    assert compare(theirs, **options) == lines
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (
+            {"by_name": (2, 3)},
+            "a.npz has 2 of the data's 3 classes (owl, tit, wren); its own are a, b; evaluate data of its classes, or "
+            "add -allow_changes",
+        ),
+        (
+            {"classes": 1000},
+            "a.npz has 1,000 classes and names none of the 3 of the data (owl, tit, wren), so that it is unknown which "
+            "of its outputs are meant; name folders as its classes are named (WordNet ids for ImageNet), or add "
+            "-allow_changes",
+        ),
+    ],
+)
+def test_classes_that_the_weights_lack_are_refused(options, told):
+    with pytest.raises(UserError) as refused:
+        compare(["a", "b"], **options)
+    assert str(refused.value) == told
+    assert compare(["a", "b"], **options, allow=True) == [f"note: {told.rpartition('; ')[0]}"]
+
+
+class Named:
+    """A task whose samples have class names."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def signature(self, samples=None):
+        return {"classes": self.names} if samples == "samples" else {"size": 3}
+
+
+@pytest.fixture
+def source(monkeypatch):
+    read = []
+
+    def names_of(source):
+        read.append(source)
+        if source == "damaged":
+            raise UserError("damaged: expected names")
+        return (["kite", "owl"], True) if source == "named" else (None, False)
+
+    monkeypatch.setattr(class_names, "read_class_names", names_of)
+    return read
+
+
+def test_names_of_weights_are_read_once_if_the_data_have_some(source):
+    assert find_class_names(Named(OURS), "samples", "named") == ClassNames(["kite", "owl"], OURS, True)
+    assert source == ["named"]
+    assert find_class_names(Named(None), "samples", "named") is None and source == ["named"]
+    assert find_class_names(Named(OURS), "samples", "unnamed") == ClassNames(None, OURS, False)
+    with pytest.raises(UserError, match="^damaged: expected names$"):
+        find_class_names(Named(OURS), "samples", "damaged")
+
+
+@pytest.mark.parametrize("sent, is_raised", [((None, "rank 0 cannot read it"), True), (((OURS, False), None), False)])
+def test_other_ranks_take_what_the_main_process_read(monkeypatch, source, sent, is_raised):
+    given = []
+    monkeypatch.setattr(class_names, "is_main", lambda: False)
+    monkeypatch.setattr(class_names, "broadcast_object", lambda own: given.append(own) or sent)
+    if is_raised:
+        with pytest.raises(UserError, match="^rank 0 cannot read it$"):
+            find_class_names(Named(OURS), "samples", "damaged")
+    else:
+        assert find_class_names(Named(OURS), "samples", "damaged") == ClassNames(OURS, OURS, False)
+    assert source == [] and given == [(None, None)]

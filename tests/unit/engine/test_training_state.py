@@ -1,0 +1,195 @@
+"""The parts of a training are built from the configuration: each callee gets its own settings."""
+
+import inspect
+from types import SimpleNamespace
+
+import pytest
+from paddle import nn
+
+from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.engine import training_state
+from paddlevit_dist.engine.training_state import build_sampler, build_training_state
+from paddlevit_dist.runtime.errors import UserError
+from paddlevit_dist.settings import load
+from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.tasks.task import Task
+
+
+class Small(Model):
+    """A bias and a token without weight decay, and a batch norm without trained parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 2), nn.Linear(2, 3)
+        self.token = self.create_parameter([2, 3])
+        self.norm = nn.BatchNorm1D(3, weight_attr=False, bias_attr=False)
+
+    def no_weight_decay(self):
+        return {"token"}
+
+
+SAMPLES, BATCH = 40, 4
+WORDS = [
+    f"-batch_size={BATCH}",
+    "-epochs=5",
+    "TRAIN.ACCUM_ITER",
+    "2",
+    "TRAIN.WARMUP_EPOCHS",
+    "0",
+]  # 5 updates per epoch
+
+
+def config_of(*words):
+    return load([*WORDS, *words]).values
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Arguments by name that each callee gets."""
+    calls = {}
+
+    def watch(name):
+        original = getattr(training_state, name)
+        parameters = inspect.signature(original)
+
+        def call(*words, **options):
+            calls[name] = parameters.bind(*words, **options).arguments
+            return original(*words, **options)
+
+        monkeypatch.setattr(training_state, name, call)
+
+    for name in ("build_optimizer", "ModelEma", "NonFiniteGuard", "TrainingPrecision", "params_without_weight_decay"):
+        watch(name)
+    return calls
+
+
+def build(*words, model=None, task=None, **options):
+    config, printed = config_of(*words), []
+    sampler = build_sampler(config, range(SAMPLES))
+    task = task or Task(config)
+    state = build_training_state(config, task, model or Small(), sampler, printed.append, **options)
+    return state, printed
+
+
+def test_each_part_gets_its_settings(given):
+    explain = [lambda *words: []]
+    words = ["TRAIN.WEIGHT_DECAY", "0.03", "TRAIN.LAYER_DECAY", "0.7", "TRAIN.MODEL_EMA", "True"]
+    words += ["TRAIN.MODEL_EMA_DECAY", "0.9", "TRAIN.MODEL_EMA_WARMUP", "17", "TRAIN.MAX_SKIPPED_UPDATES", "6"]
+    words += ["AMP_DTYPE", "bfloat16", "AMP_LEVEL", "O2"]
+    state, printed = build(*words, explain_not_finite=explain)
+    optimizer = given["build_optimizer"]
+    values = list(optimizer.values())
+    assert values[1] is state.model and values[3:5] == [0.03, 0.7] and values[5] == printed.append
+    assert values[6:] == [None, None]  # neither a warm-up of the momentum nor shards
+    assert [(group["weight_decay"], len(group["params"])) for group in values[2]] == [(0.03, 2), (0.0, 3)]
+    assert state.undecayed == ["token"]
+    average = list(given["ModelEma"].values())
+    assert average[0] is state.model and average[1:3] == [0.9, 17] and average[4] is None
+    assert average[3]() == state.schedule.update == 0
+    guard = given["NonFiniteGuard"]
+    assert list(guard.values()) == [6, False, explain, printed.append]
+    assert list(given["TrainingPrecision"].values()) == [False, "bfloat16", "O2"]
+    assert printed == ["1 batch norms without trained parameters keep their running statistics"]
+    assert state.shards is None and state.schedule.total_updates == 25
+
+
+def test_without_weight_decay_or_average_there_is_none(given):
+    state, _ = build("TRAIN.WEIGHT_DECAY", "0.0", "TRAIN.MODEL_EMA", "False")
+    assert state.ema is None and state.undecayed == [] and "params_without_weight_decay" not in given
+    assert list(given["NonFiniteGuard"].values())[0] == config_of().TRAIN.MAX_SKIPPED_UPDATES
+
+
+def test_a_momentum_that_warms_up_follows_the_schedule(given):
+    words = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.OPTIMIZER.MOMENTUM", "0.9", "TRAIN.OPTIMIZER.WARMUP_MOMENTUM", "0.5"]
+    state, _ = build(*words, "TRAIN.WARMUP_STEPS", "8")
+    momentum = list(given["build_optimizer"].values())[6]
+    assert momentum() == state.schedule.momentum(0.5, 0.9)
+    begun = momentum()
+    state.schedule.load_state_dict({"update": 4})
+    assert begun < momentum() < 0.9
+
+
+@pytest.mark.parametrize("steps, is_refused", [(24, False), (25, True), (26, True)])
+def test_a_warmup_has_to_end_before_the_run(steps, is_refused):
+    if not is_refused:
+        assert build("TRAIN.WARMUP_STEPS", str(steps))[0].schedule.warmup_updates == steps
+        return
+    with pytest.raises(UserError) as refused:
+        build("TRAIN.WARMUP_STEPS", str(steps))
+    assert str(refused.value) == (
+        f"the warm-up ({steps} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long as the run (25 updates); "
+        "shorten it or train longer"
+    )
+
+
+def test_a_position_moves_sampler_and_schedule_together():
+    state, _ = build()
+    assert state.position() == {"epoch": 0, "consumed": 0, "update": 0}
+    state.begin_after(2)
+    assert state.position() == {"epoch": 2, "consumed": 0, "update": 10}
+    state.begin_after(3, 16)
+    assert state.position() == {"epoch": 3, "consumed": 16, "update": 17}
+    assert state.optimizer_state.state_dict() is not None
+
+
+def test_a_sampler_gets_the_split_of_this_rank(monkeypatch):
+    monkeypatch.setattr(training_state, "rank", lambda: 2)
+    monkeypatch.setattr(training_state, "world_size", lambda: 5)
+    config = config_of("SEED", "13", "TRAIN.REPEATED_AUGMENT", "3")
+    sampler = build_sampler(config, range(200))
+    expected = TrainingSampler(range(200), BATCH, rank=2, world_size=5, accumulation_steps=2, seed=13, repeats=3)
+    assert [list(batch) for batch in sampler] == [list(batch) for batch in expected]
+    assert (sampler.global_batch_size, sampler.updates_per_epoch) == (40, 5)
+
+
+class Recomputed(Task):
+    """Lists the layers that are recomputed."""
+
+    def recomputed_layers(self, model):
+        return [model.first, model.second]
+
+
+def test_frozen_and_recomputed_layers_are_counted(monkeypatch):
+    words = ["TRAIN.FREEZE", "['first','token']"]
+    frozen = "3 parameters are frozen (TRAIN.FREEZE first, token)"
+    kept = "1 batch norms without trained parameters keep their running statistics"
+    assert build(*words)[1] == [f"{frozen}; {kept}"]
+    plain = Small()
+    plain.norm = nn.Linear(3, 3)
+    assert build(*words, model=plain)[1] == [frozen]
+    with pytest.raises(UserError, match="^TRAIN.RECOMPUTE: task .* cannot recompute; remove TRAIN.RECOMPUTE$"):
+        build("TRAIN.RECOMPUTE", "True")
+    monkeypatch.setattr(
+        training_state, "get_aspect", lambda task, kind: task if kind.__name__ == "Recomputable" else None
+    )
+    printed = build("TRAIN.RECOMPUTE", "True", task=Recomputed(config_of()))[1]
+    assert printed[1:] == ["2 blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_sharding_needs_several_processes(monkeypatch, given, number):
+    shards = SimpleNamespace(describe=lambda: "in two parts")
+    monkeypatch.setattr(training_state, "world_size", lambda: number)
+    monkeypatch.setattr(training_state, "Shards", lambda model: shards)
+    monkeypatch.setattr(training_state, "build_optimizer", lambda *words: words)
+    printed = []
+    config = config_of("TRAIN.SHARDING", "True", "TRAIN.MODEL_EMA", "False")
+    sampler = TrainingSampler(range(SAMPLES), BATCH, rank=0, world_size=number, seed=0)
+    state = build_training_state(config, Task(config), nn.Linear(2, 2), sampler, printed.append)
+    assert state.shards is state.optimizer[-1] is (None if number == 1 else shards)
+    assert printed == ["TRAIN.SHARDING True has no effect on one process" if number == 1 else "in two parts"]
+
+
+def test_a_line_of_the_device_or_the_compiler_is_logged(monkeypatch):
+    monkeypatch.setattr(training_state, "compile_model", lambda config, task, model: "compiled")
+    monkeypatch.setattr(training_state.TrainingPrecision, "ask_device", lambda self, model: ["float16", "is slow"])
+    assert build(model=nn.Linear(2, 2))[1] == ["compiled", "float16", "is slow"]
+
+
+def test_low_rank_terms_are_added_with_their_settings(monkeypatch):
+    calls = []
+    monkeypatch.setattr(training_state, "add_low_rank_terms", lambda *words: calls.append(words))
+    words = ["TRAIN.LORA.RANK", "3", "TRAIN.LORA.ALPHA", "7.0", "TRAIN.LORA.TARGETS", "['first']", "-pretrained=x"]
+    state, printed = build(*words)
+    ((model, rank, alpha, targets, log),) = calls
+    assert model is state.model and (rank, alpha, list(targets)) == (3, 7.0, ["first"]) and log == printed.append

@@ -1,0 +1,331 @@
+"""What a parent does for its workers: it packs their work, forwards requests, and finds the failure to report."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import warnings
+from types import SimpleNamespace
+
+import pytest
+from support.registrations import forgotten
+
+from paddlevit_dist.launch import failures, spawn
+from paddlevit_dist.launch.devices import ProcessPlan
+from paddlevit_dist.registry import lookup, register
+from paddlevit_dist.runtime import signals
+from paddlevit_dist.runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
+
+
+class Child:
+    """A process of which a test says when it ends."""
+
+    def __init__(self, pid=0, exitcode=None):
+        self.pid, self.exitcode, self.calls = pid, exitcode, []
+        self.sentinel, self._writing = os.pipe()
+        if exitcode is not None:
+            self.end(exitcode)
+
+    def end(self, code):
+        self.exitcode = code
+        os.close(self._writing)
+
+    def __getattr__(self, name):
+        return lambda *words: self.calls.append((name, *words))
+
+
+class Watch:
+    """A watchdog that finds the rank ``stuck`` in its second poll."""
+
+    def __init__(self, stuck=None):
+        self.stuck, self.polls = stuck, 0
+
+    def poll(self, running):
+        self.polls += 1
+        assert self.polls < 20, "the parent does not notice that its workers have ended"
+        return {"kind": failures.STANDSTILL, "rank": self.stuck} if self.stuck in running and self.polls == 2 else None
+
+    def explain(self, failed, running):
+        return [*failed, *({"explained": rank} for rank in running)]
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch):
+    """The requests that this process has received: none."""
+    monkeypatch.setattr(signals, "_state", signals._SignalState())
+    monkeypatch.setattr(spawn, "_GRACE_SECONDS", 0.05)
+    return signals._state
+
+
+def record(folder, rank, error, monkeypatch):
+    monkeypatch.setattr(failures, "_own_records", None)
+    failures.keep_records(folder, rank)
+    failures.record_finish() if error is None else failures.record_failure(error)
+
+
+def wait(folder, children, stuck=None):
+    return spawn._wait(children, folder, Watch(stuck))
+
+
+def test_all_that_finish_leave_no_failure(tmp_path, monkeypatch):
+    for rank in range(3):
+        record(tmp_path, rank, None, monkeypatch)
+    assert wait(tmp_path, [Child(exitcode=0) for _ in range(3)]) == []
+    (end,) = wait(tmp_path, [Child(exitcode=code) for code in (0, 5, 0)])
+    assert (end["rank"], end["kind"]) == (1, failures.EXIT) and abs(end["time"] - time.time()) < 60
+
+
+def test_a_record_of_failure_counts_while_its_process_waits(tmp_path, monkeypatch):
+    record(tmp_path, 1, ValueError("why"), monkeypatch)
+    record(tmp_path, 2, None, monkeypatch)
+    first, *others = wait(tmp_path, [Child(), Child(), Child()])
+    assert (first["rank"], first["message"]) == (1, "ValueError: why")
+    assert others == [{"explained": 0}, {"explained": 2}]  # what has finished still runs
+
+
+@pytest.mark.parametrize("error, is_waited", [(UserError("no"), False), (ValueError("no"), True)])
+def test_others_have_time_to_fail_unless_the_cause_is_known(tmp_path, monkeypatch, error, is_waited):
+    monkeypatch.setattr(spawn, "_GRACE_SECONDS", 600.0)
+    record(tmp_path, 0, error, monkeypatch)
+    other = Child()
+
+    def end_other(*words, timeout):
+        if relay.count(timeout) == 1:
+            other.end(1)
+        relay.append(timeout)
+
+    relay = []
+    monkeypatch.setattr(spawn.multiprocessing.connection, "wait", end_other)
+    ends = wait(tmp_path, [Child(), other])
+    assert ends[0]["rank"] == 0 and relay == [0.2] * (2 if is_waited else 1)
+    assert ends[1] == {"explained": 1} if not is_waited else ends[1]["kind"] == failures.EXIT
+
+
+def test_a_rank_that_stands_still_is_the_only_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr(spawn.multiprocessing.connection, "wait", lambda *words, timeout: None)
+    assert wait(tmp_path, [Child(), Child()], stuck=1) == [{"kind": failures.STANDSTILL, "rank": 1}]
+
+
+def test_requests_are_forwarded_once(state, monkeypatch):
+    killed = []
+    monkeypatch.setattr(os, "kill", lambda *words: killed.append(words))
+    children = [Child(71), Child(72)]
+    relay = spawn._SignalRelay(children)
+    relay.forward()
+    assert not killed and not children[0].calls
+    signals.request_save()
+    relay.forward()
+    relay.forward()
+    assert killed == [(71, signal.SIGUSR1)] and not children[1].calls
+    state.number = signal.SIGTERM
+    relay.forward()
+    relay.forward()
+    assert [child.calls for child in children] == [[("terminate",)]] * 2
+    children[0].end(0)
+    signals.request_save()
+    relay.forward()
+    assert len(killed) == 1 and not signals.save_requested()  # the rank that saves has ended
+
+
+def test_a_stop_takes_half_an_hour_at_most(state, monkeypatch):
+    clock = [50.0]
+    monkeypatch.setattr(spawn.time, "monotonic", lambda: clock[0])
+    relay = spawn._SignalRelay([Child(71)])
+    state.number = signal.SIGTERM
+    for clock[0] in (50.0, 60.0, 1850.0):
+        relay.forward()
+    clock[0] = 1850.5
+    with pytest.raises(WorkerFailure, match="^rank 0 failed: still working 1800 s after the request to stop$"):
+        relay.forward()
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_a_second_interrupt_ends_without_a_save(state, interrupts):
+    state.interrupts = interrupts
+    relay = spawn._SignalRelay([Child(71)])
+    with pytest.raises(signals.ProcessInterrupted) if interrupts == 2 else contextlib.nullcontext() as raised:
+        relay.forward()
+    if interrupts == 2:
+        assert (raised.value.number, raised.value.again) == (signal.SIGINT, True)
+
+
+def test_all_are_killed_before_one_is_awaited():
+    order = []
+    processes = [
+        SimpleNamespace(kill=lambda n=n: order.append(("kill", n)), join=lambda s, n=n: order.append((s, n)))
+        for n in range(2)
+    ]
+    spawn._end_all(processes)
+    assert order == [("kill", 0), ("kill", 1), (5.0, 0), (5.0, 1)]
+
+
+@pytest.mark.parametrize(
+    "error, number, expected",
+    [
+        (UserError("no file"), None, UserError("no file")),
+        (DeviceFailure("no GPU"), None, DeviceFailure("no GPU")),
+        (Stopped("SIGHUP", "epoch 2"), None, Stopped("SIGHUP", "epoch 2")),
+        (Stopped("SIGHUP", "epoch 2"), signal.SIGTERM, Stopped("SIGTERM", "epoch 2")),
+        (signals.ProcessInterrupted(1), None, signals.ProcessInterrupted(1)),
+        (signals.ProcessInterrupted(2, again=True), 15, signals.ProcessInterrupted(15, again=True)),
+        (ValueError("why"), None, WorkerFailure(4, "ValueError: why")),
+    ],
+)
+def test_the_cause_is_raised_again_in_the_parent(tmp_path, monkeypatch, state, error, number, expected):
+    state.number = number
+    record(tmp_path, 4, error, monkeypatch)
+    with pytest.raises(type(expected)) as raised:
+        spawn._raise(failures.read(tmp_path, 4))
+    found = raised.value
+    assert (type(found), str(found)) == (type(expected), str(expected))
+    for name in ("number", "again", "reason", "saved", "rank", "exit_code"):
+        assert getattr(found, name, None) == getattr(expected, name, None)
+    if isinstance(found, WorkerFailure):
+        assert found.traceback.endswith("ValueError: why\n")
+
+
+def work(a, b):
+    """Run as the function of a worker."""
+
+
+class Mine:
+    """A registered class that workers can import."""
+
+
+KINDS = {
+    "task": register.register_task,
+    "dataset": register.register_dataset,
+    "model": register.register_model,
+    "transform": register.register_transform,
+    "score_kind": register.register_score_kind,
+}
+
+
+def test_workers_get_function_arguments_and_what_is_registered():
+    with forgotten():
+        for kind, enter in KINDS.items():
+            enter(f"own_{kind}", Mine)
+        register.register_model("own_lambda", lambda: None)
+        payload = spawn.WorkerPayload.pack(work, (1, [2, "three"]))
+    assert {(entry.kind, entry.name) for entry in payload.registered if entry.pickled} >= {
+        (kind, f"own_{kind}") for kind in KINDS
+    }
+    assert [entry.pickled for entry in payload.registered if entry.name == "own_lambda"] == [None]
+    assert payload.program == os.path.basename(sys.modules["__main__"].__file__)
+    with forgotten():
+        register.register_dataset("own_dataset", dict)  # an imported module has done so
+        assert payload.unpack() == (work, (1, [2, "three"]))
+        found = {kind: lookup.REGISTRATIONS.get((kind, f"own_{kind}")) for kind in KINDS}
+        assert {kind: found[kind].target for kind in KINDS} == {**dict.fromkeys(KINDS, Mine), "dataset": dict}
+        assert "own_lambda" not in lookup.list_names("model")
+
+
+def test_classes_that_cannot_be_imported_are_refused():
+    with pytest.raises(UserError, match=r": worker processes import the classes of task and datasets: define them at"):
+        spawn.WorkerPayload.pack(work, (lambda: None,))
+    with pytest.raises(UserError, match="local"):
+        spawn.WorkerPayload.pack(work, (type("Inner", (), {"__qualname__": "f.<locals>.Inner"})(),))
+
+
+def name_missing(module, attribute="Gone"):
+    """Return a pickle of an attribute that a module lacks."""
+    return b"\x80\x04c" + f"{module}\n{attribute}\n".encode() + b"."
+
+
+@pytest.mark.parametrize(
+    "program, told",
+    [
+        (
+            "train.py",
+            'worker processes do not run the code of train.py inside `if __name__ == "__main__"`: define and register '
+            "it at the top level of that file, or in a module named with -import=MODULE",
+        ),
+        (
+            "",
+            "worker processes do not run notebook cells or typed code: put it into a file, my_things.py, and import it "
+            "with IMPORTS=['my_things.py'] (-import=my_things.py)",
+        ),
+    ],
+)
+def test_what_workers_cannot_find_in_the_program_is_told(program, told):
+    payload = spawn.WorkerPayload(spawn.plugins.WorkerImports((), False), [], name_missing("__main__"), program)
+    with pytest.raises(UserError) as refused:
+        payload.unpack()
+    assert (
+        str(refused.value).endswith(f": {told}") and "Gone" in str(refused.value) and " on <" not in str(refused.value)
+    )
+    other = payload._replace(work=name_missing("os"))
+    with pytest.raises(AttributeError, match="Gone"):
+        other.unpack()
+
+
+@pytest.mark.parametrize(
+    "variables, added",
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0, 1 ,2"}, {"CUDA_VISIBLE_DEVICES": "0,1,2", "GLOO_SOCKET_IFNAME": "lo"}),
+        ({"GLOO_SOCKET_IFNAME": "eth7"}, {"GLOO_SOCKET_IFNAME": "eth7"}),
+        ({}, {"GLOO_SOCKET_IFNAME": "lo"}),
+    ],
+)
+def test_workers_of_one_machine_meet_on_its_loopback(monkeypatch, variables, added):
+    for name in ("CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spawn._prepare_rendezvous()
+        warnings.warn("Your model will be trained under CPUONLY mode by using GLOO", stacklevel=1)
+        with pytest.raises(UserWarning):
+            warnings.warn("another", stacklevel=1)
+    assert {
+        name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME") if name in os.environ
+    } == added
+
+
+@pytest.mark.parametrize(
+    "file, spec, is_replaced",
+    [
+        ("/x/train.py", None, False),
+        ("/x/tool.py", "package.tool", False),
+        ("/x/__main__.py", "package.__main__", True),
+        (None, None, True),  # a notebook
+    ],
+)
+def test_spawned_processes_import_the_package_before_paddle(monkeypatch, file, spec, is_replaced):
+    before = spec and SimpleNamespace(name=spec)
+    main = SimpleNamespace(__file__=file, __spec__=before)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    with spawn._package_before_paddle():
+        assert main.__spec__ is (signals.__spec__ if is_replaced else before)
+    assert main.__spec__ is before
+
+
+@pytest.mark.parametrize(
+    "plan, in_child, is_pool, called",
+    [
+        (ProcessPlan(1, "cpu", False, []), False, False, "_run_in_place"),
+        (ProcessPlan(1, "cpu", False, []), False, True, "_run_in_place"),
+        (ProcessPlan(1, "cpu", False, []), True, False, "_run_workers"),
+        (ProcessPlan(3, "cpu", False, []), False, False, "_run_workers"),
+        (ProcessPlan(3, "cpu", True, []), False, True, "_run_in_place"),
+        (ProcessPlan(3, "cpu", True, []), True, False, "_run_in_place"),
+        (ProcessPlan(3, "cpu", False, []), False, True, None),
+    ],
+)
+def test_one_process_runs_in_place_and_several_in_children(monkeypatch, plan, in_child, is_pool, called):
+    calls = []
+    for name in ("_run_in_place", "_run_workers"):
+        monkeypatch.setattr(spawn, name, lambda *words, name=name: calls.append((name, *words)))
+    monkeypatch.setattr(spawn, "is_pool_worker", lambda: is_pool)
+    if called is None:
+        with pytest.raises(
+            UserError, match=r"^3 processes \(NGPUS\): a worker of a process pool cannot start processes"
+        ):
+            spawn.launch_workers(work, (1, 2), plan, 30.0)
+    elif in_child:
+        spawn.launch_workers(work, (1, 2), plan, 30.0, in_child=True)
+    else:
+        spawn.launch_workers(work, (1, 2), plan, 30.0)
+    assert calls == ([] if called is None else [(called, work, (1, 2), plan, 30.0)])

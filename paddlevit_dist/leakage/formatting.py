@@ -47,9 +47,7 @@ def show_leaks(config: RunSettings, task: Task, train: TransformedDataset, folde
     _print_findings(search, val, train_dataset, task, folder)
 
 
-def _search(
-    config: RunSettings, task: Task, train: TransformedDataset, seconds: float
-) -> tuple[SearchResult, Any, Any]:
+def _search(config: RunSettings, task: Task, train: Any, seconds: float) -> tuple[SearchResult, Any, Any]:
     """Return the search result, and the datasets "val" and "train"."""
     samples = task.build_dataset("val", cache_folder(config))
     val, train = (getattr(split, "dataset", None) for split in (samples, train))

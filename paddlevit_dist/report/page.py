@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -97,7 +96,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
 
 
 @functools.cache
-def _open_templates(environment: ModuleType) -> Any:
+def _open_templates(environment: Callable[..., Any]) -> Any:
     """Open the templates, which are compiled once for all pages of a process."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -211,7 +210,7 @@ def _format_state(run: ReportedRun) -> str:
     return one_line(f"in epoch {epoch} of {epochs}; last entry {_format_time(last.get('time'))}")
 
 
-def _format_time(value: object) -> str:
+def _format_time(value: Any) -> str:
     is_time = is_number(value) and 0 < value < 1e11
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
 
